@@ -112,11 +112,13 @@ func TestExamplesOfServers(t *testing.T) {
 	}
 }
 
-// serveFor runs a line that starts a server, stops that when it is ready, and returns what it has said.
+// serveFor runs a line that starts a server, stops that when it is ready, and returns what it has said. Where the line
+// names no data directory, that is below the test's place.
 func serveFor(t *testing.T, place, line string) (string, error) {
 	t.Helper()
 	command := commandIn(t.Context(), t, place,
-		[]string{"COORDD_LISTEN=127.0.0.1:0", "COORDD_LISTEN_HTTP=off"}, "sh", "-c",
+		[]string{"COORDD_LISTEN=127.0.0.1:0", "COORDD_LISTEN_HTTP=off",
+			"COORDD_DATA_DIR=" + filepath.Join(place, "served")}, "sh", "-c",
 		strings.Replace(strings.TrimSpace(line), "coordd serve", "exec coordd serve", 1))
 	var log text
 	command.Stderr = &log

@@ -17,12 +17,14 @@ type ran struct {
 	stdout, stderr string
 }
 
-// runBinary runs the binary to its end, with an environment of its own in which the home directory is the
-// test's.
+// runBinary runs the binary to its end, with an environment of its own in which the home and the data directory are
+// the test's: what a server on this machine has left in root's says nothing here.
 func runBinary(t *testing.T, environment []string, args ...string) ran {
 	t.Helper()
+	place := t.TempDir()
 	command := exec.Command(binary, args...)
-	command.Env = append([]string{"HOME=" + t.TempDir()}, environment...)
+	command.Env = append([]string{"HOME=" + place, "COORDD_DATA_DIR=" + filepath.Join(place, "data")},
+		environment...)
 	var stdout, stderr strings.Builder
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil && command.ProcessState == nil {
