@@ -418,9 +418,7 @@ func TestAllOthersReplaced(t *testing.T) {
 		return m.keptOutBy("b at b:1", "c at c:1")
 	})
 	c.kill("a")
-	cfg := c.cfgs["a"]
-	cfg.Cluster.Initial, cfg.Cluster.Join = nil, []string{"d:1"}
-	c.cfgs["a"] = cfg
+	c.configure("a", func(cfg *Config) { cfg.Cluster.Initial, cfg.Cluster.Join = nil, []string{"d:1"} })
 	c.start("a")
 	c.names = append(c.names, "a")
 	c.settle()

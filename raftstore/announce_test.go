@@ -102,15 +102,12 @@ func (h refusedCampaigns) Handle(_ context.Context, r slog.Record) error {
 // A leadership that is handed over right behind a change of the members is taken at once.
 func TestTransferBehindAMembershipChange(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 520)
+	c := preparedTestCluster(t, 3, 520)
 	var refused atomic.Int64
 	for _, name := range c.names {
-		c.kill(name)
-		cfg := c.cfgs[name]
-		cfg.Logger = slog.New(refusedCampaigns{noLog.Handler(), &refused})
-		c.cfgs[name] = cfg
-		c.start(name)
+		c.configure(name, func(cfg *Config) { cfg.Logger = slog.New(refusedCampaigns{noLog.Handler(), &refused}) })
 	}
+	c.startAll()
 	c.waitPublished(c.leader())
 	for round := range 20 {
 		m := c.leader()

@@ -101,11 +101,11 @@ func (m *machine) ask(f func(l *loop)) {
 // A leader whose handler is slow does not take that for a slow disk and give the leadership away.
 func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 7)
+	c := preparedTestCluster(t, 3, 7)
 	logs := map[string]*lockedBuffer{}
 	for _, name := range c.names {
-		c.kill(name)
 		logs[name] = &lockedBuffer{}
+		c.configure(name, func(cfg *Config) { cfg.Logger = newTextLogger(logs[name]) })
 	}
 	var armed atomic.Bool
 	meanwhile := make(chan string, 1) // what the leader logged while its handler was slow
@@ -130,12 +130,7 @@ func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 		}
 		meanwhile <- logs[m.name].String()[before:]
 	}
-	for _, name := range c.names {
-		cfg := c.cfgs[name]
-		cfg.Logger = newTextLogger(logs[name])
-		c.cfgs[name] = cfg
-		c.start(name)
-	}
+	c.startAll()
 	c.put("before")
 	armed.Store(true)
 	stopLoad := c.load("x")

@@ -44,19 +44,18 @@ func (b *logBook) of(texts ...string) (found []string) {
 // each change, and not again for what a restart reads from the log.
 func TestChronicle(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 570)
+	c := preparedTestCluster(t, 3, 570)
 	books := map[string]*logBook{}
 	keep := func(name string) {
 		books[name] = &logBook{}
-		cfg := c.cfgs[name]
-		cfg.Logger = slog.New(slog.NewTextHandler(books[name], nil)).With("at", name)
-		c.cfgs[name] = cfg
+		c.configure(name, func(cfg *Config) {
+			cfg.Logger = slog.New(slog.NewTextHandler(books[name], nil)).With("at", name)
+		})
 	}
 	for _, name := range c.names {
 		keep(name)
-		c.kill(name)
-		c.start(name)
 	}
+	c.startAll()
 	c.leadWith("a")
 	c.put("x")
 	c.settle()

@@ -17,22 +17,21 @@ import (
 // newGRPCCluster is newTestCluster over real connections on loopback.
 func newGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
 	t.Helper()
-	c := &testCluster{
-		t: t, net: newMemNet(0), dir: t.TempDir(), h: newHistory(), rates: map[string]float64{},
-		initial: map[string]string{}, nodes: map[string]*machine{}, cfgs: map[string]Config{},
-	}
-	t.Cleanup(c.stopAll)
-	for i := range members {
-		name := string(rune('a' + i))
-		c.initial[name] = freeAddress(t)
-		c.names = append(c.names, name)
-	}
+	c := preparedGRPCCluster(t, members, tls)
+	c.startAll()
+	return c
+}
+
+// preparedGRPCCluster has no server that runs yet.
+func preparedGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
+	t.Helper()
+	c := preparedTestCluster(t, members, 0)
 	for _, name := range c.names {
-		cfg := c.config(name)
-		cfg.Cluster.network, cfg.Cluster.AdvertisePeer = nil, ""
-		cfg.Cluster.ListenPeer, cfg.Cluster.TLS = c.initial[name], tls
-		c.cfgs[name] = cfg
-		c.start(name)
+		c.initial[name] = freeAddress(t)
+		c.configure(name, func(cfg *Config) {
+			cfg.Cluster.network, cfg.Cluster.AdvertisePeer = nil, ""
+			cfg.Cluster.ListenPeer, cfg.Cluster.TLS = c.initial[name], tls
+		})
 	}
 	return c
 }

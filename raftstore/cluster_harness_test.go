@@ -168,7 +168,6 @@ type testCluster struct {
 	net     *memNet
 	dir     string
 	h       *history
-	rates   map[string]float64
 	initial map[string]string
 	nodes   map[string]*machine // running
 	cfgs    map[string]Config
@@ -180,19 +179,16 @@ type testCluster struct {
 func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Helper()
 	c := preparedTestCluster(t, members, seed)
-	for _, name := range c.names {
-		c.start(name)
-	}
+	c.startAll()
 	return c
 }
 
-// preparedTestCluster has no server that runs yet.
+// preparedTestCluster has no server that runs yet: configure says what is special about some, startAll starts them.
 func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	c := &testCluster{
 		t: t, seed: seed, net: newMemNet(seed), dir: t.TempDir(), h: newHistory(),
-		rates:   map[string]float64{},
 		initial: map[string]string{}, nodes: map[string]*machine{}, cfgs: map[string]Config{},
 	}
 	for i := range members {
@@ -207,6 +203,20 @@ func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	return c
 }
 
+// configure changes with what a server is started from now on.
+func (c *testCluster) configure(name string, change func(cfg *Config)) {
+	cfg := c.cfgs[name]
+	change(&cfg)
+	c.cfgs[name] = cfg
+}
+
+func (c *testCluster) startAll() {
+	c.t.Helper()
+	for _, name := range c.names {
+		c.start(name)
+	}
+}
+
 func (c *testCluster) config(name string) Config {
 	cfg := smallConfig(filepath.Join(c.dir, name))
 	// a checkpoint of all rows has several, one of some has one
@@ -214,13 +224,9 @@ func (c *testCluster) config(name string) Config {
 	if os.Getenv("RAFT_LOG") != "" {
 		cfg.Logger = newTextLogger(os.Stderr).With("member", name)
 	}
-	rate := c.rates[name]
-	if rate == 0 {
-		rate = 1
-	}
 	cfg.Cluster = Cluster{
 		Name: name, Initial: c.initial, Token: "test", Version: 1,
-		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1",
+		network: c.net.at(name + ":1"), AdvertisePeer: name + ":1",
 		TLS: c.tls,
 	}
 	return cfg

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 func TestThreeMembersAgree(t *testing.T) {
@@ -119,18 +120,15 @@ func TestLeasesWithWrongClocks(t *testing.T) {
 	for seed, slow := range []string{"a", "b", "c"} {
 		t.Run(slow, func(t *testing.T) {
 			t.Parallel()
-			c := newTestCluster(t, 3, uint64(60+seed))
+			c := preparedTestCluster(t, 3, uint64(60+seed))
 			for _, name := range c.names {
-				c.kill(name)
-				c.rates[name] = 1.05
+				rate := 1.05
 				if name == slow {
-					c.rates[name] = 0.95
+					rate = 0.95
 				}
-				c.cfgs[name] = c.config(name)
+				c.configure(name, func(cfg *Config) { cfg.Cluster.clock = rateClock{time.Now(), rate} })
 			}
-			for _, name := range c.names {
-				c.start(name)
-			}
+			c.startAll()
 			stopWatch := c.watchLeases()
 			c.leadWith(slow)
 			for round := range 2 {

@@ -46,20 +46,15 @@ func (c *frozenClock) freeze(frozen bool) {
 	}
 }
 
-// freezable gives the members of a cluster clocks that can be frozen.
+// freezable starts the members of a cluster with clocks that can be frozen.
 func (c *testCluster) freezable() map[string]*frozenClock {
 	c.t.Helper()
 	clocks := map[string]*frozenClock{}
 	for _, name := range c.names {
-		c.kill(name)
 		clocks[name] = &frozenClock{}
-		cfg := c.cfgs[name]
-		cfg.Cluster.clock = clocks[name]
-		c.cfgs[name] = cfg
+		c.configure(name, func(cfg *Config) { cfg.Cluster.clock = clocks[name] })
 	}
-	for _, name := range c.names {
-		c.start(name)
-	}
+	c.startAll()
 	return clocks
 }
 
@@ -87,7 +82,7 @@ func (c *testCluster) deafen(name string, deaf bool) {
 // can lead again, and would make way again.
 func TestDeafLeaderMakesWay(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 300)
+	c := preparedTestCluster(t, 3, 300)
 	clocks := c.freezable()
 	for range 2 {
 		deaf := c.leader().name
@@ -123,7 +118,7 @@ func TestDeafLeaderMakesWay(t *testing.T) {
 
 // What a leader does to make way reaches the others over real connections, and it gets its own back.
 func TestLeaderMakesWayOverLoopback(t *testing.T) {
-	c := newGRPCCluster(t, 3, nil)
+	c := preparedGRPCCluster(t, 3, nil)
 	clocks := c.freezable()
 	for range 2 {
 		old := c.leader()
@@ -162,7 +157,7 @@ func (m *machine) leads() (leads bool) {
 // stays until raft notices, and the other knows it as the leader all the time.
 func TestDeafLeaderOfTwoStays(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 2, 301)
+	c := preparedTestCluster(t, 2, 301)
 	clocks := c.freezable()
 	c.put("before")
 	var deaf, other string
@@ -257,7 +252,7 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 // older one means nothing.
 func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 302)
+	c := preparedTestCluster(t, 3, 302)
 	clocks := c.freezable()
 	leader := c.leader()
 	name := others(c.names, leader.name)[0]

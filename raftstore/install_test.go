@@ -51,7 +51,7 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	c := newTestCluster(t, 3, 200)
 	lagging := others(c.names, c.leader().name)[0]
 	c.kill(lagging)
-	cfg, begun := c.cfgs[lagging], make(chan uint64, 1)
+	begun := make(chan uint64, 1)
 	// the rows are there, the log is about to be emptied
 	h := &hook{after: "rename state.db", at: "commit wal-meta.db"}
 	h.then = func() {
@@ -63,8 +63,7 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 		w.Finish()
 		begun <- index
 	}
-	cfg.before = h.before
-	c.cfgs[lagging] = cfg
+	c.configure(lagging, func(cfg *Config) { cfg.before = h.before })
 	m := c.start(lagging)
 	c.put("before")
 	c.settle()

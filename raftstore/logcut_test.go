@@ -15,26 +15,23 @@ import (
 // happen on a busy machine.
 func fallBehind(t *testing.T, seed uint64, change func(*Config)) (a *machine, gone bool) {
 	t.Helper()
-	c := newTestCluster(t, 3, seed)
+	c := preparedTestCluster(t, 3, seed)
 	var slow atomic.Bool
 	resume := make(chan struct{})
 	wake := sync.OnceFunc(func() { close(resume) })
 	t.Cleanup(wake)
 	for _, name := range c.names {
-		c.kill(name)
-		cfg := c.cfgs[name]
-		change(&cfg)
-		if name == "a" {
-			cfg.before = func(step, path string) error {
-				if slow.Load() && filepath.Ext(path) == segmentSuffix {
-					<-resume
-				}
-				return nil
-			}
-		}
-		c.cfgs[name] = cfg
-		c.start(name)
+		c.configure(name, change)
 	}
+	c.configure("a", func(cfg *Config) {
+		cfg.before = func(step, path string) error {
+			if slow.Load() && filepath.Ext(path) == segmentSuffix {
+				<-resume
+			}
+			return nil
+		}
+	})
+	c.startAll()
 	c.leadWith("b")
 	c.put("before")
 	c.waitPublished(c.nodes["b"])

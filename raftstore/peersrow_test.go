@@ -80,7 +80,7 @@ func TestPeersRow(t *testing.T) {
 // too large ends with its stream.
 func TestOversizedSnapshot(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 540)
+	c := preparedTestCluster(t, 3, 540)
 	free := c.withFreeSpace("a")
 	c.leader()
 	c.waitPublished(c.nodes["a"])

@@ -154,9 +154,7 @@ func TestSharedCertificateIsWarnedOf(t *testing.T) {
 	c.leader()
 	c.kill("a")
 	var log said
-	cfg := c.cfgs["a"]
-	cfg.Logger = log.logger()
-	c.cfgs["a"] = cfg
+	c.configure("a", func(cfg *Config) { cfg.Logger = log.logger() })
 	c.start("a")
 	if n := log.count("good for another one too"); n != 2 {
 		t.Errorf("%d warnings", n)

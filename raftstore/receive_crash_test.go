@@ -61,14 +61,11 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 	c := newTestCluster(t, 3, 200)
 	lagging := others(c.names, c.leader().name)[0]
 	dir := filepath.Join(c.dir, lagging)
-	whole := c.cfgs[lagging]
 	var last *crasher
 	for step := 0; last == nil || last.hasStruck(); step++ {
 		c.kill(lagging)
 		last = &crasher{t: t, dir: dir, picture: filepath.Join(t.TempDir(), "picture")}
-		cfg := whole
-		cfg.before = last.before
-		c.cfgs[lagging] = cfg
+		c.configure(lagging, func(cfg *Config) { cfg.before = last.before })
 		c.start(lagging)
 		c.put(fmt.Sprintf("before%d", step))
 		c.settle()
@@ -98,7 +95,7 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 		if _, err := Check(dir); err != nil {
 			t.Fatalf("killed before %q: %v", last.steps[step], err)
 		}
-		c.cfgs[lagging] = whole
+		c.configure(lagging, func(cfg *Config) { cfg.before = nil })
 		if err := c.tryStart(lagging); err != nil {
 			t.Fatalf("killed before %q: start: %v", last.steps[step], err)
 		}

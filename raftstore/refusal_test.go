@@ -162,11 +162,9 @@ func TestForwardedReadQuestion(t *testing.T) {
 	c := preparedTestCluster(t, 3, 562)
 	var log said
 	for _, name := range c.names {
-		cfg := c.cfgs[name]
-		cfg.Logger = log.logger()
-		c.cfgs[name] = cfg
-		c.start(name)
+		c.configure(name, func(cfg *Config) { cfg.Logger = log.logger() })
 	}
+	c.startAll()
 	c.waitPublished(c.leader())
 	c.settle()
 	m := c.leader()
@@ -275,16 +273,16 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	logs := map[string]*said{}
 	for _, name := range c.names {
 		logs[name] = &said{}
-		cfg := c.cfgs[name]
-		cfg.Logger = logs[name].logger()
-		cfg.Cluster.Settings = func() []Setting {
-			mu.Lock()
-			defer mu.Unlock()
-			return []Setting{{"auth", "off"}, {"database", database[name]}}
-		}
-		c.cfgs[name] = cfg
-		c.start(name)
+		c.configure(name, func(cfg *Config) {
+			cfg.Logger = logs[name].logger()
+			cfg.Cluster.Settings = func() []Setting {
+				mu.Lock()
+				defer mu.Unlock()
+				return []Setting{{"auth", "off"}, {"database", database[name]}}
+			}
+		})
 	}
+	c.startAll()
 	c.waitPublished(c.leader())
 	a, b := c.ready("a").store, c.ready("b").store
 	c.poll("the servers to see what differs", func() bool {

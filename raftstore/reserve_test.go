@@ -13,15 +13,9 @@ import (
 
 func TestFullDiskHandsOver(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 400)
-	c.kill("a")
-	var free atomic.Uint64
-	free.Store(1000)
-	cfg := c.cfgs["a"]
-	cfg.ReserveBytes, cfg.spacePause = 100, 5*time.Millisecond
-	cfg.FreeSpace = func(string) (uint64, error) { return free.Load(), nil }
-	c.cfgs["a"] = cfg
-	a := c.start("a")
+	c := preparedTestCluster(t, 3, 400)
+	free := c.withFreeSpace("a")["a"]
+	a := c.nodes["a"]
 	c.leadWith("a")
 	if err := a.store.Writable(); err != nil {
 		t.Fatal(err)
@@ -55,19 +49,19 @@ func TestFreeBytes(t *testing.T) {
 // A leader whose disk does not answer hands over.
 func TestSlowDiskHandsOver(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 410)
-	c.kill("a")
+	c := preparedTestCluster(t, 3, 410)
 	var slow atomic.Bool
 	resume := make(chan struct{})
-	cfg := c.cfgs["a"]
-	cfg.before = func(step, path string) error {
-		if slow.Load() && filepath.Ext(path) == segmentSuffix {
-			<-resume
+	c.configure("a", func(cfg *Config) {
+		cfg.before = func(step, path string) error {
+			if slow.Load() && filepath.Ext(path) == segmentSuffix {
+				<-resume
+			}
+			return nil
 		}
-		return nil
-	}
-	c.cfgs["a"] = cfg
-	a := c.start("a")
+	})
+	c.startAll()
+	a := c.nodes["a"]
 	c.leadWith("a")
 	c.put("before")
 	slow.Store(true)
@@ -120,21 +114,20 @@ func TestTransferGivesUpTheLease(t *testing.T) {
 	stopWatch()
 }
 
-// withFreeSpace restarts members with a reserve of 100 bytes and a disk that the test fills.
+// withFreeSpace starts the members, the named ones with a reserve of 100 bytes and a disk that the test fills.
 func (c *testCluster) withFreeSpace(names ...string) map[string]*atomic.Uint64 {
 	c.t.Helper()
 	free := map[string]*atomic.Uint64{}
 	for _, name := range names {
-		c.kill(name)
 		disk := &atomic.Uint64{}
 		disk.Store(1000)
 		free[name] = disk
-		cfg := c.cfgs[name]
-		cfg.ReserveBytes, cfg.spacePause = 100, 5*time.Millisecond
-		cfg.FreeSpace = func(string) (uint64, error) { return disk.Load(), nil }
-		c.cfgs[name] = cfg
-		c.start(name)
+		c.configure(name, func(cfg *Config) {
+			cfg.ReserveBytes, cfg.spacePause = 100, 5*time.Millisecond
+			cfg.FreeSpace = func(string) (uint64, error) { return disk.Load(), nil }
+		})
 	}
+	c.startAll()
 	return free
 }
 
@@ -155,7 +148,7 @@ func (c *testCluster) waitFull(name string, full bool) {
 // A member with a full disk leaves elections to the others.
 func TestFullDiskIsNotElected(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 440)
+	c := preparedTestCluster(t, 3, 440)
 	free := c.withFreeSpace("a")
 	free["a"].Store(1)
 	c.waitFull("a", true)
@@ -176,7 +169,7 @@ func TestFullDiskIsNotElected(t *testing.T) {
 // The one member with a full disk that has all of the log is elected when nobody else can be.
 func TestFullDiskIsElectedAtLast(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 450)
+	c := preparedTestCluster(t, 3, 450)
 	free := c.withFreeSpace("a")
 	free["a"].Store(1)
 	c.waitFull("a", true)
@@ -195,7 +188,7 @@ func TestFullDiskIsElectedAtLast(t *testing.T) {
 // When all disks are full the leadership stays where it is: it would only go round.
 func TestAllDisksFull(t *testing.T) {
 	t.Parallel()
-	c := newTestCluster(t, 3, 460)
+	c := preparedTestCluster(t, 3, 460)
 	free := c.withFreeSpace("a", "b", "c")
 	for _, name := range c.names {
 		free[name].Store(1)
