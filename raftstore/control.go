@@ -154,13 +154,15 @@ func (l *loop) fromPeers(m mail) {
 // they are.
 func (l *loop) receive(m *pb.Message) {
 	l.heard[m.GetFrom()] = l.ticks
-	// A member that was just started does not remember which leader's lease it has confirmed. It does not
-	// help to elect another one before any such lease is over.
 	voting := m.GetType() == pb.MsgVote || m.GetType() == pb.MsgPreVote
-	if voting && l.ticks < electionTicks {
+	handedTo := voting && string(m.GetContext()) == transferContext
+	// A member that was just started does not remember which leader's lease it has confirmed. It does not
+	// help to elect another one before any such lease is over, unless the leader itself has asked for that: it
+	// has given up its lease before.
+	if voting && !handedTo && l.ticks < electionTicks {
 		return
 	}
-	if voting && string(m.GetContext()) == transferContext {
+	if handedTo {
 		l.heir = m.GetFrom()
 	}
 	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this

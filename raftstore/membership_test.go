@@ -39,6 +39,26 @@ func (c *testCluster) leadWith(name string) {
 	}
 }
 
+// A leader that was started a moment ago gives its vote to whom it hands over: that one leads in the next term, although
+// the clocks stand still and nobody would stand for election again.
+func TestLeaderJustStartedHandsOver(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 2, 301)
+	clocks := c.freezable()
+	leader := c.leader()
+	heir := others(c.names, leader.name)[0]
+	c.awaitVoters(heir)
+	c.settle()
+	for _, clock := range clocks {
+		clock.freeze(true)
+	}
+	leader.ask(func(l *loop) { l.ticks = 0 })
+	if err := leader.store.TransferLeader(testContext(t), c.nodes[heir].store.Member()); err != nil {
+		t.Fatal(err)
+	}
+	c.put("served by the heir", heir)
+}
+
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
