@@ -154,20 +154,32 @@ func (c *core) attach(ctx context.Context, path string) (*talk, coordination.Ses
 		Description: "standin client"}
 	if err = t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientStart,
 		Start: start}); err == nil {
-		select {
-		case r := <-t.started:
-			if err = refused(r); err == nil {
-				return t, r.Session, nil
-			}
-		case <-t.ended:
-			err = errStreamEnded
-		case <-ctx.Done():
-			err = ctx.Err()
+		var started coordination.Reply
+		if started, err = t.await(ctx, t.started); err == nil {
+			return t, started.Session, nil
 		}
 	}
 	t.CutOff()
 	<-t.ended
 	return nil, 0, err
+}
+
+// await returns what is heard of an answer, a refusal as its error.
+func (t *talk) await(ctx context.Context, answer <-chan coordination.Reply) (coordination.Reply, error) {
+	select {
+	case r := <-answer:
+		return r, refused(r)
+	case <-t.ended:
+	case <-ctx.Done():
+		return coordination.Reply{}, ctx.Err()
+	}
+	// A stream may end right behind the answer, which then says more than that it has.
+	select {
+	case r := <-answer:
+		return r, refused(r)
+	default:
+		return coordination.Reply{}, errStreamEnded
+	}
 }
 
 // refused is why something was, nil if it was not.
@@ -290,18 +302,16 @@ func (t *talk) ask(ctx context.Context, r *coordination.Request) (coordination.R
 	number := t.asked
 	t.waiting[number] = answer
 	t.mutex.Unlock()
+	defer func() {
+		t.mutex.Lock()
+		defer t.mutex.Unlock()
+		delete(t.waiting, number)
+	}()
 	if err := t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number,
 		Request: r}); err != nil {
 		return coordination.Reply{}, err
 	}
-	select {
-	case reply := <-answer:
-		return reply, refused(reply)
-	case <-t.ended:
-		return coordination.Reply{}, errStreamEnded
-	case <-ctx.Done():
-		return coordination.Reply{}, ctx.Err()
-	}
+	return t.await(ctx, answer)
 }
 
 // stop ends the session.
