@@ -97,6 +97,8 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		}
 	}
 	eventually(t, "the connection to be closed", func() bool { return s.connections.CutForReceiving() == 1 })
+	// Both clients have the same address, whose share of calls those of the closed connection still take up.
+	eventually(t, "its calls to be over", func() bool { return s.connections.CallsUnderWay() == 0 })
 	if _, err := scheme.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"},
 		grpc.WaitForReady(false)); err != nil {
 		t.Errorf("a client that reads: %v", err)
