@@ -123,10 +123,16 @@ func (l *loop) tick() {
 
 // fromPeers deals with what came from other members.
 func (l *loop) fromPeers(m mail) {
-	for _, h := range m.headers {
-		l.headers[h.GetFrom()] = h
-		if h.GetUrgent() {
-			l.streams[h.GetFrom()] = h
+	// What a leader said on a stream must not have it taken back once the stream has ended; and a member that
+	// opens another stream at once has still ended the first.
+	for _, msg := range m.received {
+		l.receive(msg)
+	}
+	for _, change := range m.streams {
+		if change.ended {
+			l.lost(change.header)
+		} else {
+			l.opened(change.header)
 		}
 	}
 	for _, h := range m.announced {
@@ -136,14 +142,8 @@ func (l *loop) fromPeers(m mail) {
 		l.stale = true
 		l.publish()
 	}
-	for _, msg := range m.received {
-		l.receive(msg)
-	}
 	for _, id := range m.unreachable {
 		l.node.ReportUnreachable(id)
-	}
-	for _, h := range m.lost {
-		l.lost(h)
 	}
 	for _, o := range m.snapshots {
 		l.snapshotDone(o)
@@ -201,6 +201,14 @@ func (l *loop) acceptOffer() {
 		m := l.offer.message
 		l.offer = nil
 		l.step(m) // raft drops it if the leader's term is over
+	}
+}
+
+// opened notes that a member has opened a stream that begins with h.
+func (l *loop) opened(h *peerpb.Header) {
+	l.headers[h.GetFrom()] = h
+	if h.GetUrgent() {
+		l.streams[h.GetFrom()] = h
 	}
 }
 

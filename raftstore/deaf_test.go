@@ -247,6 +247,38 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	want("the other could elect nobody", false, false)
 }
 
+// A leader that ends its stream and opens another at once, as one does that made way and then leads no more, is
+// forgotten, also by a member that is so late that it hears of both together.
+func TestStreamThatIsOpenedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 3, 303)
+	clocks := c.freezable()
+	leader := c.leader()
+	name := others(c.names, leader.name)[0]
+	m, s := c.nodes[name], c.nodes[name].store
+	c.put("before")
+	c.awaitVoters(name)
+	clocks[name].freeze(true)
+	c.isolate(name, true)
+	old := leader.store.header(s.Member(), true)
+	if err := s.accept(old, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.ask(func(*loop) {
+		s.lost(old)
+		if err := s.accept(leader.store.header(s.Member(), true), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	c.poll("the leader to be forgotten", func() (forgotten bool) {
+		m.ask(func(l *loop) { forgotten = l.node.BasicStatus().Lead == raft.None })
+		return forgotten
+	})
+	c.isolate(name, false)
+	clocks[name].freeze(false)
+	c.settle()
+}
+
 // A stream that a member opens takes the place of an older one: once the newer one ends the leader is
 // forgotten, although the older one, which a cut network has left half dead, is still open. The end of an
 // older one means nothing.

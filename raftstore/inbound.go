@@ -45,7 +45,7 @@ func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
 	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())
 	s.unlike.compare(s, h, time.Now())
-	s.inbox.put(func(m *mail) { m.headers = append(m.headers, h) })
+	s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
 	return nil
 }
 
@@ -146,6 +146,6 @@ func checkMessage(h *peerpb.Header, m *pb.Message) error {
 // lost implements peerServer.
 func (s *Store) lost(h *peerpb.Header) {
 	if h.GetUrgent() {
-		s.inbox.put(func(m *mail) { m.lost = append(m.lost, h) })
+		s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{h, true}) })
 	}
 }

@@ -26,14 +26,19 @@ type mail struct {
 
 	received      []*pb.Message // from other members
 	receivedBytes int
-	headers       []*peerpb.Header // of streams that were accepted
+	streams       []streamChange   // of other members, in order
 	announced     []*peerpb.Header // on streams that go on
-	lost          []*peerpb.Header // of urgent streams that ended
 	unreachable   []uint64         // members for whom messages were dropped
 	snapshots     []snapshotOutcome
 	tasks         []func(l *loop) // anything else, in order
 
 	failure error // the first one
+}
+
+// streamChange says that a stream of another member was accepted, or that an urgent one has ended.
+type streamChange struct {
+	header *peerpb.Header // that the stream began with
+	ended  bool
 }
 
 // inbox collects mail for one reader. One bell for everything keeps a burst of events at one wake-up.
@@ -62,9 +67,8 @@ func (b *inbox) empty() bool {
 	defer b.mu.Unlock()
 	m := &b.mail
 	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
-		len(m.received) == 0 && len(m.headers) == 0 && len(m.announced) == 0 && len(m.lost) == 0 &&
-		len(m.unreachable) == 0 &&
-		len(m.snapshots) == 0 && len(m.tasks) == 0
+		len(m.received) == 0 && len(m.streams) == 0 && len(m.announced) == 0 &&
+		len(m.unreachable) == 0 && len(m.snapshots) == 0 && len(m.tasks) == 0
 }
 
 // take empties the inbox.

@@ -163,6 +163,7 @@ func (p *peers) shut(ids []uint64) {
 	for _, id := range ids {
 		if to := p.peers[id]; to != nil {
 			to.urgent.shutDown()
+			to.bulk.drop() // which would have the member take this one back
 		}
 	}
 }
