@@ -72,7 +72,7 @@ type session struct {
 	mutex sync.Mutex
 }
 
-// say sends a message. If it cannot be sent, the reader notices as well.
+// say sends a message of another one's goroutine. If it cannot be sent, the reader notices as well.
 func (s *session) say(m *response) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -106,9 +106,22 @@ func (s *service) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionSer
 		} else if err != nil {
 			return err
 		}
-		for _, answer := range s.answer(of, m) {
-			answer.to.say(answer.m)
-		}
+		s.serve(of, m)
+	}
+}
+
+// serve answers a message. Nobody else can say anything to its sender in between: a grant comes behind the
+// word that it is waited for.
+func (s *service) serve(of *session, m *request) {
+	of.mutex.Lock()
+	answers := s.answer(of, m)
+	for len(answers) > 0 && answers[0].to == of {
+		_ = of.rpc.Send(answers[0].m)
+		answers = answers[1:]
+	}
+	of.mutex.Unlock()
+	for _, answer := range answers {
+		answer.to.say(answer.m)
 	}
 }
 
@@ -129,7 +142,7 @@ func (s *service) forget(of *session) {
 	}
 }
 
-// answer is what is said because of a message: to its sender, and to others.
+// answer is what is said because of a message: to its sender first, and to others.
 func (s *service) answer(of *session, m *request) []said {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
