@@ -172,9 +172,7 @@ func TestDeafLeaderOfTwoStays(t *testing.T) {
 	}
 	c.deafen(deaf, true)
 	c.wait("the end of its leadership", func() bool { return c.nodes[deaf].term == 0 })
-	var leader uint64
-	c.nodes[other].ask(func(l *loop) { leader = l.node.BasicStatus().Lead })
-	if leader != c.nodes[deaf].store.Member() {
+	if leader := c.nodes[other].follows(); leader != c.nodes[deaf].store.Member() {
 		t.Errorf("the other follows %016x, want %016x", leader, c.nodes[deaf].store.Member())
 	}
 	clocks[other].freeze(false)
@@ -247,19 +245,38 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	want("the other could elect nobody", false, false)
 }
 
+// cutOffFollower starts a cluster of which a follower hears nobody, and, as its clock stands still, does not
+// lose patience with the leader. heal has it take part again.
+func (c *testCluster) cutOffFollower() (leader, follower *machine, heal func()) {
+	c.t.Helper()
+	clocks := c.freezable()
+	leader = c.leader()
+	name := others(c.names, leader.name)[0]
+	c.put("before")
+	c.awaitVoters(name)
+	clocks[name].freeze(true)
+	c.isolate(name, true)
+	return leader, c.nodes[name], func() {
+		c.t.Helper()
+		c.isolate(name, false)
+		clocks[name].freeze(false)
+		c.settle()
+	}
+}
+
+// follows is the member that this one takes for the leader, raft.None if none.
+func (m *machine) follows() (id uint64) {
+	m.ask(func(l *loop) { id = l.node.BasicStatus().Lead })
+	return id
+}
+
 // A leader that ends its stream and opens another at once, as one does that made way and then leads no more, is
 // forgotten, also by a member that is so late that it hears of both together.
 func TestStreamThatIsOpenedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	c := preparedTestCluster(t, 3, 303)
-	clocks := c.freezable()
-	leader := c.leader()
-	name := others(c.names, leader.name)[0]
-	m, s := c.nodes[name], c.nodes[name].store
-	c.put("before")
-	c.awaitVoters(name)
-	clocks[name].freeze(true)
-	c.isolate(name, true)
+	leader, m, heal := c.cutOffFollower()
+	s := m.store
 	old := leader.store.header(s.Member(), true)
 	if err := s.accept(old, nil); err != nil {
 		t.Fatal(err)
@@ -270,13 +287,8 @@ func TestStreamThatIsOpenedAgainAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c.poll("the leader to be forgotten", func() (forgotten bool) {
-		m.ask(func(l *loop) { forgotten = l.node.BasicStatus().Lead == raft.None })
-		return forgotten
-	})
-	c.isolate(name, false)
-	clocks[name].freeze(false)
-	c.settle()
+	c.poll("the leader to be forgotten", func() bool { return m.follows() == raft.None })
+	heal()
 }
 
 // A stream that a member opens takes the place of an older one: once the newer one ends the leader is
@@ -285,31 +297,19 @@ func TestStreamThatIsOpenedAgainAtOnce(t *testing.T) {
 func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	t.Parallel()
 	c := preparedTestCluster(t, 3, 302)
-	clocks := c.freezable()
-	leader := c.leader()
-	name := others(c.names, leader.name)[0]
-	m, s := c.nodes[name], c.nodes[name].store
-	c.put("before")
-	c.awaitVoters(name)
-	clocks[name].freeze(true)
-	c.isolate(name, true)
+	leader, m, heal := c.cutOffFollower()
+	s := m.store
 	older, newer := leader.store.header(s.Member(), true), leader.store.header(s.Member(), true)
 	for _, h := range []*peerpb.Header{older, newer} {
 		if err := s.accept(h, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lead := func() (id uint64) {
-		m.ask(func(l *loop) { id = l.node.BasicStatus().Lead })
-		return id
-	}
 	s.lost(older)
-	if lead() != leader.store.Member() {
+	if m.follows() != leader.store.Member() {
 		t.Error("the end of an older stream counts")
 	}
 	s.lost(newer)
-	c.poll("the leader to be forgotten", func() bool { return lead() == raft.None })
-	c.isolate(name, false)
-	clocks[name].freeze(false)
-	c.settle()
+	c.poll("the leader to be forgotten", func() bool { return m.follows() == raft.None })
+	heal()
 }
