@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // logBook collects what members log from info on.
@@ -162,4 +164,32 @@ func TestNoHistoryAsNews(t *testing.T) {
 			t.Errorf("told %d times: %s", n, text)
 		}
 	}
+}
+
+// What comes late of a hand-over that is over, since votes and entries travel on streams of their own, is not taken for
+// another one: the leader's death would be told as that.
+func TestLateWordOfAHandOver(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 572)
+	a, b := c.nodes["a"], c.nodes["b"].store.Member()
+	follows := false
+	for !follows {
+		c.leadWith("b")
+		c.put("x")
+		a.ask(func(l *loop) {
+			if follows = l.leader == b; !follows {
+				return // yet
+			}
+			c.late(l, pb.MsgVote, b, l.term)
+			c.late(l, pb.MsgTimeoutNow, b, l.term-1)
+			if l.heir != 0 {
+				t.Errorf("a takes %s for the heir of its leader %s", IDText(l.heir), IDText(b))
+			}
+		})
+	}
+}
+
+func (c *testCluster) late(l *loop, typ pb.MessageType, from, term uint64) {
+	l.receive(&pb.Message{Type: typ.Enum(), From: new(from), To: new(l.s.identity.Member), Term: new(term),
+		Context: []byte(transferContext)})
 }

@@ -162,7 +162,9 @@ func (l *loop) receive(m *pb.Message) {
 	if voting && !handedTo && l.ticks < electionTicks {
 		return
 	}
-	if handedTo {
+	// Votes and entries travel on streams of their own, so such a request may come behind the first entries of
+	// the term that it was for.
+	if now := l.node.BasicStatus(); handedTo && m.GetTerm() > now.GetTerm() {
 		l.heir = m.GetFrom()
 	}
 	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this
@@ -172,8 +174,11 @@ func (l *loop) receive(m *pb.Message) {
 		return
 	}
 	if m.GetType() == pb.MsgTimeoutNow {
-		l.heir = l.s.identity.Member
-		l.offer = &leadershipOffer{m, l.node.BasicStatus().GetCommit()}
+		now := l.node.BasicStatus()
+		if now.Lead == m.GetFrom() && now.GetTerm() == m.GetTerm() {
+			l.heir = l.s.identity.Member
+		}
+		l.offer = &leadershipOffer{m, now.GetCommit()}
 		l.acceptOffer()
 		return
 	}
