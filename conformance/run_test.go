@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -170,6 +171,66 @@ func TestRunSeesFaults(t *testing.T) {
 				t.Errorf("the difference does not say %q:\n%s", test.want, outcome.Diff)
 			}
 		})
+	}
+}
+
+// endless is a target that says in vain that something may still come.
+type endless struct {
+	tampering
+	awaited int // times
+}
+
+func (e *endless) Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error) {
+	env, err := e.tampering.Open(ctx, name, limits)
+	return &endlessEnvironment{env, e}, err
+}
+
+type endlessEnvironment struct {
+	Environment
+	target *endless
+}
+
+func (e *endlessEnvironment) Patience() time.Duration { return time.Hour }
+
+func (e *endlessEnvironment) Next(ctx context.Context) (Event, bool) {
+	event, ok := e.Environment.Next(ctx)
+	if _, bounded := ctx.Deadline(); !ok && bounded && ctx.Err() == nil {
+		e.target.awaited++
+	}
+	return event, ok
+}
+
+// TestRunAwaitsNothingOfTheDead shows that the runner does not wait for what is missing of a stream that has ended.
+func TestRunAwaitsNothingOfTheDead(t *testing.T) {
+	ended := false
+	target := &endless{tampering: tampering{fault: func(e Event) []Event {
+		switch {
+		case ended && e.Message == nil, e.Message.GetSessionStopped() != nil:
+			return nil
+		case e.Message.GetAcquireSemaphoreResult() != nil:
+			ended = true
+			return []Event{{Stream: e.Stream, Status: status.New(codes.OK, "")}}
+		}
+		return []Event{e}
+	}}}
+	script, err := Parse("ended", head+`s1: start
+s1: create door limit=1
++ s1: acquire door
++ s1: stop
+----
+s1 <- created
+s1 <- acquired
+s1 <- stopped
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := Run(t.Context(), target, script)
+	if err != nil || !strings.Contains(outcome.Diff, "-s1 <- stopped\n") {
+		t.Errorf("got %v, %s", err, outcome.Diff)
+	}
+	if target.awaited > 0 {
+		t.Errorf("awaited %d times what cannot come", target.awaited)
 	}
 }
 
