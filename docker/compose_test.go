@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/conformance/loopback"
 )
 
 // project is what a compose file has started.
@@ -57,7 +59,7 @@ func (p *project) container(service string) container {
 // freePort is one that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := loopback.Listen()
 	must(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	must(t, err)

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -136,6 +138,22 @@ func (s *server) tlsAddress() string {
 	return string(found[1])
 }
 
+// freeAddress is one on which nobody listens. Its port lies below those of outgoing connections, which might
+// otherwise be made from there before the server listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 30_720+rand.IntN(2_048)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // clusterNames are the names of the servers of a cluster.
 var clusterNames = []string{"a", "b", "c"}
 
@@ -145,13 +163,8 @@ func startCluster(t *testing.T) []*server {
 	directory := t.TempDir()
 	var members, peers []string
 	for _, name := range clusterNames {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		peers = append(peers, l.Addr().String())
-		members = append(members, name+"="+l.Addr().String())
-		_ = l.Close()
+		peer := freeAddress(t)
+		peers, members = append(peers, peer), append(members, name+"="+peer)
 	}
 	servers := make([]*server, len(clusterNames))
 	for i, name := range clusterNames {

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -172,7 +173,7 @@ func newPeers(t *testing.T, insecure bool) *peers {
 	t.Helper()
 	p := &peers{t: t, binary: builtServer(t), directory: t.TempDir(), insecure: insecure,
 		servers: make([]*server, 3)}
-	l, err := net.Listen("tcp", "0.0.0.0:0")
+	l, err := loopback.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/raw"
 )
 
@@ -124,7 +125,7 @@ func startCluster(binary, dir string) ([]*serverProcess, error) {
 	listeners := make([]net.Listener, clusterSize)
 	var initial []string
 	for i := range listeners {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := loopback.Listen()
 		if err != nil {
 			return nil, err
 		}

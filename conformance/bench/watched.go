@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/listen"
@@ -123,7 +124,7 @@ func startWatched(name, binary, dir string, watched bool) (*watchedServer, error
 	s := &watchedServer{name: name, debug: filepath.Join(dir, "debug.sock")}
 	monitoring := "off"
 	if watched {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
+		free, err := loopback.Listen()
 		if err != nil {
 			return nil, err
 		}

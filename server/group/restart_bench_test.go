@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -60,7 +61,7 @@ func BenchmarkRestart(b *testing.B) {
 // answered the first attach, and the time of processors that it used.
 func restart(b *testing.B, binary, directory string) (listening, attached, cpu time.Duration) {
 	b.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := loopback.Listen()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package faults_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	pb "github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/internal/hooks"
@@ -23,7 +23,7 @@ func startThree(t *testing.T) (*rig, []*server.Server) {
 	r := &rig{T: t, Set: faults.New(nil)}
 	initial := make(map[string]string)
 	for i := range 3 {
-		reserved, err := net.Listen("tcp", "127.0.0.1:0")
+		reserved, err := loopback.Listen()
 		if err != nil {
 			t.Fatal(err)
 		}
