@@ -396,9 +396,11 @@ func TestOperationParams(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := client.CreateNode(ctx,
-		&Ydb_Coordination.CreateNodeRequest{Path: "/local/n"}); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("got %v", err)
+	answer, err := client.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: "/local/n"})
+	// The server answers a little before the deadline; so short before it, either may come first.
+	inTime := err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_UNAVAILABLE
+	if !inTime && status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("got %v, %v", answer, err)
 	}
 	close(release)
 }
