@@ -29,6 +29,7 @@ type Leader struct {
 	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
 	out       Output
+	urgent    bool // not all commands of out may wait, see MayWait
 }
 
 // Output is what the leader wants done, in order within each list.
@@ -108,6 +109,7 @@ func (l *Leader) Term() Term { return l.term }
 // again.
 func (l *Leader) Take() Output {
 	out := l.out
+	l.urgent = false
 	l.out.Commands = l.out.Commands[:0]
 	l.out.Messages = l.out.Messages[:0]
 	l.out.Calls = l.out.Calls[:0]
@@ -145,6 +147,30 @@ func (n *ledNode) leaderSide(id SessionID) *ledSession {
 	return s
 }
 
+// MayWait reports whether all commands that Take would return may wait for a moment, to share an entry with
+// those that come next. They are acquires that only join queues: nobody gets on with them, and whatever lets
+// the queues move is a command itself, or is in the log already. What is executed meanwhile may have changed
+// that, and describes come behind them, so then they may not.
+func (l *Leader) MayWait() bool { return len(l.out.Commands) > 0 && !l.urgent }
+
+// TakeAllButCommands is Take, but the commands stay.
+func (l *Leader) TakeAllButCommands() Output {
+	commands, urgent := l.out.Commands, l.urgent
+	l.out.Commands = nil
+	out := l.Take()
+	l.out.Commands, l.urgent = commands, urgent
+	return out
+}
+
+// put puts out a command.
+func (l *Leader) put(c Command) {
+	l.out.Commands = append(l.out.Commands, c)
+	l.urgent = true
+}
+
+// hurry has commands that are put out wait no longer.
+func (l *Leader) hurry() { l.urgent = l.urgent || len(l.out.Commands) > 0 }
+
 // propose puts out a command about a node, and about one of its sessions unless s is nil.
 func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
 	n.proposed++
@@ -154,7 +180,7 @@ func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
 			s.ending++
 		}
 	}
-	l.out.Commands = append(l.out.Commands, c)
+	l.put(c)
 }
 
 func (l *Leader) send(a *attachment, m Message) {
@@ -172,6 +198,7 @@ func (l *Leader) end(a *attachment, refusal *Refusal) {
 // executed, before the next one is: a describe that waited for it is answered from the state as it is behind
 // it.
 func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
+	l.hurry()
 	nodeID, sessionID := c.subject()
 	n := l.leaderSide(nodeID)
 	var s *ledSession

@@ -35,7 +35,7 @@ func (l *Leader) Call(c Command, since Index, repeated bool) {
 		if call != (CallID{}) {
 			l.calling[call] = true
 		}
-		l.out.Commands = append(l.out.Commands, c)
+		l.put(c)
 	}
 }
 

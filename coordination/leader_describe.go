@@ -57,6 +57,7 @@ func (l *Leader) describeInTurn(d waitingDescribe) {
 		return
 	}
 	d.after = n.proposed
+	l.hurry()
 	n.describes = append(n.describes, d)
 }
 

@@ -36,7 +36,24 @@ func (l *Leader) request(now Instant, a *attachment, f *Forward) {
 	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, f.Sequence},
 		Acknowledged: f.Acknowledged, Answered: f.Answered}
 	a.session.asked = origin.Address
+	urgent := l.urgent || !a.joinsQueue(r)
 	l.propose(a.node, a.session, r.command(origin))
+	l.urgent = urgent
+}
+
+// joinsQueue reports whether a request is an acquire that, as things are, only puts its session into a queue.
+func (a *attachment) joinsQueue(r *Request) bool {
+	if r.Kind != RequestAcquire || r.TimeoutMillis == 0 {
+		return false
+	}
+	n := a.node.node
+	sem := n.semaphores[r.Name]
+	if sem == nil || sem.waiters.first == nil && r.Count <= sem.free() || r.Count > sem.limit ||
+		sem.ephemeral != r.Ephemeral {
+		return false
+	}
+	s := n.sessions[a.session.id]
+	return s != nil && n.find(s, sem) == nil
 }
 
 // check is the immediate checks of §3.2 to §3.4, in their order.

@@ -67,6 +67,6 @@ func (m *Machine) ownRow() MachineRow {
 // term: so no number that was given out and lost is given out again, whatever crashes when.
 func (l *Leader) BeginLineage(lineage uint64) {
 	if lineage != 0 && lineage != l.machine.lineage.id {
-		l.out.Commands = append(l.out.Commands, &BeginLineage{Lineage: lineage})
+		l.put(&BeginLineage{Lineage: lineage})
 	}
 }

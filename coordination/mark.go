@@ -72,5 +72,5 @@ func (r *Replica[S, W]) Mark() {
 		return
 	}
 	r.marks.asked = true
-	r.leader.out.Commands = append(r.leader.out.Commands, &Mark{})
+	r.leader.put(&Mark{})
 }

@@ -209,10 +209,18 @@ type Work[W any] struct {
 
 // Take returns what is to be done since the last call. The slices are valid until the Replica is told
 // something.
-func (r *Replica[S, W]) Take() Work[W] {
+func (r *Replica[S, W]) Take() Work[W] { return r.take((*Leader).Take) }
+
+// MayWait is Leader.MayWait, where there is one.
+func (r *Replica[S, W]) MayWait() bool { return r.leader != nil && r.leader.MayWait() }
+
+// TakeAllButCommands is Take, but the commands stay: they may wait.
+func (r *Replica[S, W]) TakeAllButCommands() Work[W] { return r.take((*Leader).TakeAllButCommands) }
+
+func (r *Replica[S, W]) take(from func(*Leader) Output) Work[W] {
 	var work Work[W]
 	if r.leader != nil {
-		out := r.leader.Take()
+		out := from(r.leader)
 		work.Commands, work.Barrier, work.Messages = out.Commands, out.Barrier, out.Messages
 		r.answerCalls(out.Calls)
 	}

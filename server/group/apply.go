@@ -187,7 +187,7 @@ func (g *Group) handle(e event) {
 
 // carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.
 func (g *Group) carryOut() {
-	work := g.replica.Take()
+	work := g.takeWork()
 	if len(work.Commands) > 0 {
 		entries := g.entries(work.Commands)
 		clear(work.Commands)

@@ -52,12 +52,13 @@ type Config struct {
 
 	// For tests: maxListedBytes, if another; the version of the digests, if not this program's; what is done
 	// to an entry before this server executes it; what is done when this server has noticed that it diverged
-	// and before it writes that down; the pause between two attempts to compare.
+	// and before it writes that down; the pause between two attempts to compare; companyPatience, if another.
 	listedBytes   int
 	digestVersion uint32
 	executing     func(*coordination.Entry)
 	noticed       func()
 	comparePause  time.Duration
+	patience      time.Duration
 }
 
 const (
@@ -137,6 +138,8 @@ type Group struct {
 	checkpoint         *runningCheckpoint
 	nextMark           coordination.Instant // when the leader writes the next mark
 	waitsForCheckpoint bool                 // requests are held because the log is full
+	// until when commands that may wait do so; Never while there are none
+	companyUntil coordination.Instant
 	// behind this entry the effects are told as events; those before are old news
 	observeBehind uint64
 	executed      int // commands, since the store was last told how many
@@ -201,7 +204,7 @@ func newGroup(config Config) *Group {
 		debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
 		streams: newStreamSet(config.Streams), digests: newDigests(), events: newEvents(),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}),
-		ended: make(chan struct{}),
+		ended: make(chan struct{}), companyUntil: coordination.Never,
 	}
 	if g.shell = config.Shell; g.shell == (Clock{}) {
 		g.shell = g.clock

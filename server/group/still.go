@@ -63,7 +63,7 @@ func (g *Group) unfinished() string {
 		return "there is no leader"
 	case g.queue.length() > 0 || !g.queue.empty():
 		return "the queue is not empty"
-	case g.inFlight > 0:
+	case g.inFlight > 0 || g.companyUntil != coordination.Never:
 		return "something is on its way into the log"
 	case len(g.reads) > 0 || len(g.barriers) > 0:
 		return "somebody reads"

@@ -147,7 +147,7 @@ func (g *Group) setAlarms() {
 	if g.waitsForCheckpoint {
 		chore = min(chore, g.shell.Now()+coordination.Instant(logFullPause))
 	}
-	g.chores.set(chore)
+	g.chores.set(min(chore, g.companyUntil))
 }
 
 // InvariantError is a panic of the group. The state in memory cannot be trusted any more, so the server
