@@ -351,7 +351,7 @@ type sample struct {
 
 // Of the checkpoints that are measured.
 const (
-	wantedCheckpoints  = 2
+	wantedCheckpoints  = 4
 	wantedPairs        = 1000 // meanwhile, for their 99th percentile to say anything
 	checkpointPatience = 4 * time.Minute
 	checkpointPoll     = 100 * time.Millisecond
