@@ -64,6 +64,7 @@ type stateStore struct {
 	rowCount, sum uint64          // what the totals will be
 	adding        prefixSet       // dropped, with the open checkpoint's own
 	run           []Row           // said and not yet written
+	spare         []Row           // room for the next run
 	runBytes      int             //
 	runDrops      []string        //
 	sorted        bool            // the run is being written, in key order
@@ -103,7 +104,7 @@ func (s *stateStore) setImage(img stateImage) {
 // open begins with an empty checkpoint.
 func (s *stateStore) open() {
 	s.rowCount, s.sum, s.adding = s.meta.Rows, s.meta.Sum, s.dropped
-	s.run, s.runBytes, s.runDrops, s.sorted, s.finished = nil, 0, nil, false, nil
+	s.run, s.spare, s.runBytes, s.runDrops, s.sorted, s.finished = nil, nil, 0, nil, false, nil
 }
 
 // rows calls fn for every live row in key order.
@@ -172,6 +173,12 @@ func (s *stateStore) replace(r *received) error {
 
 // put adds rows to the open checkpoint. Rows under a dropped prefix are left out: they are being swept.
 func (s *stateStore) put(rows []Row) {
+	if s.run == nil {
+		s.run, s.spare = s.spare, nil
+	}
+	if room := cap(s.run) - len(s.run); room < len(rows) { // a run is long: append would copy it many times
+		s.run = slices.Grow(s.run, max(len(s.run), len(rows)))
+	}
 	s.run = append(s.run, rows...)
 	for _, r := range rows {
 		s.runBytes += rowBytes(r)
@@ -226,6 +233,15 @@ func (s *stateStore) small() bool {
 // stateTx is a write transaction with the buckets of state.db.
 type stateTx struct {
 	rows, dropped, meta, next, nextDropped *bbolt.Bucket
+	inRows, inNext                         *bbolt.Cursor // to look rows up with: Bucket.Get makes one each time
+}
+
+// lookUp returns what is stored under key, nil if nothing is.
+func lookUp(in *bbolt.Cursor, key []byte) []byte {
+	if found, stored := in.Seek(key); bytes.Equal(found, key) {
+		return stored
+	}
+	return nil
 }
 
 // update runs fn in a transaction of its own. A file of an older format gets the present one with it, and the
@@ -253,6 +269,7 @@ func (s *stateStore) update(fn func(tx stateTx) error) error {
 			}
 			(*bucket).FillPercent = stateFillPercent
 		}
+		b.inRows, b.inNext = b.rows.Cursor(), b.next.Cursor()
 		if s.meta.Format < checkpointFormat {
 			s.meta.Format, s.meta.Dropped = checkpointFormat, len(s.dropped.sorted)
 			if err := s.putMeta(b); err != nil {
@@ -295,7 +312,7 @@ func (s *stateStore) putRow(tx stateTx, r Row) error {
 	if s.adding.covers(r.Key) {
 		return nil
 	}
-	if old := tx.rows.Get(r.Key); old != nil {
+	if old := lookUp(tx.inRows, r.Key); old != nil {
 		if err := s.uncount(r.Key, old); err != nil {
 			return err
 		}
@@ -333,8 +350,10 @@ func (s *stateStore) writeDrops() error {
 // counts.
 func (s *stateStore) sortRun() {
 	if !s.sorted {
-		s.run = inKeyOrder(s.run)
-		s.sorted = true
+		said := s.run
+		s.run, s.sorted = inKeyOrder(said), true
+		clear(said)
+		s.spare = said[:0]
 	}
 }
 
@@ -395,7 +414,7 @@ func (s *stateStore) putNext(tx stateTx, r Row) error {
 	if s.adding.covers(r.Key) {
 		return nil
 	}
-	under, over := tx.rows.Get(r.Key), tx.next.Get(r.Key)
+	under, over := lookUp(tx.inRows, r.Key), lookUp(tx.inNext, r.Key)
 	switch {
 	case over != nil:
 		_, sum, gone, err := decodeNext(s.path, r.Key, over)
@@ -515,8 +534,8 @@ func isEmpty(b *bbolt.Bucket) bool {
 	return key == nil
 }
 
-// takeSome passes the first pairs of a bucket to fn and removes them, as many as are left of the limits. It
-// reports whether these were all.
+// takeSome passes the first pairs of a bucket to fn, which must not change that bucket, and removes them, as
+// many as are left of the limits. It reports whether these were all.
 func (s *stateStore) takeSome(b *bbolt.Bucket, left *stepLimits,
 	fn func(key, stored []byte) error) (done bool, err error) {
 	for c, n := b.Cursor(), 0; ; n++ {
@@ -532,7 +551,7 @@ func (s *stateStore) takeSome(b *bbolt.Bucket, left *stepLimits,
 		if err := fn(key, stored); err != nil {
 			return false, err
 		}
-		if err := b.Delete(key); err != nil {
+		if err := c.Delete(); err != nil {
 			return false, err
 		}
 	}
