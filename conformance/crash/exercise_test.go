@@ -18,6 +18,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 )
 
 // exercise is a cluster under load that things happen to.
@@ -404,13 +405,14 @@ func catchUp(ctx context.Context, address string) error {
 	return raw.DescribeNode(ctx, conns[0], nodePath)
 }
 
-// fill writes more than the log keeps, from several sessions on one server: a checkpoint comes every 32 MiB,
-// which are 4096 of these updates, and 5000 entries are kept behind the last.
+// fill writes more than the log keeps for anybody, from several sessions on one server: that many bytes, and
+// those between two checkpoints, behind which it is cut, and as many again. How many entries it takes depends
+// on how many updates share one.
 func (x *exercise) fill(server int) error {
 	const (
 		writers = 16
-		each    = 800
-		bytes   = 8 << 10
+		bytes   = 64 << 10
+		each    = (raftstore.DefaultLagBytesKept + 2*raftstore.DefaultCheckpointBytes) / bytes / writers
 	)
 	conns, err := raw.Dial(x.listen[server], 4)
 	if err != nil {
