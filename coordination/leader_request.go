@@ -36,7 +36,7 @@ func (l *Leader) request(now Instant, a *attachment, f *Forward) {
 	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, f.Sequence},
 		Acknowledged: f.Acknowledged, Answered: f.Answered}
 	a.session.asked = origin.Address
-	urgent := l.urgent || !a.joinsQueue(r)
+	urgent := l.urgent || !a.joinsQueue(r) // by the state as it is, before anything else
 	l.propose(a.node, a.session, r.command(origin))
 	l.urgent = urgent
 }

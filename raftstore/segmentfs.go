@@ -179,8 +179,9 @@ var zeros [zeroAheadBytes]byte
 
 // zeroAhead writes zeros behind the entries where these have come to the end of the last zeros. Blocks that
 // were only allocated have to be put to use by the file system's journal when the first entry in them is
-// synced; that takes as long again as the write. So there is one such sync for many. A reader sees no
-// difference: behind the last entry a segment is empty, and what a torn write had left there was wiped.
+// synced; that takes more than half as long again as the write. So there is one such sync for many. A reader
+// sees no difference: behind the last entry a segment is empty, and what a torn write had left there was
+// wiped.
 func (s *segmentFile) zeroAhead(end int64) error {
 	until := min(end+zeroAheadBytes, s.size)
 	if end <= s.zeroed || until <= end {
