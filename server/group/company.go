@@ -16,14 +16,12 @@ const companyPatience = 2 * time.Millisecond
 // takeWork takes what the replica wants done, but leaves commands that may wait and have not waited long. The
 // turn is held.
 func (g *Group) takeWork() coordination.Work[*call] {
-	if !g.replica.MayWait() {
-		g.companyUntil = coordination.Never
-		return g.replica.Take()
-	}
-	now := g.shell.Now()
-	patience := cmp.Or(g.config.patience, companyPatience)
-	if g.companyUntil = min(g.companyUntil, now+coordination.Instant(patience)); now < g.companyUntil {
-		return g.replica.TakeAllButCommands()
+	if g.replica.MayWait() {
+		now, patience := g.shell.Now(), cmp.Or(g.config.patience, companyPatience)
+		g.companyUntil = min(g.companyUntil, now+coordination.Instant(patience))
+		if now < g.companyUntil {
+			return g.replica.TakeAllButCommands()
+		}
 	}
 	g.companyUntil = coordination.Never
 	return g.replica.Take()

@@ -14,8 +14,8 @@ import (
 // run, the group's own goroutine. Package turn says why nothing is forgotten.
 //
 // While something is on its way to the disk, a request does not take a turn at all: it waits in the queue,
-// and all that gather there become one entry of the log, with one fdatasync, when the disk is free. What nobody
-// gets on with waits a little even then (company.go).
+// and all that gather there become one entry of the log, with one fdatasync, when the disk is free. What
+// nobody gets on with waits a little even then (company.go).
 
 // run takes the turns that nobody else takes, until the group is stopped.
 func (g *Group) run() {
