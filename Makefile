@@ -90,7 +90,7 @@ BUSY ?= 16
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
 	bench-peers bench-scaling \
 	conformance conformance-map \
-	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
+	review-tests mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -307,6 +307,9 @@ conformance: ## replay the transcripts on all local targets: pure, stored, with 
 
 conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
 	@cd conformance && go test -count=1 -run '^TestMap$$' -map
+
+review-tests: build ## run the tests of everything that outside reviews found (conformance/findings.txt)
+	@COORDD_BIN=$(CURDIR)/bin/coordd go test ./conformance -count=1 -timeout 60m -run '^TestFindings$$' -findings
 
 mutation-test: ## put defects into package coordination, one at a time, and want the suite to find each (10 minutes)
 	@go run ./conformance/mutation
