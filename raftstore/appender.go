@@ -35,12 +35,15 @@ type appender struct {
 	closing bool
 	since   time.Time // when the write under way began
 
-	joined []*pb.Entry // the entries of a write, used again; of run
+	// of run
+	joined  []*pb.Entry // the entries of a write, used again
+	durable uint64      // the last entry on the device
+	commit  uint64      // the highest commit index that was stored
 }
 
 func newAppender(s *Store) *appender {
 	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends,
-		done: make(chan struct{})}
+		done: make(chan struct{}), durable: s.log.last, commit: s.log.hard.commit}
 	a.ready.L = &a.mu
 	return a
 }
@@ -127,20 +130,29 @@ func (a *appender) next() []*writeJob {
 	return jobs
 }
 
-// write makes jobs durable: term and vote first, because entries of a term may not exist before the term
-// does.
+// write makes jobs durable, each part before what rests on it: term and vote, because entries of a term may not exist
+// before the term does; a received checkpoint; entries; and the commit index. The last is stored along with the term as
+// far as it covers only entries that were durable before and that no job replaces. The rest of it, if any, is stored once the
+// entries are there.
 func (a *appender) write(jobs []*writeJob) error {
 	var hard *hardState
 	entries := a.joined[:0]
+	kept := a.durable // no job replaces the entries up to here
 	for _, j := range jobs {
 		if j.hard != nil {
 			hard = j.hard
+		}
+		if j.snapshot != nil {
+			kept = 0
+		}
+		if len(j.entries) > 0 {
+			kept = min(kept, j.entries[0].GetIndex()-1)
 		}
 		entries = joinEntries(entries, j.entries)
 	}
 	defer a.keepSpace(entries)
 	if hard != nil {
-		if err := a.device.setHardState(*hard); err != nil {
+		if err := a.storeHardState(*hard, max(a.commit, min(hard.commit, kept))); err != nil {
 			return err
 		}
 	}
@@ -148,15 +160,26 @@ func (a *appender) write(jobs []*writeJob) error {
 		if err := a.install(r); err != nil {
 			return err
 		}
+		a.durable = r.meta.Index
 	}
-	if len(entries) == 0 {
-		return nil
+	if len(entries) > 0 {
+		if err := a.device.append(entries); err != nil {
+			return err
+		}
+		a.durable = lastIndex(entries)
+		a.appends.Observe(time.Since(a.since)) // only this goroutine writes it
 	}
-	if err := a.device.append(entries); err != nil {
-		return err
+	if hard != nil && hard.commit > a.commit {
+		return a.storeHardState(*hard, hard.commit)
 	}
-	a.appends.Observe(time.Since(a.since)) // only this goroutine writes it
 	return nil
+}
+
+// storeHardState stores h with this commit index.
+func (a *appender) storeHardState(h hardState, commit uint64) error {
+	h.commit = commit
+	a.commit = commit
+	return a.device.setHardState(h)
 }
 
 // spareEntriesMax bounds for how many entries of one write the space is kept.

@@ -48,7 +48,8 @@
 //
 // # Order of persistence
 //
-//  1. Term and vote, in wal-meta.db, before any entry of that term. This happens at elections only.
+//  1. Term and vote, in wal-meta.db, before any entry of that term. This happens at elections only. The commit
+//     index beside them covers only entries that are durable by then; for others it is written after them.
 //  2. Entries, in the last log segment. Raft hears of it afterwards, and only then counts this member.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
 //  4. Rows, in synced transactions of bounded size, and then, in one of its own, the index they are as of.

@@ -441,7 +441,7 @@ func (l *loop) write(m *pb.Message) {
 		j.snapshot, l.offered = l.offered, nil
 	}
 	if term, vote := m.GetTerm(), m.GetVote(); term != 0 && (term != l.hard.term || vote != l.hard.vote) {
-		l.hard = hardState{term: term, vote: vote, commit: min(m.GetCommit(), l.durable)}
+		l.hard = hardState{term: term, vote: vote, commit: m.GetCommit()}
 		h := l.hard
 		j.hard = &h
 	}
