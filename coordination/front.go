@@ -111,8 +111,9 @@ type Front struct {
 
 	// replies wait for Take; taken counts those that it has returned. Replies are therefore numbered from 1
 	// on, which is how an open request knows its Pending.
-	replies []Reply
-	taken   int
+	// Those up to number void were dropped, although the client's writer may still have them.
+	replies     []Reply
+	taken, void int
 }
 
 type frontState uint8
@@ -142,9 +143,14 @@ func NewFront(policy *PingPolicy) *Front {
 }
 
 // Open tells that the stream was opened at this instant. Without it the first message may take any time.
-func (f *Front) Open(now Instant) { f.wake = now.After(f.policy.FirstMessageMillis) }
+func (f *Front) Open(now Instant) {
+	if f.state == frontExpectsStart {
+		f.wake = now.After(f.policy.FirstMessageMillis)
+	}
+}
 
-// Wake is when Tick has something to do, Never if nothing is planned.
+// Wake is when Tick has something to do, Never if nothing is planned. Tick(now) leaves it later than now, and
+// that of a stream that has ended is Never: a caller that obeys Wake cannot spin.
 func (f *Front) Wake() Instant { return min(f.wake, f.expires, f.unreadUntil()) }
 
 // Ending is how the RPC ends once the replies taken so far and those still there are sent.
@@ -210,10 +216,13 @@ func (f *Front) Take(into []Reply) []Reply {
 	return into
 }
 
-// PutBack takes back the replies of the last Take, none of which has been sent, if the Front has become quiet
-// since. It reports whether it did; if not, the caller sends them.
+// PutBack takes back replies of the last Take that have not been sent, if the Front has become quiet since, or
+// drops them if it has dropped all others. It reports whether it did; if not, the caller sends them.
 func (f *Front) PutBack(replies []Reply) bool {
-	if !f.silent() {
+	switch {
+	case f.taken <= f.void:
+		return true
+	case !f.silent():
 		return false
 	}
 	f.replies = append(slices.Clone(replies), f.replies...)
@@ -367,20 +376,20 @@ func (f *Front) End(refusal *Refusal) Forward {
 
 // Deliver takes a message of the leader.
 func (f *Front) Deliver(now Instant, m *Message) {
+	if f.state == frontEnded {
+		return
+	}
 	if m.Kind == MessageEnd && f.quiet() {
 		// What a quiet Front has kept would tell the client that its session lives, just before it hears that
 		// it does not. Before SessionStopped that does no harm: the client has asked for it.
-		f.replies = nil
+		f.drop()
 	}
 	switch m.Kind {
 	case MessageAttached, MessageResumed, MessageEnd, MessageStopped:
 		// the leader knows of this stream, or wants it to end
 		f.claims = false
 	}
-	switch f.state {
-	case frontEnded:
-		return
-	case frontHoldsFailure:
+	if f.state == frontHoldsFailure {
 		f.deliverHeld(m)
 		return
 	}
@@ -549,8 +558,12 @@ func (f *Front) known() bool {
 
 func (f *Front) end(ending Ending) {
 	if ending == EndingAbandoned && f.quiet() {
-		f.replies = nil
+		f.drop()
 	}
 	f.state, f.ending, f.wake, f.expires = frontEnded, ending, Never, Never
 	f.open, f.start = nil, nil
+	f.stopPinging()
 }
+
+// drop drops all replies that the client has not been sent, those that its writer has taken among them.
+func (f *Front) drop() { f.replies, f.void = nil, f.taken }

@@ -53,7 +53,7 @@ func (f *Front) Read(now Instant) {
 	if !f.Unread() {
 		return
 	}
-	if f.opaque != 0 && f.Attached() {
+	if f.opaque != 0 {
 		f.putOff(now - max(f.unread, f.pinged))
 	}
 	f.unread = Never
@@ -67,9 +67,12 @@ func (f *Front) putOff(by Instant) {
 	f.overdue += max(by, 0)
 }
 
+// stopPinging forgets the ping that is not answered: nothing of the stream is late from now on.
+func (f *Front) stopPinging() { f.opaque, f.untaken, f.unread = 0, false, Never }
+
 // unreadUntil is when a stream that is not read has been so for too long.
 func (f *Front) unreadUntil() Instant {
-	if f.unread == Never || !f.Attached() {
+	if f.unread == Never {
 		return Never
 	}
 	return f.unread.After(unreadMillis)

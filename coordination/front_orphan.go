@@ -57,6 +57,7 @@ const (
 func (f *Front) hold(refusal *Refusal) {
 	f.state, f.held = frontHoldsFailure, refusal
 	f.wake, f.expires = 0, Never
+	f.stopPinging()
 }
 
 // tellHeld says what is held, or looks again a little later.
@@ -98,7 +99,7 @@ func (f *Front) giveUp() Forward {
 		return f.fail(LinkFailure)
 	}
 	detach := Forward{Detach: f.known()}
-	f.replies = nil // to say them now would be to say that the session lives
+	f.drop() // to say them now would be to say that the session lives
 	f.end(EndingSilent)
 	return detach
 }

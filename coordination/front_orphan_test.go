@@ -207,6 +207,40 @@ func TestPutBack(t *testing.T) {
 		Reply{Kind: ReplyPong, Opaque: 4})
 }
 
+// TestPutBackAfterTheEnd has a stream end while its client's writer still has replies. Where the stream drops
+// what it has not said, the writer's replies go as well; where it has more to say, they are sent before that.
+func TestPutBackAfterTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		end   func(r *frontRig)
+		drops bool
+		says  []Reply
+	}{
+		"silently":                   {func(r *frontRig) { r.front.Orphan(r.now); r.front.Tick(Never - 1) }, true, nil},
+		"abandoned while it is mute": {func(r *frontRig) { r.front.Mute(true); r.front.Close() }, true, nil},
+		"abandoned":                  {func(r *frontRig) { r.front.Close() }, false, nil},
+		"by the leader while it is mute": {func(r *frontRig) {
+			r.front.Mute(true)
+			r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: SessionExpired})
+			r.front.Mute(false)
+			r.front.Tick(r.now)
+		}, true, []Reply{{Kind: ReplyFailure, Refusal: SessionExpired}}},
+		"by the leader": {func(r *frontRig) {
+			r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: SessionExpired})
+			r.front.Mute(true)
+			r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: SessionExpired})
+		}, false, []Reply{{Kind: ReplyFailure, Refusal: SessionExpired}}},
+	} {
+		r := attached(t, PingPolicy{}, 3000, AllRights)
+		r.front.Receive(&ClientMessage{Kind: ClientPing, Opaque: 1})
+		taken := r.front.Take(nil)
+		test.end(r)
+		if r.front.Ending() == EndingNone || r.front.PutBack(taken) != test.drops {
+			t.Errorf("%s: ending %v, the writer's replies are not %v", name, r.front.Ending(), test.drops)
+		}
+		r.expect(test.says...)
+	}
+}
+
 // TestStartWithoutALeader starts a stream while nobody leads: it waits for a while, then the link has failed
 // (§2.3 11).
 func TestStartWithoutALeader(t *testing.T) {

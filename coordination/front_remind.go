@@ -30,12 +30,7 @@ func (f *Front) Remind(now Instant) Forward {
 }
 
 // Unanswered is the number of the ping that the client has not answered, 0 if there is none.
-func (f *Front) Unanswered() uint64 {
-	if f.state == frontEnded {
-		return 0
-	}
-	return f.opaque
-}
+func (f *Front) Unanswered() uint64 { return f.opaque }
 
 // Awaits reports whether the leader has to say something before the stream goes on.
 func (f *Front) Awaits() bool {

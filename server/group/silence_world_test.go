@@ -323,7 +323,11 @@ func (s *silentServer) turn() {
 	for _, e := range g.queue.takeRequests(nil) {
 		g.handle(e)
 	}
-	g.replica.Tick(g.clock.Now())
+	now := g.clock.Now()
+	g.replica.Tick(now)
+	if due := g.replica.NextDeadline(); due <= now { // there are too few sessions for a second tick
+		panic(fmt.Sprintf("a leader has something due at %v, ticked at %v", due, now))
+	}
 	work := g.replica.Take()
 	if s.world.leads == s {
 		for _, commands := range s.world.split(work.Commands) {

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -290,9 +291,11 @@ func (s *Stream) End(refusal *coordination.Refusal) {
 	s.settle(s.front.End(refusal))
 }
 
+// tick is called by the timer. Where it panics the stream ends, because its timer would not.
 func (s *Stream) tick() {
 	defer func() {
 		if reason := recover(); reason != nil {
+			s.Abandon()
 			s.client.Panicked(reason)
 		}
 	}()
@@ -306,7 +309,11 @@ func (s *Stream) wakeUp() coordination.Forward {
 	defer s.mutex.Unlock()
 	s.timerAt = coordination.Never
 	s.mute()
-	forward := s.front.Tick(s.group.clock.Now())
+	now := s.group.clock.Now()
+	forward := s.front.Tick(now)
+	if wake := s.front.Wake(); wake <= now {
+		panic(fmt.Sprintf("stream %d is due at %v, ticked at %v", s.id, wake, now))
+	}
 	s.settle(forward)
 	return forward
 }
@@ -335,7 +342,14 @@ func (s *Stream) settle(f coordination.Forward) {
 	}
 	if s.outbound+s.front.Queued()*replyBytes > s.group.config.OutboundBytes {
 		s.client.CutOff()
-	} else if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
+	} else {
+		s.schedule()
+	}
+}
+
+// schedule wakes the client if there is something to Take. The mutex is held.
+func (s *Stream) schedule() {
+	if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
 		s.scheduled = true
 		s.client.Wake()
 	}
@@ -398,6 +412,7 @@ func (s *Stream) PutBack(replies []coordination.Reply) bool {
 		return false
 	}
 	s.scheduled = false
+	s.schedule() // the end of a stream that has ended without a word
 	return true
 }
 

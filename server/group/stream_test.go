@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // talker is a link to a leader that always lets speak.
@@ -109,6 +110,93 @@ func TestMuteForAMoment(t *testing.T) {
 	set.wakeMuted()
 	if replies, _ := s.Take(nil); client.woken != 1 || len(replies) != 2 {
 		t.Errorf("woken %d times, and had to say %v", client.woken, replies)
+	}
+}
+
+// turnedClock is a clock that a test turns, which counts the timers that are set.
+type turnedClock struct {
+	now coordination.Instant
+	set int
+}
+
+// Now implements hooks.Clock.
+func (c *turnedClock) Now() coordination.Instant { return c.now }
+
+// AfterFunc implements hooks.Clock.
+func (c *turnedClock) AfterFunc(time.Duration, func()) hooks.Timer {
+	c.set++
+	return countedTimer{c}
+}
+
+type countedTimer struct{ clock *turnedClock }
+
+// Reset implements hooks.Timer.
+func (t countedTimer) Reset(time.Duration) bool { t.clock.set++; return true }
+
+// Stop implements hooks.Timer.
+func (countedTimer) Stop() bool { return true }
+
+// panickedClient counts the panics that are reported.
+type panickedClient struct {
+	nobody
+	panics int
+}
+
+// Panicked implements Client.
+func (c *panickedClient) Panicked(any) { c.panics++ }
+
+// TestTimerWithoutProgress has a Front that is due again at once, as only a defect makes it: the stream is
+// taken out of service with one report, and its timer is not set again.
+func TestTimerWithoutProgress(t *testing.T) {
+	clock, client := &turnedClock{}, &panickedClient{}
+	s := &Stream{client: client, timerAt: coordination.Never, link: talker{},
+		group: &Group{clock: NewClock(clock), queue: newQueue(), config: Config{Linger: time.Hour,
+			OutboundBytes: 1 << 20}}}
+	pings := 0
+	s.front = coordination.NewFront(&coordination.PingPolicy{Opaque: func() uint64 {
+		if pings++; pings == 2 {
+			s.front.Close() // in the midst of a ping, which then sets the clock of a stream that has ended
+		}
+		return 1
+	}})
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: &coordination.AttachRequest{TimeoutMillis: 3000}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached, Session: 1})
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: 1})
+	for range 2 {
+		clock.now = s.front.Wake()
+		s.tick()
+	}
+	set := clock.set
+	s.Close() // as the handler does whose client is told
+	s.Take(nil)
+	if client.panics != 1 || clock.set != set || s.front.Wake() != coordination.Never {
+		t.Errorf("%d panics, set %d times, then %d, due at %v", client.panics, set, clock.set, s.front.Wake())
+	}
+}
+
+// TestSilentEnd takes the answers that a client has not been sent away from its writer when the stream ends
+// without a word, and has the writer called for the end.
+func TestSilentEnd(t *testing.T) {
+	clock, client, link := &turnedClock{}, &wokenClient{}, &moody{speaks: true}
+	s := &Stream{client: client, timerAt: coordination.Never, link: link,
+		group: &Group{clock: NewClock(clock), queue: newQueue(), config: Config{Linger: time.Hour,
+			OutboundBytes: 1 << 20}, streams: newStreamSet(1)}}
+	s.front = coordination.NewFront(&coordination.PingPolicy{Opaque: func() uint64 { return 1 }})
+	defer s.stopTimers()
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: &coordination.AttachRequest{TimeoutMillis: 3000}})
+	s.deliver(link, &coordination.Message{Kind: coordination.MessageAttached, Session: 1, GraceMillis: 1000})
+	taken, _ := s.Take(nil)
+	s.follow(nil)
+	clock.now = s.front.Wake()
+	s.tick()
+	before := client.woken
+	if s.front.Ending() != coordination.EndingSilent || !s.PutBack(taken) || client.woken != before+1 {
+		t.Fatalf("ending %v, woken %d times after %d", s.front.Ending(), client.woken, before)
+	}
+	if replies, ending := s.Take(nil); len(replies) != 0 || ending != coordination.EndingSilent {
+		t.Errorf("took %v and ending %v", replies, ending)
 	}
 }
 
