@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // control is what a stand-in can do to its server. It implements hooks.Control.
@@ -40,7 +41,10 @@ func (c control) ExpireSession(ctx context.Context, node string, session uint64)
 		return &coordination.EndSession{CallID: call, Node: id, Session: coordination.SessionID(session),
 			Reason: "a fault"}
 	})
-	return succeeded(answer, err)
+	if err = succeeded(answer, err); err != nil {
+		return fmt.Errorf("session %d of %s %w", session, node, err)
+	}
+	return nil
 }
 
 // node finds a coordination node by its path.
@@ -52,7 +56,7 @@ func (c control) node(ctx context.Context, path string) (id coordination.NodeID,
 			return d
 		})
 	if err = succeeded(answer, err); err != nil {
-		return 0, fmt.Errorf("coordination node %s: %w", path, err)
+		return 0, fmt.Errorf("coordination node %s %w", path, err)
 	}
 	return found.Lineage[0].Node, nil
 }
@@ -60,22 +64,22 @@ func (c control) node(ctx context.Context, path string) (id coordination.NodeID,
 // DropNode implements hooks.Control.
 func (c control) DropNode(ctx context.Context, node string) error {
 	path, answer := scheme.SplitAtLastSlash(node)
+	var err error
 	if answer.OK() {
-		var err error
 		answer, err = c.group.Execute(ctx, func(call coordination.CallID) coordination.Command {
 			return &coordination.DropNode{CallID: call, Path: path}
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return succeeded(answer, nil)
+	if err = succeeded(answer, err); err != nil {
+		return fmt.Errorf("coordination node %s %w", node, err)
+	}
+	return nil
 }
 
-// succeeded is the outcome of a command as an error.
+// succeeded is the outcome of a command as an error: what faults ask for is refused only where it does not exist.
 func succeeded(answer outcome.Outcome, err error) error {
 	if err != nil || answer.OK() {
 		return err
 	}
-	return fmt.Errorf("%v", answer)
+	return fmt.Errorf("%w (%v)", hooks.ErrMissing, answer)
 }

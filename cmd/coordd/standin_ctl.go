@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -102,8 +103,11 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 		return fmt.Errorf("%s is no stand-in, or may not be asked by that name: %s: %s", address,
 			answer.Status, strings.TrimSpace(string(text)))
 	}
-	if said.Error != "" {
-		return withCode(exitUsage, fmt.Errorf("%s", said.Error))
+	switch {
+	case said.Error != "" && answer.StatusCode == http.StatusNotFound: // it has met nothing
+		return errors.New(said.Error)
+	case said.Error != "":
+		return withCode(exitUsage, errors.New(said.Error))
 	}
 	var listed map[string]string
 	if json.Unmarshal(said.Result, &listed) == nil && listed["help"] != "" {

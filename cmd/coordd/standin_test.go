@@ -120,6 +120,25 @@ func TestStandIn(t *testing.T) {
 	other.stop(t)
 }
 
+// An order that meets nothing fails, and names what it wanted; a rule that never met a request stands in the log.
+func TestStandInMisses(t *testing.T) {
+	r := beginStandIn(t)
+	for _, order := range []string{"drop-streams how=clean node=jobs", "spurious-notice node=jobs",
+		"detach-session node=jobs session=1", "expire-session node=jobs session=1", "drop-node node=jobs"} {
+		if said := r.ctl(t, exitFailure, strings.Fields(order)...); !strings.Contains(said, "/local/jobs") {
+			t.Errorf("%s: %s", order, said)
+		}
+	}
+	if said := r.ctl(t, exitOK, "drop-streams", "how=clean", "may_miss=true"); strings.TrimSpace(said) != "0" {
+		t.Errorf("dropped %s", said)
+	}
+	r.ctl(t, exitOK, "fail-next", "kind=describe", "status=UNAUTHORIZED", "node=jobs")
+	r.stop(t)
+	if log := r.log.String(); !strings.Contains(log, "a fault never happened") {
+		t.Errorf("the log has nothing of the fault: %s", log)
+	}
+}
+
 // A stand-in has no settings for what it does not do, and a recording is never overwritten.
 func TestStandInRefusals(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "there")

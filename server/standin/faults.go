@@ -2,6 +2,7 @@ package standin
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/server/standin/faults"
@@ -81,25 +82,26 @@ func (s *Server) RepeatNext(kind faults.Kind, n int, more ...faults.Option) {
 	s.must("RepeatNext", s.faults.RepeatNext(kind, n, more...))
 }
 
-// DropStreams is faults.Set.DropStreams.
-func (s *Server) DropStreams(f faults.Filter, how faults.Drop) (dropped int) {
+// DropStreams is faults.Set.DropStreams: it fails the test if there is no such stream.
+func (s *Server) DropStreams(f faults.Filter, how faults.Drop, more ...faults.Option) (dropped int) {
 	s.helper()()
-	dropped, err := s.faults.DropStreams(f, how)
+	dropped, err := s.faults.DropStreams(f, how, more...)
 	s.must("DropStreams", err)
 	return dropped
 }
 
-// SpuriousNotice is faults.Set.SpuriousNotice.
-func (s *Server) SpuriousNotice(f faults.Filter, semaphore string) (noticed int) {
-	return s.faults.SpuriousNotice(f, semaphore)
+// SpuriousNotice is faults.Set.SpuriousNotice: it fails the test if there is no such watch.
+func (s *Server) SpuriousNotice(f faults.Filter, semaphore string, more ...faults.Option) (noticed int) {
+	s.helper()()
+	noticed, err := s.faults.SpuriousNotice(f, semaphore, more...)
+	s.must("SpuriousNotice", err)
+	return noticed
 }
 
 // DetachSession is faults.Set.DetachSession. It fails the test if the session has no stream.
-func (s *Server) DetachSession(node string, session uint64) {
+func (s *Server) DetachSession(node string, session uint64, more ...faults.Option) {
 	s.helper()()
-	if !s.faults.DetachSession(node, session) {
-		s.fail("DetachSession: session %d of %s has no stream", session, node)
-	}
+	s.must("DetachSession", s.faults.DetachSession(node, session, more...))
 }
 
 // ExpireSession is faults.Set.ExpireSession.
@@ -153,5 +155,16 @@ func (s *Server) Requests() []faults.Request { return s.faults.Requests() }
 // OnRequest is faults.Set.OnRequest.
 func (s *Server) OnRequest(do func(faults.Request) faults.Action) { s.faults.OnRequest(do) }
 
-// Reset is faults.Set.Reset.
-func (s *Server) Reset() { s.faults.Reset() }
+// Reset is faults.Set.Reset: it fails the test if a rule has met no request. So does the end of the stand-in.
+func (s *Server) Reset() {
+	s.helper()()
+	s.missed(s.faults.Reset())
+}
+
+// missed fails the test if there were faults that met nothing.
+func (s *Server) missed(faults []string) {
+	s.helper()()
+	if len(faults) > 0 {
+		s.fail("faults that never happened (faults.MayMiss allows it):\n  %s", strings.Join(faults, "\n  "))
+	}
+}

@@ -45,15 +45,15 @@ func TestFaults(t *testing.T) {
 	if n := len(s.Requests()); n != 6 { // two nodes, two starts, two acquires
 		t.Errorf("%d requests", n)
 	}
-	s.AnswerLost(faults.DropNode, 1)
-	s.RepeatNext(faults.Release, 1)
-	s.FailSome(faults.Stop, 0, 1)
-	for begun := time.Now(); s.DropStreams(faults.Filter{}, faults.Clean) != 0; time.Sleep(time.Millisecond) {
+	s.AnswerLost(faults.DropNode, 1, faults.MayMiss())
+	s.RepeatNext(faults.Release, 1, faults.MayMiss())
+	s.FailSome(faults.Stop, 0, 1, faults.MayMiss())
+	for begun := time.Now(); s.DropStreams(faults.Filter{}, faults.Clean, faults.MayMiss()) != 0; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > 3*time.Minute { // their clients know already that both streams are over
 			t.Fatal("there are streams still")
 		}
 	}
-	if n := s.SpuriousNotice(faults.Filter{}, ""); n != 0 {
+	if n := s.SpuriousNotice(faults.Filter{}, "", faults.MayMiss()); n != 0 {
 		t.Errorf("%d watches", n)
 	}
 	s.OnRequest(nil)

@@ -131,10 +131,7 @@ func (s *Server) find(kind coordination.InspectionKind, node, prefix string) gro
 
 // path is where a node is that a test names.
 func (c *core) path(node string) scheme.Path {
-	if strings.HasPrefix(node, "/") {
-		return scheme.SplitLoose(node)
-	}
-	return scheme.SplitLoose(c.settings.database + "/" + node)
+	return scheme.SplitLoose(c.faults.Path(node))
 }
 
 // catchUpPatience is until another leader is looked for.

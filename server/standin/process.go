@@ -101,7 +101,11 @@ func (p *Process) fail(err error) {
 // Stop ends the stand-in as server.Server.Stop does a server. A restart that is under way is given up.
 func (p *Process) Stop(ctx context.Context) error {
 	p.abort()
-	return p.core.stop(ctx)
+	err := p.core.stop(ctx)
+	for _, fault := range p.core.takeUnmet() {
+		p.core.process.Logger.Warn("a fault never happened", "fault", fault)
+	}
+	return err
 }
 
 // watch has a server of a process that ends by itself be the end of the process, unless it is asked to: then

@@ -60,6 +60,7 @@ type core struct {
 
 	mutex   sync.Mutex // held while servers are started and stopped
 	stopped bool
+	unmet   []string // faults that had met nothing when it stopped
 	members []*member
 
 	advancing sync.Mutex  // held by Advance
@@ -91,12 +92,14 @@ func Start(t TB, options ...Option) *Server {
 		t.Fatalf("standin: %v", err)
 		return nil
 	}
+	s := &Server{core: c, tb: t}
 	t.Cleanup(func() {
 		if err := c.stopSoon(); err != nil {
 			t.Logf("standin: stop: %v", err)
 		}
+		s.missed(c.takeUnmet())
 	})
-	return &Server{core: c, tb: t}
+	return s
 }
 
 // Run starts a stand-in without a test. It ends with ctx, or by Stop. What would fail a test panics; see In.
@@ -143,7 +146,7 @@ func newCore(settings settings) *core {
 	if settings.fakeTime {
 		c.clock = new(clock)
 	}
-	c.faults = faults.New(c.timer())
+	c.faults = faults.New(settings.database, c.timer())
 	c.faults.SetTap(settings.tap)
 	return c
 }
@@ -340,7 +343,7 @@ func (c *core) stop(ctx context.Context) error {
 		return nil
 	}
 	c.stopped = true
-	c.faults.Reset() // who is not to hear anything cannot be told of the end
+	c.unmet = c.faults.Reset() // a silenced stream could not be told of the end
 	err := c.stopAll(ctx)
 	c.monitoring.stop()
 	for _, m := range c.members {
@@ -363,6 +366,16 @@ func (s *Server) Stop() {
 	if err := s.stopSoon(); err != nil {
 		s.fail("stop: %v", err)
 	}
+	s.missed(s.takeUnmet())
+}
+
+// takeUnmet returns the faults that had met nothing when the stand-in stopped, once.
+func (c *core) takeUnmet() []string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	unmet := c.unmet
+	c.unmet = nil
+	return unmet
 }
 
 // Restart stops all servers and starts them again on their ports: streams end as when a server is stopped,

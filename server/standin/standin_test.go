@@ -25,6 +25,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/standin/faults"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -311,4 +312,38 @@ func TestStopDoesNotWaitForClients(t *testing.T) {
 	c := open(t, conn, node, long, 0)
 	s.Stop()
 	<-c.ended
+}
+
+// A test fails whose faults meet nothing: at once where one is carried out at once, at Reset or the end where it waits for a
+// request. MayMiss allows both.
+func TestFaultsThatMissFailTheTest(t *testing.T) {
+	f := new(failing)
+	s := Start(f)
+	defer s.stopSoon()
+	for name, order := range map[string]func(){
+		"drop":   func() { s.DropStreams(faults.Filter{Node: "locks"}, faults.Clean) },
+		"notice": func() { s.SpuriousNotice(faults.Filter{Node: "locks"}, "") },
+		"detach": func() { s.DetachSession("locks", 1) },
+		"expire": func() { s.ExpireSession("locks", 1) },
+		"reset": func() {
+			s.AnswerLost(faults.Acquire, 1, faults.Where(faults.Filter{Node: "locks"}))
+			s.Reset()
+		},
+	} {
+		if f.run(order); !strings.Contains(f.text, node) {
+			t.Errorf("%s failed with %q", name, f.text)
+		}
+	}
+	f.run(func() {
+		s.DetachSession("locks", 1, faults.MayMiss())
+		s.AnswerLost(faults.Acquire, 1, faults.MayMiss())
+		s.Reset()
+	})
+	if f.text != "" {
+		t.Errorf("what may miss failed with %q", f.text)
+	}
+	s.AnswerLost(faults.Acquire, 1)
+	if f.run(s.Stop); !strings.Contains(f.text, "answer-lost kind=acquire") {
+		t.Errorf("the end failed with %q", f.text)
+	}
 }

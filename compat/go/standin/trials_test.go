@@ -76,7 +76,9 @@ var trials = []trial{
 	{fault: "spurious-notice", late: func(s *standin.Server, node string, _ ...uint64) {
 		s.SpuriousNotice(faults.Filter{Node: node}, "")
 	}},
-	{fault: "detach-session", late: each((*standin.Server).DetachSession)},
+	{fault: "detach-session", late: each(func(s *standin.Server, node string, victim uint64) {
+		s.DetachSession(node, victim)
+	})},
 	{fault: "expire-session", timeout: brief, late: each((*standin.Server).ExpireSession)},
 	{fault: "lose-leader", detail: "of one",
 		late: every(func(s *standin.Server) { s.LoseLeader(50 * time.Millisecond) })},

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -20,6 +21,9 @@ type Faults interface {
 	// Serve tells what can be done to the server, and is called before its first client.
 	Serve(Control)
 }
+
+// ErrMissing is wrapped by errors about something that does not exist; their texts name it before.
+var ErrMissing = errors.New("does not exist")
 
 // Control is what faults can do to a server besides what they do to its clients.
 type Control interface {

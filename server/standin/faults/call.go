@@ -41,6 +41,7 @@ func (s *Set) call(server int) grpc.UnaryServerInterceptor {
 		}
 		q := Request{At: time.Now(), Kind: kind, Server: server, Client: clientOf(ctx), SDK: sdkOf(ctx)}
 		q.fillCall(request)
+		q.Node = s.Path(q.Node)
 		switch a := s.decide(&q); a.what {
 		case actRefuse:
 			return refused(kind, a.refusal), nil

@@ -36,7 +36,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("there is no %s", name[1])
 		}
 	}
-	help, err := faults.New(nil).Controls().Do(t.Context(), "help", nil)
+	help, err := faults.New("/local", nil).Controls().Do(t.Context(), "help", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

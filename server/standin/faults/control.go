@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -149,7 +150,12 @@ func (s *Set) Controls() *Controls {
 	c.Add("help", "what can be ordered", func(context.Context, *Arguments) (any, error) {
 		return c.help(), nil
 	})
-	c.Add("reset", "take all faults back", plain(func() any { s.Reset(); return nil }))
+	c.Add("reset", "take all faults back; answers which of them have met no request", plain(func() any {
+		if missed := s.Reset(); len(missed) > 0 {
+			return map[string]any{"missed": missed}
+		}
+		return nil
+	}))
 	c.Add("requests", "what clients have asked for", plain(func() any {
 		return map[string]any{"requests": s.Requests(), "dropped": s.RequestsDropped()}
 	}))
@@ -171,7 +177,7 @@ func plain(do func() any) func(context.Context, *Arguments) (any, error) {
 	}
 }
 
-const filterHelp = " [node= session= client= server=]"
+const filterHelp = " [node= session= client= server=] [may_miss=true]"
 
 func (s *Set) addRules(c *Controls) {
 	c.Add("fail-next", "kind= [n=1] status= [text=] [impossible=true]"+filterHelp+
@@ -216,27 +222,35 @@ func (s *Set) addRules(c *Controls) {
 func (s *Set) addDrops(c *Controls) {
 	c.Add("drop-streams", "how=clean|reset|silence|black-hole"+filterHelp+": lose the streams that are open",
 		func(_ context.Context, a *Arguments) (any, error) {
-			how, f := Drop(a.Text("how")), a.Filter()
-			return a.Then(func() (any, error) { return s.DropStreams(f, how) })
+			how, f, more := Drop(a.Text("how")), a.Filter(), a.mayMiss()
+			return a.Then(func() (any, error) { return s.DropStreams(f, how, more...) })
 		})
-	c.Add("detach-session", "node= session=: end the stream of a session, whose timeout runs from now on",
+	c.Add("detach-session", "node= session= [may_miss=true]: end the stream of a session, whose timeout runs from now on",
 		func(_ context.Context, a *Arguments) (any, error) {
-			node, session := a.Text("node"), a.Number("session", 0)
-			return a.Then(func() (any, error) { return s.DetachSession(node, session), nil })
+			node, session, more := a.Text("node"), a.Number("session", 0), a.mayMiss()
+			return a.Then(func() (any, error) { return nil, s.DetachSession(node, session, more...) })
 		})
 	c.Add("spurious-notice", "[semaphore=]"+filterHelp+": tell watches of a change that was none",
 		func(_ context.Context, a *Arguments) (any, error) {
-			semaphore, f := a.Text("semaphore"), a.Filter()
-			return a.Then(func() (any, error) { return s.SpuriousNotice(f, semaphore), nil })
+			semaphore, f, more := a.Text("semaphore"), a.Filter(), a.mayMiss()
+			return a.Then(func() (any, error) { return s.SpuriousNotice(f, semaphore, more...) })
 		})
 }
 
 func (a *Arguments) options() []Option {
-	options := []Option{Where(a.Filter())}
+	options := append(a.mayMiss(), Where(a.Filter()))
 	if a.Flag("impossible") {
 		options = append(options, Impossible())
 	}
 	return options
+}
+
+// mayMiss is the argument of that name, as an option.
+func (a *Arguments) mayMiss() []Option {
+	if a.Flag("may_miss") {
+		return []Option{MayMiss()}
+	}
+	return nil
 }
 
 // Then does something once all arguments are read.
@@ -314,7 +328,10 @@ func (c *Controls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What is ordered may take longer than what monitoring programs ask for.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(orderPatience)) // best effort
 	code, said := http.StatusOK, answer{Result: result}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrMissed):
+		code, said = http.StatusNotFound, answer{Error: err.Error()}
+	case err != nil:
 		code, said = http.StatusBadRequest, answer{Error: err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -34,8 +34,9 @@ func Drops() []Drop { return []Drop{Clean, Reset, Silence, BlackHole} }
 
 // DropStreams loses the streams that are open and that f picks, and returns how many. Reset takes it back as
 // far as it lasts. A stream that the client opens meanwhile is not concerned. Of Clean and Reset, the
-// sessions are detached, or about to be, when it returns.
-func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
+// sessions are detached, or about to be, when it returns. Without such a stream the error is ErrMissed, unless that may be
+// (MayMiss).
+func (s *Set) DropStreams(f Filter, how Drop, more ...Option) (dropped int, err error) {
 	if !slices.Contains(Drops(), how) {
 		return 0, fmt.Errorf("no way to drop streams is called %q; there are %v", how, Drops())
 	}
@@ -50,7 +51,17 @@ func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
 		})
 	}
 	dropping.Wait()
-	return len(picked), nil
+	return s.hit(len(picked), "stream", f, more)
+}
+
+// hit is the result of a fault that has met n things of a kind.
+func (s *Set) hit(n int, kind string, f Filter, more []Option) (int, error) {
+	var o options
+	if o.apply(more); n == 0 && !o.mayMiss {
+		f.Node = s.Path(f.Node)
+		return 0, s.missed(kind, f)
+	}
+	return n, nil
 }
 
 // dropPatience bounds the wait for a stream's end, by the real clock.
@@ -65,15 +76,16 @@ func (s *stream) awaitEnd() {
 	}
 }
 
-// DetachSession ends the stream of a session as Clean does, and reports whether there was one. Behind it the
-// session's timeout runs.
-func (s *Set) DetachSession(node string, session uint64) bool {
-	n, _ := s.DropStreams(Filter{Node: node, Session: session}, Clean)
-	return n > 0
+// DetachSession ends the stream of a session as Clean does. From then on the session's timeout runs. Without a stream the
+// error is ErrMissed, unless that may be (MayMiss).
+func (s *Set) DetachSession(node string, session uint64, more ...Option) error {
+	_, err := s.DropStreams(Filter{Node: node, Session: session}, Clean, more...)
+	return err
 }
 
 // pick are the open streams that a filter is about, in the order in which they were opened.
 func (s *Set) pick(f Filter) []*stream {
+	f.Node = s.Path(f.Node)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var picked []*stream
@@ -123,13 +135,17 @@ func (s *stream) silence() {
 
 // SpuriousNotice tells watches of the open streams that f picks that their semaphore has changed, with both
 // flags false, and returns how many: all that are armed, or those of the semaphore that is named. The
-// protocol allows it at any time. Those watches have fired; what really changes behind that is not told any
-// more.
-func (s *Set) SpuriousNotice(f Filter, semaphore string) (noticed int) {
+// protocol allows it at any time. Those watches have fired: a real change after that is not notified. Without such a watch the
+// error is ErrMissed, unless that may be (MayMiss).
+func (s *Set) SpuriousNotice(f Filter, semaphore string, more ...Option) (noticed int, err error) {
 	for _, st := range s.pick(f) {
 		noticed += st.notice(semaphore)
 	}
-	return noticed
+	kind := "watch"
+	if semaphore != "" {
+		kind = fmt.Sprintf("watch of semaphore %q", semaphore)
+	}
+	return s.hit(noticed, kind, f, more)
 }
 
 func (s *stream) notice(semaphore string) (noticed int) {

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -128,12 +129,12 @@ func TestDetachSession(t *testing.T) {
 	c := r.attachFor(0, brief)
 	c.send(acquire(1, "lock"))
 	c.next()
-	if !r.Set.DetachSession(node, c.session) {
-		t.Fatal("no such session")
+	if err := r.DetachSession("dir/node", c.session); err != nil {
+		t.Fatal(err)
 	}
 	c.failed()
 	r.eventually("its timeout has run out", func() bool { return len(r.owners("lock")) == 0 })
-	if r.Set.DetachSession(node, 77) {
-		t.Error("session 77 was detached")
+	if err := r.DetachSession(node, 77); !errors.Is(err, faults.ErrMissed) {
+		t.Errorf("session 77: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/coordd/coordd/server/standin/faults"
@@ -12,18 +13,14 @@ func TestSpuriousNotice(t *testing.T) {
 	c, other := r.attach(0), r.attach(0)
 	c.send(create(1, "config"))
 	c.next()
-	if n := r.SpuriousNotice(faults.Filter{}, ""); n != 0 {
-		t.Errorf("%d watches", n)
-	}
+	r.noWatch(faults.Filter{}, "")
 	c.send(describe(2, "config", true))
 	if !c.next().GetDescribeSemaphoreResult().GetWatchAdded() {
 		t.Fatal("no watch")
 	}
-	if n := r.SpuriousNotice(faults.Filter{Session: c.session}, "another"); n != 0 {
-		t.Errorf("%d watches of another semaphore", n)
-	}
-	if n := r.SpuriousNotice(faults.Filter{Session: c.session}, "config"); n != 1 {
-		t.Errorf("%d watches", n)
+	r.noWatch(faults.Filter{Session: c.session}, "another")
+	if n, err := r.SpuriousNotice(faults.Filter{Session: c.session}, "config"); n != 1 || err != nil {
+		t.Errorf("%d watches: %v", n, err)
 	}
 	if got := c.next().GetDescribeSemaphoreChanged(); got.GetReqId() != 2 || got.GetDataChanged() ||
 		got.GetOwnersChanged() {
@@ -39,7 +36,13 @@ func TestSpuriousNotice(t *testing.T) {
 	if got := c.next().GetDescribeSemaphoreChanged(); got.GetReqId() != 3 || !got.GetDataChanged() {
 		t.Errorf("got %v", got)
 	}
-	if n := r.SpuriousNotice(faults.Filter{}, ""); n != 0 {
-		t.Errorf("%d watches, although it has fired", n)
+	r.noWatch(faults.Filter{}, "")
+}
+
+// noWatch wants a notice to miss.
+func (r *rig) noWatch(f faults.Filter, semaphore string) {
+	r.Helper()
+	if n, err := r.SpuriousNotice(f, semaphore); n != 0 || !errors.Is(err, faults.ErrMissed) {
+		r.Errorf("%d watches: %v", n, err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // startThree is a rig of three servers, the first of which it is connected to.
 func startThree(t *testing.T) (*rig, []*server.Server) {
 	t.Helper()
-	r := &rig{T: t, Set: faults.New(nil)}
+	r := &rig{T: t, Set: faults.New("/local", nil)}
 	initial := make(map[string]string)
 	for i := range 3 {
 		reserved, err := loopback.Listen()

@@ -43,13 +43,13 @@ type Request struct {
 	Used bool `json:"used,omitempty"`
 }
 
-// fillCall takes over what a call says.
+// fillCall takes over what a call says; Node is as the client has it.
 func (q *Request) fillCall(request any) {
 	if named, is := request.(interface{ GetPath() string }); is {
-		q.Node = cleanPath(named.GetPath())
+		q.Node = named.GetPath()
 	}
 	if named, is := request.(interface{ GetCoordinationNodePath() string }); is {
-		q.Node = cleanPath(named.GetCoordinationNodePath())
+		q.Node = named.GetCoordinationNodePath()
 	}
 	switch r := request.(type) {
 	case interface {
@@ -67,12 +67,12 @@ func (q *Request) fillCall(request any) {
 	}
 }
 
-// fill takes over what a message of a stream says, but for the protection key.
+// fill takes over what a message of a stream says, but for the protection key; the Node of a start is as the client has it.
 func (q *Request) fill(m *Ydb_Coordination.SessionRequest) {
 	switch r := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_SessionStart_:
 		a := r.SessionStart
-		q.Node, q.Session = cleanPath(a.GetPath()), a.GetSessionId()
+		q.Node, q.Session = a.GetPath(), a.GetSessionId()
 		q.SeqNo, q.TimeoutMillis, q.Description = a.GetSeqNo(), a.GetTimeoutMillis(), a.GetDescription()
 	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
 		a := r.AcquireSemaphore

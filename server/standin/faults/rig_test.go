@@ -50,9 +50,9 @@ func startOn(t *testing.T, c *clock) *rig {
 	t.Helper()
 	r := &rig{T: t, clock: c}
 	if c == nil {
-		r.Set = faults.New(nil)
+		r.Set = faults.New("/local", nil)
 	} else {
-		r.Set = faults.New(c.after)
+		r.Set = faults.New("/local", c.after)
 	}
 	config := server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, LoopbackAdmin: true}
 	s, err := server.StartWith(t.Context(), config, hooks.Hooks{Faults: r.Set.Server(1)})

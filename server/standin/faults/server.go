@@ -48,23 +48,23 @@ func anyServer(hooks.Control) bool { return true }
 
 // ExpireSession ends a session as if its time had run out, be it attached or not. Its stream ends with
 // Failure SESSION_EXPIRED "Session has expired", and what it had goes to those who wait. It returns when that
-// is so.
+// is so. Without such a session the error is ErrMissed.
 func (s *Set) ExpireSession(ctx context.Context, node string, session uint64) error {
 	c, err := s.control(anyServer, errNoServer)
 	if err != nil {
 		return err
 	}
-	return c.ExpireSession(ctx, node, session)
+	return c.ExpireSession(ctx, s.Path(node), session)
 }
 
 // DropNode drops a coordination node as somebody else would: streams end with Failure UNAVAILABLE "Link
-// failure", and starts are refused with NOT_FOUND.
+// failure", and starts are refused with NOT_FOUND. Without such a node the error is ErrMissed.
 func (s *Set) DropNode(ctx context.Context, node string) error {
 	c, err := s.control(anyServer, errNoServer)
 	if err != nil {
 		return err
 	}
-	return c.DropNode(ctx, node)
+	return c.DropNode(ctx, s.Path(node))
 }
 
 // LoseLeader has the leader lead no more. Of several servers it is another one that leads then. A server

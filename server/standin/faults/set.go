@@ -18,9 +18,10 @@ import (
 
 // Set is what is to go wrong on a stand-in, of one server or of several. Make one with New.
 type Set struct {
-	after func(d time.Duration, do func()) (stop func() bool)
-	tap   atomic.Pointer[Tap]
-	log   requestLog
+	database string // relative paths are below it
+	after    func(d time.Duration, do func()) (stop func() bool)
+	tap      atomic.Pointer[Tap]
+	log      requestLog
 
 	mutex   sync.Mutex
 	rules   []*rule
@@ -44,20 +45,20 @@ type sessionKey struct {
 	id   uint64
 }
 
-// New returns a set without any faults. after is time.AfterFunc on the clock by which requests are delayed;
-// nil: the real one.
-func New(after func(d time.Duration, do func()) (stop func() bool)) *Set {
+// New returns a set without any faults, for a stand-in of a database. after is time.AfterFunc on the clock by which requests
+// are delayed; nil: the real one.
+func New(database string, after func(d time.Duration, do func()) (stop func() bool)) *Set {
 	if after == nil {
 		after = func(d time.Duration, do func()) func() bool { return time.AfterFunc(d, do).Stop }
 	}
-	return &Set{after: after, streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
+	return &Set{database: cleanPath(database), after: after, streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
 		repeats: make(map[sessionKey][]*Ydb_Coordination.SessionRequest), mute: make(map[*stream]struct{}),
 		holes: make(map[*conn]struct{})}
 }
 
 // Filter picks clients. Its zero value picks all of them; what is given must all hold.
 type Filter struct {
-	// Node is the path of a coordination node. Slashes too many or too few do not matter.
+	// Node is the path of a coordination node, as Set.Path takes it.
 	Node string `json:"node,omitempty"`
 	// Session is a session of that node.
 	Session uint64 `json:"session,omitempty"`
@@ -68,8 +69,9 @@ type Filter struct {
 	Server int `json:"server,omitempty"`
 }
 
+// picks reports whether a request is of a client that the filter picks. Node has passed Set.Path.
 func (f *Filter) picks(r *Request) bool {
-	return (f.Node == "" || cleanPath(f.Node) == r.Node) &&
+	return (f.Node == "" || f.Node == r.Node) &&
 		(f.Session == 0 || f.Session == r.Session) &&
 		(f.Server == 0 || f.Server == r.Server) &&
 		(f.Client == "" || isClient(f.Client, r.Client, r.SDK))
@@ -78,6 +80,36 @@ func (f *Filter) picks(r *Request) bool {
 func isClient(wanted, address, sdk string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return wanted == address || err == nil && wanted == host || sdk != "" && strings.HasPrefix(sdk, wanted)
+}
+
+// String lists what the filter wants, as orders have it.
+func (f Filter) String() string {
+	var wants []string
+	for _, want := range []struct {
+		given bool
+		text  string
+	}{
+		{f.Node != "", "node=" + f.Node}, {f.Session != 0, fmt.Sprint("session=", f.Session)},
+		{f.Client != "", "client=" + f.Client}, {f.Server != 0, fmt.Sprint("server=", f.Server)},
+	} {
+		if want.given {
+			wants = append(wants, want.text)
+		}
+	}
+	return strings.Join(wants, " ")
+}
+
+// Path returns the absolute path of a coordination node: a path that neither begins with a slash nor with the database is
+// below the database. Repeated slashes and one at the end do not matter. The empty path stays empty.
+func (s *Set) Path(node string) string {
+	clean := cleanPath(node)
+	switch {
+	case node == "":
+		return ""
+	case node[0] == '/' || clean == s.database || strings.HasPrefix(clean, s.database+"/"):
+		return clean
+	}
+	return cleanPath(s.database + clean)
 }
 
 // cleanPath is a path without superfluous slashes, and with the first one.
@@ -122,12 +154,15 @@ func Refuse(kind Kind, status Status, text string) (Action, error) {
 
 // rule is an action for some requests.
 type rule struct {
-	kind   Kind
-	filter Filter
-	left   int // how many more; below 0: all
-	chance float64
-	random *rand.Rand // nil: all of them
-	action Action
+	order   string // by which it was ordered
+	kind    Kind
+	filter  Filter
+	left    int // how many more; below 0: all
+	chance  float64
+	random  *rand.Rand // nil: all of them
+	action  Action
+	met     bool // a request that it is about has come
+	mayMiss bool
 }
 
 // meets reports whether the rule is about a request, and counts it.
@@ -135,6 +170,7 @@ func (r *rule) meets(q *Request) bool {
 	if r.left == 0 || r.kind != q.Kind || !r.filter.picks(q) {
 		return false
 	}
+	r.met = true
 	if r.random != nil && r.random.Float64() >= r.chance {
 		return false
 	}
@@ -150,6 +186,7 @@ type Option func(*options)
 type options struct {
 	filter     Filter
 	impossible bool
+	mayMiss    bool
 	status     Status
 	text       string
 }
@@ -161,10 +198,19 @@ func Where(f Filter) Option { return func(o *options) { o.filter = f } }
 // to be prepared for it, and some hang.
 func Impossible() Option { return func(o *options) { o.impossible = true } }
 
+// MayMiss allows a fault to meet nothing: a drop or a notice without a stream, a rule without a request until Reset.
+func MayMiss() Option { return func(o *options) { o.mayMiss = true } }
+
 // With is the status and the text of FailSome. Without it a stream ends with UNAVAILABLE and a call fails
 // with it.
 func With(status Status, text string) Option {
 	return func(o *options) { o.status, o.text = status, text }
+}
+
+func (o *options) apply(more []Option) {
+	for _, option := range more {
+		option(o)
+	}
 }
 
 func (o *options) refusal(kind Kind) (Refusal, error) {
@@ -190,7 +236,7 @@ var errTooMany = fmt.Errorf("there are %d already; Reset takes them back", most)
 func (s *Set) FailNext(kind Kind, n int, status Status, text string, more ...Option) (troubled string,
 	err error) {
 	o := options{status: status, text: text}
-	return s.fail(kind, n, o, more, nil)
+	return s.fail("fail-next", kind, n, o, more, nil)
 }
 
 // FailSome has each request of a kind fail with probability p until Reset, drawn with a seed: the same
@@ -200,24 +246,23 @@ func (s *Set) FailSome(kind Kind, p float64, seed uint64, more ...Option) (troub
 		return "", fmt.Errorf("probability %v: want 0 to 1", p)
 	}
 	o := options{status: Ydb.StatusIds_UNAVAILABLE}
-	return s.fail(kind, -1, o, more, func(r *rule) {
+	return s.fail("fail-some", kind, -1, o, more, func(r *rule) {
 		r.chance, r.random = p, rand.New(rand.NewPCG(seed, seed))
 	})
 }
 
-func (s *Set) fail(kind Kind, n int, o options, more []Option, adjust func(*rule)) (troubled string,
+func (s *Set) fail(order string, kind Kind, n int, o options, more []Option, adjust func(*rule)) (troubled string,
 	err error) {
 	if err := kind.check(); err != nil {
 		return "", err
 	}
-	for _, option := range more {
-		option(&o)
-	}
+	o.apply(more)
 	refusal, err := o.refusal(kind)
 	if err != nil {
 		return "", err
 	}
-	r := &rule{kind: kind, filter: o.filter, left: n, action: Action{what: actRefuse, refusal: refusal}}
+	r := &rule{order: order, kind: kind, filter: o.filter, left: n, mayMiss: o.mayMiss,
+		action: Action{what: actRefuse, refusal: refusal}}
 	if adjust != nil {
 		adjust(r)
 	}
@@ -231,7 +276,7 @@ func (s *Set) DelayNext(kind Kind, n int, d time.Duration, more ...Option) error
 	if d <= 0 {
 		return fmt.Errorf("delay %v: want more than 0", d)
 	}
-	return s.next(kind, n, Action{what: actDelay, delay: d}, more)
+	return s.next("delay-next", kind, n, Action{what: actDelay, delay: d}, more)
 }
 
 // AnswerLost has the next n requests of a kind executed, and their streams end before the first answer to
@@ -239,7 +284,7 @@ func (s *Set) DelayNext(kind Kind, n int, d time.Duration, more ...Option) error
 // Failure, as where something between client and server is restarted; so does a call. The client cannot know
 // whether the request was executed.
 func (s *Set) AnswerLost(kind Kind, n int, more ...Option) error {
-	return s.next(kind, n, Action{what: actLose}, more)
+	return s.next("answer-lost", kind, n, Action{what: actLose}, more)
 }
 
 // RepeatNext is AnswerLost, and once the session is attached again its server gets the request for a second
@@ -249,24 +294,23 @@ func (s *Set) RepeatNext(kind Kind, n int, more ...Option) error {
 	if !kind.ofStream() || kind == Start || kind == Stop {
 		return fmt.Errorf("requests of kind %s are not repeated", kind)
 	}
-	return s.next(kind, n, Action{what: actRepeat}, more)
+	return s.next("repeat-next", kind, n, Action{what: actRepeat}, more)
 }
 
-func (s *Set) next(kind Kind, n int, what Action, more []Option) error {
+func (s *Set) next(order string, kind Kind, n int, what Action, more []Option) error {
 	if err := kind.check(); err != nil {
 		return err
 	}
 	var o options
-	for _, option := range more {
-		option(&o)
-	}
-	return s.add(&rule{kind: kind, filter: o.filter, left: n, action: what})
+	o.apply(more)
+	return s.add(&rule{order: order, kind: kind, filter: o.filter, left: n, mayMiss: o.mayMiss, action: what})
 }
 
 func (s *Set) add(r *rule) error {
 	if r.left == 0 || r.left < -1 {
 		return errors.New("how many: want at least 1")
 	}
+	r.filter.Node = s.Path(r.filter.Node)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	rules := s.rules[:0:0]
@@ -326,9 +370,16 @@ func (s *Set) decide(q *Request) Action {
 // Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to
 // repeat, streams that are not answered, connections on which nothing passes, partitions, full and slow
 // disks. What was not said on a stream is lost, so such a stream ends with gRPC status UNAVAILABLE; where
-// nothing has passed, it does now. Requests remain.
-func (s *Set) Reset() {
+// nothing has passed, it does now. Requests remain. It returns a line for each rule that no request has met, unless that
+// may be (MayMiss).
+func (s *Set) Reset() (missed []string) {
+	requests := s.Requests()
 	s.mutex.Lock()
+	for _, r := range s.rules {
+		if !r.met && !r.mayMiss {
+			missed = append(missed, r.miss(requests))
+		}
+	}
 	s.rules, s.hook = nil, nil
 	clear(s.repeats)
 	s.kept = 0
@@ -348,4 +399,5 @@ func (s *Set) Reset() {
 	for _, st := range mute {
 		st.endUnavailable("what was said meanwhile is lost")
 	}
+	return missed
 }

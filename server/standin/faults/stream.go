@@ -392,7 +392,8 @@ func (s *stream) describe(m *clientMessage) Request {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	q.Node, q.Session = s.node, s.session
-	if q.fill(m); kind == Start && s.node == "" {
+	q.fill(m)
+	if q.Node = s.set.Path(q.Node); kind == Start && s.node == "" {
 		s.node, s.session = q.Node, q.Session
 	}
 	return q
