@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,6 +131,28 @@ func checkName(name string) error {
 			client.NameMost)
 	}
 	return nil
+}
+
+// guardNames makes each command below one that takes the NAME of a semaphore refuse the empty name, unless --empty-name is
+// given: it is a name like any other, but by accident, such as an unset variable, many scripts would share one lock.
+func guardNames(root *cobra.Command) {
+	leaves(root, func(command *cobra.Command) {
+		at := slices.Index(strings.Fields(command.Use), "NAME") - 1
+		if at < 0 || !strings.Contains(command.Use, " NODE NAME") {
+			return
+		}
+		empty := command.Flags().Bool("empty-name", false, "allow an empty NAME")
+		inner := command.Args
+		command.Args = func(command *cobra.Command, args []string) error {
+			if err := inner(command, args); err != nil {
+				return err
+			}
+			if args[at] == "" && !*empty {
+				return usageError("argument NAME: it is empty; --empty-name allows that")
+			}
+			return nil
+		}
+	})
 }
 
 // allPages calls show for one page after the other. show is given the place of a page, and tells where the

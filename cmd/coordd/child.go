@@ -64,7 +64,7 @@ func (p *program) startChild(path string, argv, environment []string) (*child, e
 	command := exec.Command(path, argv[1:]...)
 	command.Args[0] = argv[0]
 	command.Env = append(append([]string{}, p.environment...), environment...)
-	command.Stdin, command.Stdout, command.Stderr = p.stdin, p.stdout, p.stderr
+	command.Stdin, command.Stdout, command.Stderr = p.stdin, exact(p.stdout), exact(p.stderr)
 	command.WaitDelay = time.Second // where they are no files
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(command.SysProcAttr)

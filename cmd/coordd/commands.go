@@ -76,6 +76,7 @@ func (p *program) newRoot() *cobra.Command {
 	for command, f := range p.callers {
 		p.completeArguments(command, f)
 	}
+	guardNames(root)
 	return root
 }
 

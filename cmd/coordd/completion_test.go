@@ -57,7 +57,7 @@ func TestCompletion(t *testing.T) {
 	_, endpoint, c := lockServer(t)
 	does(t, endpoint, "node create team/other", "made")
 	s := sessionOf(t, c)
-	for _, name := range []string{"door", "doorbell", "window", "not one word", strings.Repeat("n", 200)} {
+	for _, name := range []string{"door", "doorbell", "window", "not one word"} {
 		if err := s.Create(t.Context(), name, 1, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func (p *program) configGetCommand() *cobra.Command {
 					return aboutSemaphore(args[1], err)
 				}
 				if out.form == formTable {
-					_, err := p.stdout.Write(d.GetData())
+					_, err := exact(p.stdout).Write(d.GetData())
 					return err
 				}
 				return out.one(p.stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())},
@@ -171,7 +171,7 @@ func (p *program) runOnChange(ctx context.Context, path string, argv []string, d
 	command := exec.CommandContext(ctx, path, argv[1:]...)
 	command.Args[0] = argv[0]
 	command.Env, command.Stdin, command.Stdout, command.Stderr = p.environment, bytes.NewReader(data),
-		p.stdout, p.stderr
+		exact(p.stdout), exact(p.stderr)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopPause
 	err := command.Run()

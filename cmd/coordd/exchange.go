@@ -53,7 +53,7 @@ type exportedNode struct {
 }
 
 type exportedSemaphore struct {
-	Name   string  `json:"name" yaml:"name"`
+	Name   *string `json:"name" yaml:"name"`
 	Limit  uint64  `json:"limit" yaml:"limit"`
 	Data   *string `json:"data,omitempty" yaml:"data"`
 	Base64 *string `json:"data_base64,omitempty" yaml:"data_base64"`
@@ -98,10 +98,6 @@ func (p *program) exportCommand() *cobra.Command {
 				fmt.Fprintln(p.stderr, "no coordination nodes")
 				fmt.Fprintln(p.stdout, "[]")
 			}
-			if e.unnamed > 0 {
-				return fmt.Errorf("%s left out: names of more than 128 bytes, or with what cannot be printed, are not listed whole",
-					counted(e.unnamed, "semaphore"))
-			}
 			return nil
 		}}, nil)
 	_ = command.Flags().Lookup("timeout").Value.Set(exchangeTimeout)
@@ -111,9 +107,9 @@ func (p *program) exportCommand() *cobra.Command {
 
 // export writes nodes, one semaphore at a time.
 type export struct {
-	caller         *caller
-	to             io.Writer
-	nodes, unnamed int
+	caller *caller
+	to     io.Writer
+	nodes  int
 }
 
 func (e *export) node(ctx context.Context, path string) error {
@@ -141,11 +137,7 @@ func (e *export) node(ctx context.Context, path string) error {
 		request.PageToken = token
 		err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page)
 		for _, s := range page.GetSemaphores() {
-			switch {
-			case s.GetContinued() || s.GetEphemeral():
-			case uint64(len(s.GetName())) != s.GetNameBytes():
-				e.unnamed++
-			default:
+			if !s.GetContinued() && !s.GetEphemeral() { // so the name is whole
 				names = append(names, s.GetName())
 			}
 		}
@@ -177,7 +169,7 @@ func (e *export) semaphores(ctx context.Context, s *client.Session, names []stri
 		var text bytes.Buffer
 		text.WriteString(head)
 		head = ""
-		exported := &exportedSemaphore{d.GetName(), d.GetLimit(), shown.Data, shown.Base64}
+		exported := &exportedSemaphore{&name, d.GetLimit(), shown.Data, shown.Base64}
 		if err := writeYAML(indented{&text}, []any{exported}); err != nil {
 			return err
 		}
@@ -296,8 +288,11 @@ func (n *exportedNode) check() error {
 			n.Counters)
 	}
 	for i := range n.Semaphores {
-		if err := n.Semaphores[i].check(); err != nil {
-			return fmt.Errorf("semaphore %.60q: %w", n.Semaphores[i].Name, err)
+		s := &n.Semaphores[i]
+		if err := s.check(); s.Name == nil {
+			return fmt.Errorf("semaphore %d: %w", i+1, err)
+		} else if err != nil {
+			return fmt.Errorf("semaphore %.60q: %w", *s.Name, err)
 		}
 	}
 	return nil
@@ -306,8 +301,10 @@ func (n *exportedNode) check() error {
 func (s *exportedSemaphore) check() error {
 	data, err := s.data()
 	switch {
-	case s.Name == "" || len(s.Name) > client.NameMost:
-		return fmt.Errorf("name: %d bytes are not allowed: want from 1 to %d", len(s.Name), client.NameMost)
+	case s.Name == nil:
+		return errors.New(`name: no value given; the empty name is ""`)
+	case len(*s.Name) > client.NameMost:
+		return fmt.Errorf("name: %d bytes are not allowed: want up to %d", len(*s.Name), client.NameMost)
 	case s.Limit == 0:
 		return errors.New("limit: no value given, or 0; want a number from 1 to 18446744073709551615")
 	case s.Data != nil && s.Base64 != nil:
@@ -361,7 +358,7 @@ func (i *importing) node(ctx context.Context, n *exportedNode) error {
 	return c.withSession(ctx, path, "import", func(s *client.Session) error {
 		for at := range n.Semaphores {
 			if err := i.semaphore(ctx, s, &n.Semaphores[at]); err != nil {
-				return fmt.Errorf("%s: %w", path, aboutSemaphore(n.Semaphores[at].Name, err))
+				return fmt.Errorf("%s: %w", path, aboutSemaphore(*n.Semaphores[at].Name, err))
 			}
 		}
 		return nil
@@ -373,7 +370,7 @@ func (i *importing) semaphore(ctx context.Context, s *client.Session, wanted *ex
 	if err != nil {
 		return err
 	}
-	err = s.Create(ctx, wanted.Name, wanted.Limit, data)
+	err = s.Create(ctx, *wanted.Name, wanted.Limit, data)
 	switch {
 	case err == nil:
 		i.semaphores.made++
@@ -384,15 +381,15 @@ func (i *importing) semaphore(ctx context.Context, s *client.Session, wanted *ex
 		i.semaphores.left++
 		return nil
 	}
-	d, _, err := s.Describe(ctx, wanted.Name, client.Wanted{})
+	d, _, err := s.Describe(ctx, *wanted.Name, client.Wanted{})
 	if err != nil {
 		return err
 	}
 	if d.GetLimit() != wanted.Limit {
-		return fmt.Errorf("%q has a limit of %d, and cannot get one of %d: delete it first", wanted.Name,
+		return fmt.Errorf("%q has a limit of %d, and cannot get one of %d: delete it first", *wanted.Name,
 			d.GetLimit(), wanted.Limit)
 	}
-	if err := s.Update(ctx, wanted.Name, data); err != nil {
+	if err := s.Update(ctx, *wanted.Name, data); err != nil {
 		return err
 	}
 	i.semaphores.replaced++

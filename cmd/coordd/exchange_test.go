@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,7 +82,7 @@ func TestExchange(t *testing.T) {
 		"- {node: app, rate_limiter_counters: x}": {"rate_limiter_counters",
 			"aggregated or detailed"},
 		"- {node: app, semaphores: [{name: a}]}": {`node "app": semaphore "a": limit`,
-			"from 1 to"}, "- {node: app, semaphores: [{limit: 1}]}": {"name: 0 bytes"},
+			"from 1 to"}, "- {node: app, semaphores: [{limit: 1}]}": {"semaphore 1: name: no value"},
 		"- {node: app, semaphores: [{name: a, limit: -1}]}": {file,
 			"line 2: `-1` is not allowed here"},
 		"- {node: app, semaphores: [{name: a, limit: 1, data: a, data_base64: YQ==}]}": {"data and data_base64"},
@@ -101,8 +103,68 @@ func TestExchange(t *testing.T) {
 	if tree := does(t, endpoint, "node tree"); strings.Contains(tree, "never") {
 		t.Errorf("a file that is refused was begun:\n%s", tree)
 	}
-	if err := s.Create(t.Context(), strings.Repeat("n", 129), 1, nil); err != nil {
+}
+
+// Every name that a semaphore may have is exported and imported, and listed as it is.
+func TestOddNames(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	names := []string{"", strings.Repeat("n", client.NameMost), "a\x01b", "x\ny", "ab", "\ttab", "\u202e", `"quoted"`, " "}
+	for _, name := range names {
+		if err := s.Create(t.Context(), name, 1, []byte(name)); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+	file := t.TempDir() + "/nodes.yaml"
+	if err := os.WriteFile(file, []byte(does(t, endpoint, "export")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitFailure, []string{"export", "-e", endpoint}, "1 semaphore left out")
+	elsewhere := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off").ready(t)
+	does(t, elsewhere, "import --file "+file, "made 1 node and 9 semaphores")
+	var listed []struct {
+		Name string
+		Size int `json:"name_bytes"`
+	}
+	if err := json.Unmarshal([]byte(does(t, elsewhere, "semaphore ls app -o json")), &listed); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range listed {
+		got = append(got, row.Name)
+		if row.Size != len(row.Name) {
+			t.Errorf("%q has %d bytes, listed are %d", row.Name, len(row.Name), row.Size)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
+		t.Errorf("listed: %q", got)
+	}
+	if table := does(t, elsewhere, "semaphore ls app"); strings.ContainsAny(table, "\x01\t\u202e") ||
+		strings.Count(table, "\n") != len(names) {
+		t.Errorf("a terminal would obey %q", table)
+	}
+}
+
+// An empty NAME is refused by every command that takes one, unless it is allowed.
+func TestEmptyName(t *testing.T) {
+	t.Parallel()
+	_, endpoint, _ := lockServer(t)
+	for _, command := range []string{"lock app NAME -- true", "elect app NAME -- true", "discover app NAME",
+		"config get app NAME", "config set app NAME x", "config watch app NAME", "semaphore create app NAME",
+		"semaphore set app NAME x", "semaphore show app NAME", "semaphore delete app NAME", "semaphore release app NAME",
+		"semaphore take-over app NAME", "semaphore watch app NAME"} {
+		args := strings.Fields(command)
+		args[slices.Index(args, "NAME")] = ""
+		code := exitUsage
+		if slices.Contains(args, "--") && args[0] != "config" { // that of a command that was not run
+			code = exitNotRun
+		}
+		coordd(t, code, args, "argument NAME: it is empty")
+	}
+	for _, command := range [][]string{{"config", "set", "app", "", "x"}, {"config", "get", "app", ""}} {
+		got := runBinary(t, []string{"COORDD_ENDPOINT=" + endpoint}, append(command, "--empty-name")...)
+		if got.code != exitOK || command[1] == "get" && got.stdout != "x" {
+			t.Errorf("%q: exit code %d, %q", command, got.code, got.stdout)
+		}
+	}
 }

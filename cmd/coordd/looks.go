@@ -46,7 +46,7 @@ func (l *looks) show(ctx context.Context, stdout io.Writer, out *outputFlag,
 			return err
 		}
 		if inPlace {
-			fmt.Fprint(stdout, "\x1b[H\x1b[2J")
+			fmt.Fprint(exact(stdout), "\x1b[H\x1b[2J")
 		}
 		if err := out.one(stdout, shown, shown.text); err != nil {
 			return err
@@ -67,8 +67,8 @@ type inText interface{ text(w io.Writer) }
 
 // terminalOf is the terminal that is written to, nil if it is none.
 func terminalOf(w io.Writer) *os.File {
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	file := fileOf(w)
+	if file == nil || !term.IsTerminal(int(file.Fd())) {
 		return nil
 	}
 	return file

@@ -424,10 +424,10 @@ func (p *program) nodeTreeCommand() *cobra.Command {
 func nameText(entry *Ydb_Scheme.Entry) string {
 	switch entry.GetType() {
 	case Ydb_Scheme.Entry_DIRECTORY:
-		return entry.GetName() + "/"
+		return oneLine(entry.GetName()) + "/"
 	case Ydb_Scheme.Entry_COORDINATION_NODE:
-		return entry.GetName()
+		return oneLine(entry.GetName())
 	default:
-		return fmt.Sprintf("%s (%s)", entry.GetName(), strings.ToLower(entry.GetType().String()))
+		return fmt.Sprintf("%s (%s)", oneLine(entry.GetName()), strings.ToLower(entry.GetType().String()))
 	}
 }

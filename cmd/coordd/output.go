@@ -63,6 +63,9 @@ func (l *listing) add(value any, cells ...string) error {
 		if l.rows == 1 {
 			fmt.Fprintln(l.table, strings.Join(l.headers, "\t"))
 		}
+		for i := range cells {
+			cells[i] = oneLine(cells[i])
+		}
 		_, err := fmt.Fprintln(l.table, strings.Join(cells, "\t"))
 		return err
 	case formJSON:

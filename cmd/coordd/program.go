@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,12 +70,14 @@ type checkFunc func(directory string) (report string, err error)
 // run carries out the command line and returns the exit code. Whatever goes wrong
 // is on stderr then, in lines that start with the program's name.
 func (p *program) run(args []string) exitCode {
+	p.stdout, p.stderr = &escaper{w: p.stdout}, &escaper{w: p.stderr}
 	command, err := p.execute(args)
 	var ended *commandEnded
 	if err == nil || errors.As(err, &ended) {
 		return codeOf(err)
 	}
-	fmt.Fprintf(p.stderr, "coordd: %v\n", err)
+	// An error has texts of a server in it, which must not look like lines of this program.
+	fmt.Fprintf(p.stderr, "coordd: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	if isUsage(err) {
 		fmt.Fprintf(p.stderr, "Run '%s --help' for usage.\n", command)
 	}

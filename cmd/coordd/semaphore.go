@@ -362,7 +362,7 @@ func (p *program) semaphoreListCommand() *cobra.Command {
 	out := new(outputFlag)
 	return p.ask(&question{use: "ls [NODE] [PREFIX]",
 		short: "List the semaphores of a coordination node, or of all below a path",
-		long:  "Names and data are shown up to 128 bytes and without control characters. A listing is not\na snapshot.\n\n" + oursText, example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
+		long:  "Data is shown up to 128 bytes and without control characters. A listing is not a snapshot.\n\n" + oursText, example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			rows := out.list(p.stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
 			request := &adminpb.ListSemaphoresRequest{Path: pathOr(c, args, "")}
@@ -383,7 +383,7 @@ func (p *program) semaphoreListCommand() *cobra.Command {
 					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(),
 						s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(),
 						s.GetWaiterCount()}
-					if err := rows.add(row, row.Node, fmt.Sprintf("%q", row.Name),
+					if err := rows.add(row, row.Node, fmt.Sprintf("%.60q", row.Name),
 						heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners),
 						fmt.Sprint(row.Waiters), fmt.Sprintf("%.60q", row.Data)); err != nil {
 						return "", err

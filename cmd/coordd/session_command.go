@@ -83,7 +83,9 @@ func (s *sessionShown) add(page *adminpb.Session) {
 }
 
 // clientText says who has a session.
-func clientText(s *adminpb.Session) string {
+func clientText(s *adminpb.Session) string { return oneLine(clientLine(s)) }
+
+func clientLine(s *adminpb.Session) string {
 	switch c := s.GetClient(); {
 	case c != nil:
 		return fmt.Sprintf("client %s, sdk %q, user %s, on server %s since %s", c.GetAddress(), c.GetSdk(),
@@ -222,7 +224,7 @@ func (p *program) sessionShowCommand() *cobra.Command {
 }
 
 func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
-	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", s.Node, s.ID, s.Description,
+	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", oneLine(s.Node), s.ID, s.Description,
 		dayText(first.GetBeganMillis()), millisText(s.TimeoutMillis), clientText(first))
 	since := func(at *string) string {
 		if at == nil {

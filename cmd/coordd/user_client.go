@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 
+	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -211,12 +211,8 @@ func (c *adminClient) login(ctx context.Context, name, password string) (string,
 	}
 	op := answer.GetOperation()
 	var result Ydb_Auth.LoginResult
-	if op.GetStatus() == Ydb.StatusIds_SCHEME_ERROR {
-		return "", fmt.Errorf("log in as %s to the database %s: %s", name, c.at.database,
-			op.GetIssues()[0].GetMessage())
-	}
-	if op.GetStatus() != Ydb.StatusIds_SUCCESS {
-		return "", fmt.Errorf("log in as %s: %s", name, op.GetIssues()[0].GetMessage())
+	if err := client.Answered(op.GetStatus(), op.GetIssues()); err != nil {
+		return "", fmt.Errorf("log in as %s to the database %s: %w", name, c.at.database, err)
 	}
 	if err := op.GetResult().UnmarshalTo(&result); err != nil {
 		return "", fmt.Errorf("log in as %s: %w", name, err)

@@ -9,8 +9,8 @@
 // pages are read is listed, once. Page tokens are keys: they stay good whatever happens to what they name, and mean
 // nothing to anybody but a server.
 //
-// What clients have chosen, names, texts and data, is shown without control characters and up to 128 bytes of it; the
-// numbers beside it say how long it is.
+// Names of semaphores are whole, up to 1024 bytes, and may have control characters. Other texts and data of clients are shown
+// without control characters and up to 128 bytes of it. The numbers beside them say how long they are.
 //
 // Refusals are gRPC statuses: PERMISSION_DENIED; NOT_FOUND, also for a node that the caller may not read;
 // INVALID_ARGUMENT; FAILED_PRECONDITION as the protocol has it; UNAVAILABLE while there is no leader.

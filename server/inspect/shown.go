@@ -1,17 +1,26 @@
 package inspect
 
 import (
+	"strings"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/raftstore/quiet"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// maxShownBytes is how much is shown of what a client has chosen.
-const maxShownBytes = 128
+const (
+	// maxShownBytes bounds what is shown of a text or of data that a client has chosen.
+	maxShownBytes = 128
+	// maxNameBytes bounds the name of a semaphore. Only an ephemeral one may have a longer name.
+	maxNameBytes = coordination.MaxSemaphoreNameBytes
+)
 
 // Shown is a text that a client has chosen as this service shows it.
 func Shown[T ~string | ~[]byte](text T) string { return quiet.Printable(text, maxShownBytes) }
+
+// name is a semaphore's name as requests take it, cut behind maxNameBytes.
+func name(of string) string { return strings.ToValidUTF8(of[:min(len(of), maxNameBytes)], "") }
 
 func nodeToPB(n *coordination.InspectedNode) *adminpb.Node {
 	return &adminpb.Node{Path: n.Path.String(), Id: uint64(n.ID), Sessions: uint64(n.Sessions),
@@ -19,7 +28,7 @@ func nodeToPB(n *coordination.InspectedNode) *adminpb.Node {
 }
 
 func semaphoreToPB(s *coordination.InspectedSemaphore) *adminpb.Semaphore {
-	return &adminpb.Semaphore{Path: s.Path.String(), Id: uint64(s.ID), Name: Shown(s.Name),
+	return &adminpb.Semaphore{Path: s.Path.String(), Id: uint64(s.ID), Name: name(s.Name),
 		NameBytes: uint64(len(s.Name)), Data: Shown(s.Data), DataBytes: uint64(len(s.Data)), Count: s.Count,
 		Limit: s.Limit, Ephemeral: s.Ephemeral, OwnerCount: uint64(s.Owners), WaiterCount: uint64(s.Waiters),
 		Continued: s.Continued}
@@ -48,7 +57,7 @@ func bucketToPB(s *quota.State) *adminpb.ResourceBucket {
 }
 
 func linkToPB(l *coordination.InspectedLink) *adminpb.Link {
-	return &adminpb.Link{Session: uint64(l.Session), Semaphore: uint64(l.Semaphore), Name: Shown(l.Name),
+	return &adminpb.Link{Session: uint64(l.Session), Semaphore: uint64(l.Semaphore), Name: name(l.Name),
 		OrderId: uint64(l.Order), Count: l.Count, SinceMillis: l.BeganMillis, TimeoutMillis: l.TimeoutMillis,
 		Data: Shown(l.Data), DataBytes: uint64(len(l.Data))}
 }

@@ -158,7 +158,7 @@ func (c *Client) Call(ctx context.Context, method string, request proto.Message,
 
 func resultOf(answer operated, result proto.Message) error {
 	operation := answer.GetOperation()
-	if err := answered(operation.GetStatus(), operation.GetIssues()); err != nil || result == nil {
+	if err := Answered(operation.GetStatus(), operation.GetIssues()); err != nil || result == nil {
 		return err
 	}
 	if operation.GetResult() == nil {

@@ -103,7 +103,7 @@ func (s *Session) handle(a *attachment, m *fromServer) error {
 			a.pings = slices.Delete(a.pings, 0, at+1)
 		}
 	case *Ydb_Coordination.SessionResponse_Failure_:
-		return answered(arm.Failure.GetStatus(), arm.Failure.GetIssues())
+		return Answered(arm.Failure.GetStatus(), arm.Failure.GetIssues())
 	case *Ydb_Coordination.SessionResponse_SessionStopped_:
 		return errClosed
 	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_:
@@ -136,7 +136,7 @@ func (s *Session) settle(m *fromServer) {
 	if described := m.GetDescribeSemaphoreResult(); described.GetWatchAdded() {
 		s.watches[id] = make(chan struct{}) // before anything else is read: a change may be the next message
 	}
-	c.reply <- reply{m, answered(status, issues)}
+	c.reply <- reply{m, Answered(status, issues)}
 }
 
 // resultIn is what all results have.

@@ -385,7 +385,7 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	id := answer.GetSessionStarted().GetSessionId()
 	if id == 0 {
 		if failure := answer.GetFailure(); failure != nil {
-			return answered(failure.GetStatus(), failure.GetIssues())
+			return Answered(failure.GetStatus(), failure.GetIssues())
 		}
 		return fmt.Errorf("the server answers a start with %T", answer.GetResponse())
 	}

@@ -32,8 +32,8 @@ func StatusOf(err error) Ydb.StatusIds_StatusCode {
 	return Ydb.StatusIds_STATUS_CODE_UNSPECIFIED
 }
 
-// answered is nil for a success.
-func answered(status Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage) error {
+// Answered returns the refusal that a status and its issues are, nil for SUCCESS. It has the text of the first issue, of its innermost cause.
+func Answered(status Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage) error {
 	if status == Ydb.StatusIds_SUCCESS {
 		return nil
 	}
