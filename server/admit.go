@@ -22,6 +22,7 @@ import (
 const (
 	sessionPath       = "/Ydb.Coordination.V1.CoordinationService/Session"
 	permissionsMethod = "/Ydb.Scheme.V1.SchemeService/ModifyPermissions"
+	checkMethod       = healthService + "Check"
 	watchMethod       = healthService + "Watch"
 	reflectionService = "/grpc.reflection."
 )
@@ -31,6 +32,8 @@ func kindOf(method string) listen.Kind {
 	switch {
 	case method == sessionPath:
 		return listen.Session
+	case method == checkMethod:
+		return listen.Probe
 	case method == watchMethod, method == adminpb.Inspect_Watch_FullMethodName,
 		strings.HasPrefix(method, reflectionService):
 		return listen.Standing
@@ -76,12 +79,11 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 		defer func() { meter.timed(begun, answer, err) }()
 		defer s.panics.guard(method, &err)
 		call := listen.CallOf(ctx)
-		ctx, err = s.admit(ctx, call, method)
+		ctx, first, err := s.admit(ctx, call, method)
 		if err != nil {
 			return nil, err
 		}
 		defer call.End()
-		first := s.firstMessage(ctx)
 		defer first.end()
 		defer func() {
 			if m, is := answer.(proto.Message); is {
@@ -101,21 +103,27 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 	}
 }
 
-// admit returns the context of a call that may be served, in which it says who calls; its End is to be
-// called.
-func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, error) {
+// admit returns the context of a call that may be served, in which it says who calls, and the wait for its
+// first message, nil for a Session stream, which has its own. The call's End and the wait's are to be called.
+func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, *awaited, error) {
 	if err := call.Begin(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, err := s.authenticate(ctx, method)
+	var first *awaited
+	if err == nil {
+		if kindOf(method) != listen.Session {
+			first = s.firstMessage(ctx)
+		}
+		if err = call.Identify(auth.Of(ctx).Name, first.evict); err != nil {
+			first.end()
+		}
+	}
 	if err != nil {
 		call.End()
-		return nil, err
+		return nil, nil, err
 	}
-	if auth.Of(ctx) != auth.Anonymous {
-		call.Known()
-	}
-	return ctx, nil
+	return ctx, first, nil
 }
 
 // fits fails where the message that a call has received last is too large.
@@ -132,17 +140,14 @@ func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 	handler grpc.StreamHandler) (err error) {
 	defer func() { s.meters.of(info.FullMethod).count(nil, err) }()
 	call := listen.CallOf(stream.Context())
-	ctx, err := s.admit(stream.Context(), call, info.FullMethod)
+	ctx, first, err := s.admit(stream.Context(), call, info.FullMethod)
 	if err != nil {
 		return err
 	}
 	defer call.End()
-	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, most: mostBytes(info.FullMethod)}
-	if kindOf(info.FullMethod) != listen.Session { // these have their own time for the first message
-		admitted.first = s.firstMessage(ctx)
-		defer admitted.first.end()
-	}
-	return handler(service, admitted)
+	defer first.end()
+	return handler(service, &admittedStream{ServerStream: stream, ctx: ctx, call: call,
+		most: mostBytes(info.FullMethod), first: first})
 }
 
 // admittedStream is a stream whose context knows who opened it.
@@ -176,22 +181,34 @@ func (s *admittedStream) RecvMsg(m any) error {
 
 var errReceiveOverdue = status.New(codes.DeadlineExceeded, "Request did not come in time")
 
-// awaited is a message that has to come in time. Whoever waits for it waits no longer when the time is over.
+// awaited is a message that has to come in time. When the time is over the wait ends.
 type awaited struct {
-	timer *time.Timer
-	ended bool
-	came  bool
+	finish statusWriter // nil in tests
+	timer  *time.Timer
+	ended  bool
+	came   bool
 }
 
 // firstMessage begins to wait for the first message of a call.
 func (s *Server) firstMessage(ctx context.Context) *awaited {
-	finish, ends := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
-	return &awaited{timer: time.AfterFunc(s.config.Hardening.Receive, func() {
-		if ends {
-			_ = finish.WriteStatus(errReceiveOverdue)
-		}
-	})}
+	a := new(awaited)
+	a.finish, _ = grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	patience := s.config.Hardening.Receive
+	if s.auth.Required && auth.Of(ctx) == auth.Anonymous {
+		patience = min(patience, s.config.Hardening.ReceiveUnknown)
+	}
+	a.timer = time.AfterFunc(patience, func() { a.finishWith(errReceiveOverdue) })
+	return a
 }
+
+func (a *awaited) finishWith(end *status.Status) {
+	if a.finish != nil {
+		_ = a.finish.WriteStatus(end)
+	}
+}
+
+// evict ends the call, whose place another one takes.
+func (a *awaited) evict() { a.finishWith(status.Convert(listen.ErrTooManyCalls)) }
 
 // end reports whether the message came in time. Only the first call counts.
 func (a *awaited) end() bool {

@@ -39,8 +39,6 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 		call.Gone(session.close)
 	}()
 	switch err := session.stream.Enter(); {
-	case errors.Is(err, group.ErrTooManyStreams):
-		return status.Error(codes.ResourceExhausted, "Too many requests")
 	case errors.Is(err, group.ErrStopped):
 		return refuseAtItsFirstMessage(rpc)
 	case err != nil:

@@ -56,7 +56,7 @@ type ConnectionFigures struct {
 	Open, Calls                                        int
 	ReceivedBytes                                      int64
 	Refused, Evicted, Resets, ReceivingMost, EndUnread uint64 // connections
-	RefusedCalls                                       uint64
+	RefusedCalls, RefusedStreams                       uint64
 }
 
 // MethodFigures is what became of the calls of a method.
@@ -93,7 +93,8 @@ func (s *Server) Figures() Figures {
 		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(),
 			Refused: c.Refused(),
 			Evicted: c.Evicted(), Resets: c.Cut(), ReceivingMost: c.CutForReceiving(),
-			EndUnread: c.CutForUnread(), RefusedCalls: c.RefusedCalls()},
+			EndUnread: c.CutForUnread(), RefusedCalls: c.RefusedCalls(),
+			RefusedStreams: c.RefusedStreams()},
 		Hardening: s.config.Hardening, Methods: make(map[string]MethodFigures),
 		Requests: make(map[string]map[string]uint64), Failures: make(map[string]uint64),
 		Changes: s.meters.changed.Load(), Granted: s.meters.granted.Read(), Queued: s.meters.queued.Read(),

@@ -14,22 +14,21 @@ type Hardening struct {
 	// StreamsPerConnection is how many calls, Session streams above all, one connection may have open at
 	// once.
 	StreamsPerConnection int
-	// Streams is how many Session streams the process holds at once (coordination.md §5).
+	// Streams is how many Session streams the process holds at once (coordination.md §5). Package share says
+	// how much of it, of Calls and of Watches one subject may have.
 	Streams int
 	// Connections is how many connections may be open at once, ConnectionsPerAddress how many of one IP
 	// address, and Strangers how many on which nobody has proven yet who is there. See listen.Connections for
 	// who makes room.
 	Connections, ConnectionsPerAddress, Strangers int
-	// Calls is how many calls other than Session may be under way at once, and CallsPerAddress how many of
-	// one IP address.
-	Calls, CallsPerAddress int
-	// Watches and WatchesPerAddress are the same for calls that last as long as the client likes:
-	// Health.Watch and reflection.
-	Watches, WatchesPerAddress int
+	// Calls is how many calls other than Session may be under way at once, and Watches the same for calls that
+	// last as long as the client likes: Health.Watch and reflection.
+	Calls, Watches int
 	// ReceivedBytes is how much the server keeps of messages that it has received and not yet worked on.
 	ReceivedBytes int64
-	// Receive is how long the request of a call other than Session may take to come.
-	Receive time.Duration
+	// Receive is how long the request of a call other than Session may take to come, and ReceiveUnknown the
+	// same for a caller that is not known where authentication is required.
+	Receive, ReceiveUnknown time.Duration
 	// FirstMessage is how long a Session stream may be open without a SessionStart.
 	FirstMessage time.Duration
 	// Handshake is how long a new connection may take to become usable.
@@ -51,11 +50,10 @@ const (
 	defaultConnectionsPerAddress = 20_000
 	defaultStrangers             = 1_000
 	defaultCalls                 = 10_000
-	defaultCallsPerAddress       = 2_500
 	defaultWatches               = 1_000
-	defaultWatchesPerAddress     = 250
 	defaultReceivedBytes         = 1 << 30
 	defaultReceive               = 20 * time.Second
+	defaultReceiveUnknown        = 3 * time.Second
 	defaultFirstMessage          = 30 * time.Second
 	defaultHandshake             = 20 * time.Second
 	defaultIdle                  = 30 * time.Minute
@@ -84,11 +82,10 @@ func (h Hardening) withDefaults(resources Resources) Hardening {
 	h.ConnectionsPerAddress = cmp.Or(h.ConnectionsPerAddress, fit.ConnectionsPerAddress)
 	h.Strangers = cmp.Or(h.Strangers, fit.Strangers)
 	h.Calls = cmp.Or(h.Calls, fit.Calls)
-	h.CallsPerAddress = cmp.Or(h.CallsPerAddress, fit.CallsPerAddress)
 	h.Watches = cmp.Or(h.Watches, fit.Watches)
-	h.WatchesPerAddress = cmp.Or(h.WatchesPerAddress, fit.WatchesPerAddress)
 	h.ReceivedBytes = cmp.Or(h.ReceivedBytes, fit.ReceivedBytes)
 	h.Receive = cmp.Or(h.Receive, defaultReceive)
+	h.ReceiveUnknown = cmp.Or(h.ReceiveUnknown, defaultReceiveUnknown)
 	h.FirstMessage = cmp.Or(h.FirstMessage, defaultFirstMessage)
 	h.Handshake = cmp.Or(h.Handshake, defaultHandshake)
 	h.Idle = cmp.Or(h.Idle, defaultIdle)
@@ -104,17 +101,16 @@ func (h Hardening) ofConnections(proofWanted bool) listen.Limits {
 	return listen.Limits{
 		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers,
 		ProofWanted: proofWanted,
-		Calls:       h.Calls, CallsPerAddress: h.CallsPerAddress, Standing: h.Watches,
-		StandingPerAddress: h.WatchesPerAddress, Linger: h.Linger, ReceivedBytes: h.ReceivedBytes,
-		ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond,
+		Calls:       h.Calls, Standing: h.Watches, Streams: h.Streams, Linger: h.Linger,
+		ReceivedBytes: h.ReceivedBytes,
+		ResetBurst:    h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond,
 	}
 }
 
 func (h Hardening) validate() error {
 	const most = 1 << 30
 	for _, n := range []int{h.StreamsPerConnection, h.Streams, h.Connections, h.ConnectionsPerAddress,
-		h.Strangers, h.Calls,
-		h.CallsPerAddress, h.Watches, h.WatchesPerAddress, h.ResetBurst, h.ResetsPerSecond} {
+		h.Strangers, h.Calls, h.Watches, h.ResetBurst, h.ResetsPerSecond} {
 		if n < 0 || n > most {
 			return errors.New("limits: want numbers from 1 to 1073741824")
 		}
@@ -122,7 +118,7 @@ func (h Hardening) validate() error {
 	if h.ReceivedBytes < 0 {
 		return errors.New("limits: want room for what is received")
 	}
-	for _, d := range []time.Duration{h.Receive, h.FirstMessage, h.Handshake, h.Idle, h.Linger} {
+	for _, d := range []time.Duration{h.Receive, h.ReceiveUnknown, h.FirstMessage, h.Handshake, h.Idle, h.Linger} {
 		if d < 0 || d%time.Millisecond != 0 {
 			return errors.New("limits: want durations of at least a millisecond")
 		}

@@ -26,8 +26,7 @@ func (r Resources) fit() Hardening {
 	h := Hardening{
 		Streams: defaultStreams, Connections: defaultConnections,
 		ConnectionsPerAddress: defaultConnectionsPerAddress,
-		Strangers:             defaultStrangers, Calls: defaultCalls, CallsPerAddress: defaultCallsPerAddress,
-		Watches: defaultWatches, WatchesPerAddress: defaultWatchesPerAddress,
+		Strangers:             defaultStrangers, Calls: defaultCalls, Watches: defaultWatches,
 		ReceivedBytes: defaultReceivedBytes,
 	}
 	if m := r.MemoryBytes; m > 0 {

@@ -222,7 +222,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 			FreeSpace: c.hooks.FreeSpace, Slow: c.hooks.Slow},
 		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
 		Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
-		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
+		OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
 		CallPatience: s.patience(), Failed: s.fail,
 	})
 	if err != nil {

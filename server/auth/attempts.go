@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/server/share"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 	// ones; those that were not heard of for the longest are forgotten. A pair has at most maxPairBytes of
 	// text.
 	maxPairs     = 10_000
-	maxPairBytes = accounts.MaxUserNameBytes + len("ffff:ffff:ffff:ffff::/64")
+	maxPairBytes = accounts.MaxUserNameBytes + len("ffff:ffff:ffff::/48")
 )
 
 // Attempt is a login before it is known whether the password is right.
@@ -38,8 +39,7 @@ type Attempt struct {
 	Source string
 }
 
-// SourceOf is what a caller's address is counted as: an IPv4 address, the /64 network of an IPv6 address,
-// since one customer has all of that, or "local" for the administrator's socket.
+// SourceOf names the address that a caller counts under, or "local" for the administrator's socket.
 func SourceOf(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -49,12 +49,7 @@ func SourceOf(ctx context.Context) string {
 	if !ok {
 		return "local"
 	}
-	address := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if address.Is6() {
-		network, _ := address.Prefix(64) // 64 is always allowed
-		return network.String()
-	}
-	return address.String()
+	return share.Address(tcp)
 }
 
 // WaitError says that a source has shown too many wrong passwords of a user and has to wait.

@@ -96,7 +96,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 		t.Error("the first one is still known")
 	}
 	long := strings.Repeat("x", 100_000)
-	a.note(Attempt{long, "2001:db8:ffff:ffff::/64"}, false)
+	a.note(Attempt{long, "2001:db8:ffff::/48"}, false)
 	for _, r := range []map[Attempt]int{sizes(&a.wrong), sizes(&a.right)} {
 		for key, size := range r {
 			if size > maxPairBytes {
@@ -119,8 +119,8 @@ func TestSourceOf(t *testing.T) {
 	for address, want := range map[net.Addr]string{
 		&net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 7}:            "192.0.2.1",
 		&net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.1"), Port: 7}:     "192.0.2.1",
-		&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2:3:4:5:6"), Port: 7}: "2001:db8:1:2::/64",
-		&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}:         "fe80::/64",
+		&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2:3:4:5:6"), Port: 7}: "2001:db8:1::/48",
+		&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}:         "fe80::/48",
 		&net.UnixAddr{Net: "unix"}:                                     "local",
 	} {
 		if got := SourceOf(peer.NewContext(t.Context(), &peer.Peer{Addr: address})); got != want {

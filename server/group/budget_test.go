@@ -54,7 +54,7 @@ func TestStreamBytes(t *testing.T) {
 	for under := range 2 {
 		s, _ := unreadStream(0)
 		defer s.stopTimers()
-		s.group.streams = newStreamSet(1)
+		s.group.streams = newStreamSet()
 		request := &coordination.Request{Kind: coordination.RequestUpdate}
 		request.Data = make([]byte, maxStreamBytes-request.Bytes()-under)
 		if paused := s.receive(&coordination.ClientMessage{Kind: coordination.ClientSemaphore,

@@ -14,8 +14,8 @@ import (
 // comes, in its order, as clients take it.
 func TestDescriptionsWaitForRoom(t *testing.T) {
 	const each, many, room = 100_000, 9, 450_000
-	p := newRelayPeer(&Group{streams: newStreamSet(1)}, nil, &relaypb.Hello{Version: relayRoom})
-	r := &relay{streams: newStreamSet(1)}
+	p := newRelayPeer(&Group{streams: newStreamSet()}, nil, &relaypb.Hello{Version: relayRoom})
+	r := &relay{streams: newStreamSet()}
 	held := 0
 	r.streams.copies.bytes = maxCopiedBytes - room
 	said := r.take()
@@ -89,7 +89,7 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 
 // TestRoomIsTold has clients take what they were told: the leader hears at once of room that is worth a word.
 func TestRoomIsTold(t *testing.T) {
-	r := &relay{streams: newStreamSet(1), bell: turn.NewBell()}
+	r := &relay{streams: newStreamSet(), bell: turn.NewBell()}
 	r.streams.copies.onFreed(r.freed)
 	r.streams.copies.add(maxCopiedBytes)
 	if out := r.take(); out != nil {

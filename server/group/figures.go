@@ -12,9 +12,8 @@ type Figures struct {
 	Counts coordination.Counts
 	// Watches is how many semaphores sessions are waiting to hear of; 0 on a server that does not lead.
 	Watches int
-	// Streams is how many streams are open on this server, RefusedStreams how many were one too many.
-	Streams        int
-	RefusedStreams uint64
+	// Streams is how many streams are open on this server.
+	Streams int
 	// Queued is how many requests wait to be handled, and QueuedStreams how many streams are not read because
 	// there is no room for what they ask.
 	Queued, QueuedStreams int
@@ -44,7 +43,7 @@ func (g *Group) Figures() Figures {
 		Counts: coordination.Counts{Nodes: int(g.size.nodes.Load()), Sessions: int(g.size.sessions.Load()),
 			Semaphores: int(g.size.semaphores.Load()), Owners: int(g.size.owners.Load()),
 			Waiters: int(g.size.waiters.Load())},
-		Watches: int(g.watches.Load()), RefusedStreams: g.streams.refused.Load(), Queued: g.Queued(),
+		Watches: int(g.watches.Load()), Queued: g.Queued(),
 		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.speaking() != nil,
 		RelaysIn: g.relays.count(), RelayOut: g.member.relayConn() != nil,
 		RelaysOpened: g.member.opened.Load(),

@@ -35,8 +35,6 @@ type Config struct {
 	Shell Clock
 	// Formats is which commands this program can read; zero: OwnFormats.
 	Formats coordination.Formats
-	// Streams is how many streams there may be at once on this server (coordination.md §5).
-	Streams int
 	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
 	// off.
 	OutboundBytes int
@@ -202,7 +200,7 @@ func newGroup(config Config) *Group {
 	g := &Group{
 		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger,
 		debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
-		streams: newStreamSet(config.Streams), digests: newDigests(), events: newEvents(),
+		streams: newStreamSet(), digests: newDigests(), events: newEvents(),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}),
 		ended: make(chan struct{}), companyUntil: coordination.Never,
 	}

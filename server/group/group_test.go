@@ -39,7 +39,7 @@ func testConfig(t testing.TB) Config {
 	return Config{
 		Log: raftstore.Config{Logger: testlog.New(t)}, Database: "/local",
 		Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
-		Streams: 100_000, OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
+		OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
 		Failed: func(err error) { t.Log(err) },
 	}
 }

@@ -16,7 +16,7 @@ var quotaKey = coordination.ResourceKey{Node: 1, ID: 1}
 // limiterOf is a limiter of its own with a clock that stands still, and a bucket in debt.
 func limiterOf(t *testing.T) (*limiter, *quota.Bucket) {
 	t.Helper()
-	g := &Group{clock: NewClock(stillClock{}), streams: newStreamSet(1)}
+	g := &Group{clock: NewClock(stillClock{}), streams: newStreamSet()}
 	l := newLimiter(g)
 	b := l.buckets.Learn(quotaKey, coordination.Effective{Rate: 10, Prefetch: 0.2, Watermark: 0.75})
 	l.buckets.Use(0, b, 102)

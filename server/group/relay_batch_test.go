@@ -58,7 +58,7 @@ func TestRosterTooLarge(t *testing.T) {
 		if over {
 			r.ask(data)
 		}
-		to := &relay{streams: newStreamSet(1), bell: turn.NewBell()}
+		to := &relay{streams: newStreamSet(), bell: turn.NewBell()}
 		r.f.group.streams.join(to)
 		s := r.stream
 		if !over {

@@ -71,7 +71,7 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 // longer than from the moment at which it was asked for.
 func TestPermitCountsFromTheAsking(t *testing.T) {
 	clock := &stoodClock{}
-	r := &relay{streams: newStreamSet(1), clock: NewClock(clock), asked: make(map[uint64]moment),
+	r := &relay{streams: newStreamSet(), clock: NewClock(clock), asked: make(map[uint64]moment),
 		bell: turn.NewBell()}
 	first := r.permitRequest().GetRenew()
 	clock.now += coordination.Instant(time.Second)

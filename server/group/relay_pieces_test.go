@@ -22,7 +22,7 @@ func described(n int) *coordination.Message {
 // overtakes what is large, but not within a stream, everything comes, and no batch is much larger than it
 // should be.
 func TestLargeAnswersInPieces(t *testing.T) {
-	p := newRelayPeer(&Group{streams: newStreamSet(1)}, nil, &relaypb.Hello{Version: relayPieces})
+	p := newRelayPeer(&Group{streams: newStreamSet()}, nil, &relaypb.Hello{Version: relayPieces})
 	sizes := map[uint64][]int{1: {10, 5 * relayBatchBytes, 20, 3*relayBatchBytes + 1, 30},
 		2: {2 * relayBatchBytes}, 3: {1, 2, 3}}
 	for place := range 5 {
@@ -70,7 +70,7 @@ func TestLargeAnswersInPieces(t *testing.T) {
 
 // TestServersThatKnowNoPieces: to a server of an earlier version a large message goes whole, in its place.
 func TestServersThatKnowNoPieces(t *testing.T) {
-	p := newRelayPeer(&Group{streams: newStreamSet(1)}, nil, &relaypb.Hello{})
+	p := newRelayPeer(&Group{streams: newStreamSet()}, nil, &relaypb.Hello{})
 	for range 2 {
 		(&relayedStream{peer: p, number: 1}).deliver(nil, described(3*relayBatchBytes))
 	}
@@ -79,7 +79,7 @@ func TestServersThatKnowNoPieces(t *testing.T) {
 			t.Errorf("got %d messages, and a piece: %v", len(out.GetMessages()), out.GetPiece() != nil)
 		}
 	}
-	r := &relay{streams: newStreamSet(1), out: []*relaypb.Forward{largeForward(1)}}
+	r := &relay{streams: newStreamSet(), out: []*relaypb.Forward{largeForward(1)}}
 	if out := r.take(); len(out.GetForwards()) != 1 || out.GetPiece() != nil {
 		t.Errorf("got %d, and a piece: %v", len(out.GetForwards()), out.GetPiece() != nil)
 	}
@@ -95,7 +95,7 @@ func TestLargeRequestsInPieces(t *testing.T) {
 	small := func(stream uint64) *relaypb.Forward {
 		return &relaypb.Forward{Stream: stream, Kind: &relaypb.Forward_Detach{Detach: &relaypb.Detach{}}}
 	}
-	r := &relay{streams: newStreamSet(1), version: relayPieces,
+	r := &relay{streams: newStreamSet(), version: relayPieces,
 		out: []*relaypb.Forward{small(1), largeForward(2), small(3), largeForward(4), small(5)}}
 	var coming pieces
 	var got []uint64

@@ -205,7 +205,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, shell: clock, queue: newQueue(),
 		ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		replica: coordination.NewReplica[sink, *call](machine, coordination.Formats{}), events: newEvents(),
-		streams: newStreamSet(10_000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
+		streams: newStreamSet(), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
 	s.group.member = newMember(s.group)
 	w.servers = append(w.servers, s)

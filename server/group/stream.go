@@ -79,7 +79,7 @@ func (g *Group) NewStream(client Client, caller Caller, policy *coordination.Pin
 		front: coordination.NewFront(policy), timerAt: coordination.Never}
 }
 
-// Enter counts the stream in. Errors: ErrTooManyStreams, ErrStopped.
+// Enter counts the stream in. Errors: ErrStopped.
 func (s *Stream) Enter() error { return s.group.streams.add(s) }
 
 // Leave is the counterpart of Enter. It is called when nobody calls anything else any more.

@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -83,7 +82,7 @@ func (c *wokenClient) Wake() { c.woken++ }
 
 // TestMuteForAMoment takes the right to speak away, and gives it back before anybody looks.
 func TestMuteForAMoment(t *testing.T) {
-	link, client, set := &moody{speaks: true}, &wokenClient{}, newStreamSet(1)
+	link, client, set := &moody{speaks: true}, &wokenClient{}, newStreamSet()
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &Stream{front: coordination.NewFront(&policy), client: client, timerAt: coordination.Never,
 		group: &Group{clock: NewClock(nil), queue: newQueue(), streams: set,
@@ -206,24 +205,6 @@ func TestLinger(t *testing.T) {
 	s.End(coordination.LinkFailure)
 	<-client.cut
 	s.stopTimers()
-}
-
-func TestStreamsAtOnce(t *testing.T) {
-	const most = 100_000
-	set := newStreamSet(most)
-	for range most - 1 {
-		set.open[set.nextID()] = nil
-	}
-	stream := func() *Stream {
-		return &Stream{front: coordination.NewFront(new(coordination.PingPolicy)),
-			group: &Group{clock: NewClock(nil)}}
-	}
-	if err := set.add(stream()); err != nil {
-		t.Fatalf("the last that is allowed: %v", err)
-	}
-	if err := set.add(stream()); !errors.Is(err, ErrTooManyStreams) {
-		t.Fatalf("got %v", err)
-	}
 }
 
 // TestQueueRoom shows when streams are not read any more: one byte past the limit.

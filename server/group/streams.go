@@ -1,7 +1,6 @@
 package group
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -10,25 +9,20 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// ErrTooManyStreams is the end of a stream that is one more than Config.Streams.
-var ErrTooManyStreams = errors.New("too many streams are open")
-
 // streamSet is the open streams of the group on this server.
 type streamSet struct {
 	mutex   sync.Mutex
 	open    map[coordination.StreamID]*Stream
 	last    coordination.StreamID
-	most    int
 	closing bool
 	link    leaderLink  // of all of them; nil while there is no leader
 	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
 	budget  budget      // of their requests
 	copies  copies      // of what another server has described to them
-	refused atomic.Uint64
 }
 
-func newStreamSet(most int) *streamSet {
-	set := &streamSet{open: make(map[coordination.StreamID]*Stream), most: most}
+func newStreamSet() *streamSet {
+	set := &streamSet{open: make(map[coordination.StreamID]*Stream)}
 	set.budget.most.Store(maxRelayBytes)
 	return set
 }
@@ -40,19 +34,15 @@ func (set *streamSet) nextID() coordination.StreamID {
 	return set.last
 }
 
-// add counts a stream in. Errors: ErrTooManyStreams (coordination.md §2.2), ErrStopped.
+// add counts a stream in. Errors: ErrStopped.
 func (set *streamSet) add(s *Stream) error {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	if s.link = set.link; s.link == nil {
 		s.front.Orphan(s.group.clock.Now())
 	}
-	switch {
-	case set.closing:
+	if set.closing {
 		return ErrStopped
-	case len(set.open) >= set.most:
-		set.refused.Add(1)
-		return ErrTooManyStreams
 	}
 	set.open[s.id] = s
 	return nil

@@ -1,9 +1,9 @@
 package listen
 
 import (
+	"container/list"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,9 +14,11 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/coordd/coordd/server/share"
 )
 
-// Kind is how long a call may last.
+// Kind is how long a call may last. The calls of each kind have a pool of places (package share).
 type Kind int
 
 // The kinds of calls.
@@ -25,9 +27,15 @@ const (
 	Brief Kind = iota
 	// Standing calls last as long as their client likes.
 	Standing
-	// Session is a Session stream, which those count who serve it.
+	// Session is a Session stream.
 	Session
+	// Probe calls are health checks: they wait for nothing but their request, and their callers are unknown.
+	Probe
+	kinds
 )
+
+// probePart is how many times fewer places probes have than brief calls.
+const probePart = 4
 
 // Call is a call from its headers on, until it is over, its handler has returned, and its end has left.
 type Call struct {
@@ -37,7 +45,15 @@ type Call struct {
 	kind    Kind
 	refused bool
 
+	// Of the calls' mutex:
+	subject share.Subject
+	counted bool
+	waits   *list.Element // among the calls of its subject whose request has not come
+	number  uint64        // in the order in which they began to wait
+	evict   func()        // ends the call, to make room for another one
+
 	// Of the handler's goroutine:
+	awaited bool  // its request, as far as the handler knows
 	into    any   // what it receives a message into, while it does
 	last    int   // bytes of the last message, decompressed
 	working int64 // bytes of kept that are being worked on
@@ -59,19 +75,6 @@ type Call struct {
 
 // ErrTooManyCalls is what a call is refused with.
 var ErrTooManyCalls = status.Error(codes.ResourceExhausted, "Too many requests")
-
-// calls counts those that are under way.
-type calls struct {
-	mutex sync.Mutex
-	all   counts
-	by    map[string]counts // address; those without a call are not in it
-	said  occasion
-
-	refused atomic.Uint64
-}
-
-// counts are numbers of calls by their kind.
-type counts [Session]int
 
 type callKey struct{}
 
@@ -107,8 +110,8 @@ func (c *Connections) begin(ctx context.Context, kind Kind) (context.Context, er
 			call.conn, call.stream = info.conn, info.conn.header
 		}
 	}
-	if call.refused = !c.calls.enter(call, c.limits); call.refused {
-		c.tellOfCalls()
+	if call.refused = !c.calls.enter(call, c.arriving(call)); call.refused {
+		c.tellOfCalls(kind)
 		// gRPC would not stop the timer of a refused call's deadline, so such a call is refused by Begin.
 		if _, bounded := ctx.Deadline(); !bounded {
 			return ctx, ErrTooManyCalls
@@ -119,62 +122,6 @@ func (c *Connections) begin(ctx context.Context, kind Kind) (context.Context, er
 	ctx = context.WithValue(ctx, callKey{}, call)
 	context.AfterFunc(ctx, call.end)
 	return ctx, nil
-}
-
-func (c *Connections) tellOfCalls() {
-	c.calls.refused.Add(1)
-	c.calls.mutex.Lock()
-	defer c.calls.mutex.Unlock()
-	if c.calls.said.due(c.now()) {
-		c.logger.Warn("too many calls are under way: more are refused", "brief", c.calls.all[Brief],
-			"standing", c.calls.all[Standing])
-	}
-}
-
-// RefusedCalls is how many calls were refused because too many were under way.
-func (c *Connections) RefusedCalls() uint64 { return c.calls.refused.Load() }
-
-// CallsUnderWay is how many calls other than Session are counted.
-func (c *Connections) CallsUnderWay() int {
-	c.calls.mutex.Lock()
-	defer c.calls.mutex.Unlock()
-	return c.calls.all[Brief] + c.calls.all[Standing]
-}
-
-// enter counts a call in, if there is room for it.
-func (c *calls) enter(call *Call, limits Limits) bool {
-	if call.kind == Session {
-		return true
-	}
-	most := [Session][2]int{Brief: {limits.Calls, limits.CallsPerAddress},
-		Standing: {limits.Standing, limits.StandingPerAddress}}[call.kind]
-	address := call.address()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	by := c.by[address]
-	if c.all[call.kind] >= most[0] || by[call.kind] >= most[1] {
-		return false
-	}
-	c.all[call.kind]++
-	by[call.kind]++
-	c.by[address] = by
-	return true
-}
-
-func (c *calls) leave(call *Call) {
-	if call.kind == Session {
-		return
-	}
-	address := call.address()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.all[call.kind]--
-	by := c.by[address]
-	if by[call.kind]--; by == (counts{}) {
-		delete(c.by, address)
-	} else {
-		c.by[address] = by
-	}
 }
 
 func (c *Call) address() string {
@@ -277,11 +224,28 @@ func (c *Call) leave() {
 	}
 }
 
-// Known says that it is known who calls.
-func (c *Call) Known() {
-	if c != nil && c.conn != nil {
+// Identify counts the call under the user's name from now on, "" for a caller who is not known. Errors:
+// ErrTooManyCalls. Until the request of an unknown caller has come, evict may be called, once, to end the call.
+func (c *Call) Identify(user string, evict func()) error {
+	if c == nil {
+		return nil
+	}
+	subject := c.set.identified(c, user)
+	if subject.Class == share.Known && c.conn != nil && user != "" {
 		c.set.prove(c.conn.under)
 	}
+	entered, other := c.set.calls.identify(c, subject, evict)
+	if other != nil || !entered {
+		c.set.tellOfCalls(c.kind)
+	}
+	if other != nil {
+		other()
+	}
+	if !entered {
+		return ErrTooManyCalls
+	}
+	c.awaited = subject.Class == share.Unknown
+	return nil
 }
 
 // Receive has gRPC's receive take the next message into m, which says that the handler is done with the last
@@ -305,8 +269,13 @@ func (c *Call) Expect(m any) any {
 
 // Expected is called when a message has come, or none does.
 func (c *Call) Expected() {
-	if c != nil {
-		c.into = nil
+	if c == nil {
+		return
+	}
+	c.into = nil
+	if c.awaited {
+		c.awaited = false
+		c.set.calls.came(c)
 	}
 }
 

@@ -6,29 +6,28 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/server/share"
 )
 
 // Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
 type Limits struct {
 	// Connections is how many may be open at once, and ConnectionsPerAddress how many of one IP address; the
-	// addresses of an IPv6 network of 64 bits count as one.
+	// addresses of an IPv6 network count as one, see share.Address.
 	Connections, ConnectionsPerAddress int
 	// Strangers is how many of them may be without proof of who is there; see Connections.
 	Strangers int
 	// ProofWanted says that the proof is a call of somebody who is known. Without it, the proof is to speak
 	// HTTP/2.
 	ProofWanted bool
-	// Calls is how many calls may be under way at once, and CallsPerAddress how many from one address.
-	// Standing and StandingPerAddress are the same for calls that last as long as the client likes. Sessions
-	// count as neither.
-	Calls, CallsPerAddress, Standing, StandingPerAddress int
+	// Calls, Standing and Streams are how many calls of the kinds Brief, Standing and Session may be under way
+	// at once; see package share for how much of it one subject may have.
+	Calls, Standing, Streams int
 	// ReceivedBytes is how much may be received of messages that nobody has taken yet, or that are being
 	// worked on.
 	ReceivedBytes int64
@@ -59,7 +58,7 @@ type Connections struct {
 	unread  atomic.Uint64 // connections on which the end of a call was not read
 
 	mutex     sync.Mutex
-	open      map[string]int // by address; see addressOf
+	open      map[string]int // by address; see share.Address
 	all       map[*connection]struct{}
 	strangers list.List // of *connection, the oldest first
 	// of *connection without a call that are no strangers, the one that has been so for longest first
@@ -74,7 +73,7 @@ type Connections struct {
 func NewConnections(limits Limits, logger *slog.Logger) *Connections {
 	c := &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int),
 		all: make(map[*connection]struct{})}
-	c.calls.by = make(map[string]counts)
+	c.calls.init(limits)
 	c.bytes.connections = make(map[*meteredConn]struct{})
 	return c
 }
@@ -118,28 +117,13 @@ func (l boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		_, owner := conn.(*net.UnixConn)
-		entered := &connection{Conn: conn, set: l.set, address: addressOf(conn.RemoteAddr()), owner: owner}
+		entered := &connection{Conn: conn, set: l.set, address: share.Address(conn.RemoteAddr()), owner: owner}
 		if l.set.enter(entered) {
 			return entered, nil
 		}
 		l.set.refused.Add(1)
 		_ = conn.Close() // it has nothing to lose
 	}
-}
-
-// addressOf is what connections are counted by: who has one IPv6 address usually has the other 2^64 of its
-// network as well.
-func addressOf(address net.Addr) string {
-	at, err := netip.ParseAddrPort(address.String())
-	if err != nil {
-		return address.String()
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	if ip.Is4() {
-		return ip.String()
-	}
-	network, _ := ip.Prefix(64) // it has that many bits
-	return network.String()
 }
 
 func (c *Connections) enter(conn *connection) bool {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/server/share"
 )
 
 // placeConn is a connection from an address that notes that it is closed.
@@ -33,7 +35,7 @@ func testConnections(limits Limits) *Connections {
 
 func (c *Connections) enterFrom(from string) (*connection, *placeConn) {
 	place := &placeConn{from: from}
-	conn := &connection{Conn: place, set: c, address: addressOf(place.RemoteAddr())}
+	conn := &connection{Conn: place, set: c, address: share.Address(place.RemoteAddr())}
 	if !c.enter(conn) {
 		return nil, place
 	}
@@ -147,18 +149,18 @@ func TestStrangersAtOnce(t *testing.T) {
 func TestAddressesOfANetwork(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1",
-		"[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::/64",
-		"[2001:db8:1:2::1]:7":      "2001:db8:1:2::/64", "[2001:db8:1:3::1]:7": "2001:db8:1:3::/64",
-		"[fe80::1%eth0]:7": "fe80::/64",
+		"[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1::/48",
+		"[2001:db8:1:2::1]:7":      "2001:db8:1::/48", "[2001:db8:2::1]:7": "2001:db8:2::/48",
+		"[fe80::1%eth0]:7": "fe80::/48",
 	} {
 		at := &placeConn{from: address}
-		if got := addressOf(at.RemoteAddr()); got != want {
+		if got := share.Address(at.RemoteAddr()); got != want {
 			t.Errorf("%s counts as %s, want %s", address, got, want)
 		}
 	}
 	c := testConnections(Limits{Connections: 100, Strangers: 100, ConnectionsPerAddress: 2})
-	for i, from := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1",
-		"[2001:db8:0:1::1]:1"} {
+	for i, from := range []string{"[2001:db8::1]:1", "[2001:db8:0:1::2]:1", "[2001:db8::3]:1",
+		"[2001:db8:1::1]:1"} {
 		if conn, _ := c.enterFrom(from); (conn != nil) != (i != 2) {
 			t.Errorf("%s: let in %v", from, conn != nil)
 		}
@@ -225,7 +227,7 @@ func (nopConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
 // TestFiguresOfHeldConnections reads what monitoring wants to know while every connection is held.
 func TestFiguresOfHeldConnections(t *testing.T) {
-	c := NewConnections(Limits{ReceivedBytes: 1 << 20, Calls: 9, CallsPerAddress: 9},
+	c := NewConnections(Limits{ReceivedBytes: 1 << 20, Calls: 9},
 		slog.New(slog.DiscardHandler))
 	for range 3 {
 		conn := c.meter(nopConn{}, nil)

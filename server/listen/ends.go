@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/server/share"
 )
 
 // This file is about calls that are over, and whose end their client does not read. gRPC has no bound for
@@ -130,7 +131,7 @@ func (c *meteredConn) look() {
 		return
 	}
 	c.set.unread.Add(1)
-	if ok, hidden := c.set.told.Tells("unread "+addressOf(c.RemoteAddr()), now); ok {
+	if ok, hidden := c.set.told.Tells("unread "+share.Address(c.RemoteAddr()), now); ok {
 		c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errEndUnread,
 			"calls", overdue, quiet.NotTold, hidden)
 	}

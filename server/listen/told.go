@@ -9,6 +9,7 @@ import (
 	"net"
 
 	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/server/share"
 )
 
 // What clients, or the lack of descriptors, do to connections is told by way of a quiet.Kinds: strangers can
@@ -24,7 +25,7 @@ func (c *Connections) tellHandshake(conn net.Conn, err error) {
 	if !c.logger.Enabled(context.Background(), level) {
 		return
 	}
-	if ok, hidden := c.told.Tells(kind+addressOf(conn.RemoteAddr()), c.now()); ok {
+	if ok, hidden := c.told.Tells(kind+share.Address(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Log(context.Background(), level, "a TLS handshake has failed", "remote",
 			conn.RemoteAddr().String(), "why", handshakeText(err), quiet.NotTold, hidden)
 	}
@@ -71,7 +72,7 @@ func (c *Connections) tellAddress(address string) {
 
 // tellResets tells of a connection that is cut off.
 func (c *Connections) tellResets(conn net.Conn) {
-	if ok, hidden := c.told.Tells("resets "+addressOf(conn.RemoteAddr()), c.now()); ok {
+	if ok, hidden := c.told.Tells("resets "+share.Address(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets,
 			quiet.NotTold, hidden)
 	}

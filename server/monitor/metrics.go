@@ -172,7 +172,7 @@ var metrics = []metric{
 		read: number(func(f *server.Figures) int { return f.Hardening.Streams })},
 	{name: "coordd_streams_refused_total", kind: counter,
 		help: "Session streams that were refused because there were too many",
-		read: number(func(f *server.Figures) uint64 { return f.Group.RefusedStreams })},
+		read: number(func(f *server.Figures) uint64 { return f.Connections.RefusedStreams })},
 	{name: "coordd_streams_waiting", kind: gauge,
 		help: "Session streams that are not read because there is no room for what they ask",
 		read: number(func(f *server.Figures) int { return f.Group.QueuedStreams })},

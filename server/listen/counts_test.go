@@ -1,0 +1,87 @@
+package listen
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/peer"
+)
+
+// callFrom begins a call from an address, or by the administrator's socket without one, nil if it is refused.
+func (c *Connections) callFrom(t *testing.T, kind Kind, address string) *Call {
+	t.Helper()
+	conn := c.meter(nopConn{}, &connection{Conn: nopConn{}, set: c, address: address, owner: address == ""})
+	conn.closed = false // which it is for being in no set
+	ctx, err := c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: conn}}), kind)
+	if err != nil {
+		return nil
+	}
+	return CallOf(ctx)
+}
+
+// TestOwnerHasPlaces has known callers take all places that they can get: the administrator's socket has some.
+func TestOwnerHasPlaces(t *testing.T) {
+	const room = 32
+	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	taken := 0
+	for user := range 2 * room {
+		if call := c.callFrom(t, Brief, fmt.Sprint(user)); call != nil {
+			if err := call.Identify(fmt.Sprint(user), nil); err != nil {
+				t.Fatal(err)
+			}
+			taken++
+		}
+	}
+	if taken != room-room/16 {
+		t.Errorf("others have %d places", taken)
+	}
+	for range room / 16 {
+		if call := c.callFrom(t, Brief, ""); call == nil || call.Identify("", nil) != nil {
+			t.Error("the owner is refused")
+		}
+	}
+}
+
+// TestWhoseCallMakesRoom has unknown callers hold calls whose requests do not come, as many as they may: the
+// oldest of the caller's own makes room, else that of the caller who has the most, and none whose request has
+// come.
+func TestWhoseCallMakesRoom(t *testing.T) {
+	const room = 64 // 16 of them for unknown callers, of which the first has eight, and so on
+	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	var evicted []string
+	begin := func(address, name string) *Call {
+		t.Helper()
+		call := c.callFrom(t, Brief, address)
+		if call == nil {
+			t.Fatalf("%s does not arrive", name)
+		}
+		if call.Identify("", func() { evicted = append(evicted, name) }) != nil {
+			return nil
+		}
+		return call
+	}
+	var all []*Call
+	for _, address := range []string{"a", "b", "c", "d", "e"} {
+		for i := range []int{8, 4, 2, 1, 1}[address[0]-'a'] {
+			all = append(all, begin(address, fmt.Sprint(address, i)))
+		}
+	}
+	begin("b", "b4")
+	begin("f", "f0")
+	all[1].Expected() // the request of a1 has come
+	begin("a", "a8")
+	if want := []string{"b0", "a0", "a2"}; !slices.Equal(evicted, want) {
+		t.Errorf("%v are evicted, want %v", evicted, want)
+	}
+	for _, call := range all {
+		call.Expected()
+	}
+	if evicted = nil; begin("g", "g0") == nil || len(evicted) != 1 {
+		t.Errorf("%v are evicted for g", evicted)
+	}
+	if got := c.CallsUnderWay(); got != room/4 {
+		t.Errorf("%d calls are under way", got)
+	}
+}
