@@ -43,8 +43,11 @@ func kindOf(method string) listen.Kind {
 
 // mostBytes bounds the messages of a method's caller.
 func mostBytes(method string) int {
-	if method == sessionPath || method == permissionsMethod {
+	switch {
+	case method == sessionPath || method == permissionsMethod:
 		return maxRequestBytes
+	case needsNoToken(method):
+		return maxLoginBytes
 	}
 	return maxCallBytes
 }
@@ -106,14 +109,15 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 // admit returns the context of a call that may be served, in which it says who calls, and the wait for its
 // first message, nil for a Session stream, which has its own. The call's End and the wait's are to be called.
 func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, *awaited, error) {
-	if err := call.Begin(); err != nil {
+	if err := call.Begin(ctx); err != nil {
 		return nil, nil, err
 	}
 	ctx, err := s.authenticate(ctx, method)
 	var first *awaited
 	if err == nil {
-		if kindOf(method) != listen.Session {
+		if kindOf(method) != listen.Session { // gRPC itself refuses what is too large for those
 			first = s.firstMessage(ctx)
+			call.EndIfTooLarge(func(size, most int) { endWith(ctx, errTooLarge(size, most)) })
 		}
 		if err = call.Identify(auth.Of(ctx).Name, first.evict); err != nil {
 			first.end()
@@ -126,11 +130,16 @@ func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (c
 	return ctx, first, nil
 }
 
+// errTooLarge is the end of a call whose message is longer than most bytes.
+func errTooLarge(size, most int) error {
+	return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size,
+		most)
+}
+
 // fits fails where the message that a call has received last is too large.
 func fits(call *listen.Call, most int) error {
 	if size := call.LastBytes(); size > most {
-		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)",
-			size, most)
+		return errTooLarge(size, most)
 	}
 	return nil
 }
@@ -176,39 +185,42 @@ func (s *admittedStream) RecvMsg(m any) error {
 	if err != nil {
 		return err
 	}
-	return fits(s.call, s.most)
+	if err = fits(s.call, s.most); err != nil {
+		endWith(s.ctx, err) // as gRPC ends a stream when a message cannot be received
+	}
+	return err
 }
 
 var errReceiveOverdue = status.New(codes.DeadlineExceeded, "Request did not come in time")
 
 // awaited is a message that has to come in time. When the time is over the wait ends.
 type awaited struct {
-	finish statusWriter // nil in tests
-	timer  *time.Timer
-	ended  bool
-	came   bool
+	ctx   context.Context // of the call
+	timer *time.Timer
+	ended bool
+	came  bool
 }
 
 // firstMessage begins to wait for the first message of a call.
 func (s *Server) firstMessage(ctx context.Context) *awaited {
-	a := new(awaited)
-	a.finish, _ = grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	a := &awaited{ctx: ctx}
 	patience := s.config.Hardening.Receive
 	if s.auth.Required && auth.Of(ctx) == auth.Anonymous {
 		patience = min(patience, s.config.Hardening.ReceiveUnknown)
 	}
-	a.timer = time.AfterFunc(patience, func() { a.finishWith(errReceiveOverdue) })
+	a.timer = time.AfterFunc(patience, func() { endWith(ctx, errReceiveOverdue.Err()) })
 	return a
 }
 
-func (a *awaited) finishWith(end *status.Status) {
-	if a.finish != nil {
-		_ = a.finish.WriteStatus(end)
+// endWith ends a call from outside of its handler.
+func endWith(ctx context.Context, err error) {
+	if finish, is := grpc.ServerTransportStreamFromContext(ctx).(statusWriter); is {
+		_ = finish.WriteStatus(status.Convert(err))
 	}
 }
 
 // evict ends the call, whose place another one takes.
-func (a *awaited) evict() { a.finishWith(status.Convert(listen.ErrTooManyCalls)) }
+func (a *awaited) evict() { endWith(a.ctx, listen.ErrTooManyCalls) }
 
 // end reports whether the message came in time. Only the first call counts.
 func (a *awaited) end() bool {

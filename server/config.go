@@ -26,6 +26,8 @@ const (
 	maxRequestBytes = 4 << 20
 	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
 	maxCallBytes = 1 << 20
+	// maxLoginBytes is the same for calls that need no token.
+	maxLoginBytes = 4 << 10
 	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
 	// off. It leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes

@@ -275,10 +275,9 @@ func transportOptions(idle, keepaliveAnswer time.Duration) []grpc.ServerOption {
 }
 
 func (s *Server) startGRPC() {
-	options := append(s.connections.Options(kindOf, s.meters.refuse),
+	options := append(s.connections.Options(kindOf, mostBytes, s.meters.refuse),
 		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.keepalive, keepaliveTimeout))...)
 	options = append(options,
-		listen.Decompress(maxRequestBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
 		grpc.ChainUnaryInterceptor(s.panics.unary),

@@ -180,7 +180,7 @@ func TestSilentEnd(t *testing.T) {
 	clock, client, link := &turnedClock{}, &wokenClient{}, &moody{speaks: true}
 	s := &Stream{client: client, timerAt: coordination.Never, link: link,
 		group: &Group{clock: NewClock(clock), queue: newQueue(), config: Config{Linger: time.Hour,
-			OutboundBytes: 1 << 20}, streams: newStreamSet(1)}}
+			OutboundBytes: 1 << 20}, streams: newStreamSet()}}
 	s.front = coordination.NewFront(&coordination.PingPolicy{Opaque: func() uint64 { return 1 }})
 	defer s.stopTimers()
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart,

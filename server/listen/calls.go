@@ -43,6 +43,8 @@ type Call struct {
 	conn    *meteredConn // nil in tests
 	stream  uint32
 	kind    Kind
+	most    int // bytes of a message, decompressed or not
+	ctx     context.Context
 	refused bool
 
 	// Of the calls' mutex:
@@ -61,7 +63,9 @@ type Call struct {
 	mutex    sync.Mutex // of those without a connection; the connection's guards the others
 	messages messages
 	kept     int64 // bytes of messages that are received and not taken, or that are being worked on
-	served   bool  // a handler has begun, and not returned
+	// tooLarge is called when a message is announced that is too large; nil before there is a handler.
+	tooLarge func(size, most int)
+	served   bool // a handler has begun, and not returned
 	over     bool
 	lingers  bool // it is over, and its end has not been written
 	endGone  bool // that has been, or the client wants none
@@ -85,13 +89,13 @@ func CallOf(ctx context.Context) *Call {
 }
 
 // Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them
-// there. It runs on the goroutine that reads a connection, so it neither computes nor waits. refused is told
-// of calls that no interceptor sees.
-func (c *Connections) Options(kind func(method string) Kind,
+// there. It runs on the goroutine that reads a connection, so it neither computes nor waits. A method has a
+// kind, and most bytes of a message. refused is told of calls that no interceptor sees.
+func (c *Connections) Options(kind func(method string) Kind, most func(method string) int,
 	refused func(method string, err error)) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
-			ctx, err := c.begin(ctx, kind(info.FullMethodName))
+			ctx, err := c.begin(ctx, kind(info.FullMethodName), most(info.FullMethodName))
 			if err != nil {
 				refused(info.FullMethodName, err)
 			}
@@ -103,8 +107,8 @@ func (c *Connections) Options(kind func(method string) Kind,
 }
 
 // begin counts a call in, and out again when its context is done and its handler has returned.
-func (c *Connections) begin(ctx context.Context, kind Kind) (context.Context, error) {
-	call := &Call{set: c, kind: kind}
+func (c *Connections) begin(ctx context.Context, kind Kind, most int) (context.Context, error) {
+	call := &Call{set: c, kind: kind, most: most}
 	if p, known := peer.FromContext(ctx); known {
 		if info, is := p.AuthInfo.(callerInfo); is {
 			call.conn, call.stream = info.conn, info.conn.header
@@ -151,9 +155,9 @@ func (c *Call) attach() {
 	}
 }
 
-// Begin says that the call's handler begins, and fails where the call is refused. End says that it has
-// returned.
-func (c *Call) Begin() error {
+// Begin says that the call's handler begins, with its context, and fails where the call is refused. End says
+// that it has returned.
+func (c *Call) Begin(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
@@ -163,8 +167,34 @@ func (c *Call) Begin() error {
 	mutex := c.lock()
 	mutex.Lock()
 	defer mutex.Unlock()
-	c.served = true
+	c.served, c.ctx = true, ctx
 	return nil
+}
+
+// EndIfTooLarge has end called, which ends the call, once a message of more than the most bytes is announced:
+// its bytes are not waited for.
+func (c *Call) EndIfTooLarge(end func(size, most int)) {
+	if c == nil {
+		return
+	}
+	mutex := c.lock()
+	mutex.Lock()
+	c.tooLarge = end
+	ends := c.announced()
+	mutex.Unlock()
+	if ends != nil {
+		ends()
+	}
+}
+
+// announced returns the end of the call if a message was announced that is too large, once. The mutex is held.
+func (c *Call) announced() (end func()) {
+	size, tooLarge := c.messages.longest, c.tooLarge
+	if tooLarge == nil || size <= c.most {
+		return nil
+	}
+	c.tooLarge = nil
+	return func() { tooLarge(size, c.most) }
 }
 
 // End says that the call's handler has returned.
@@ -231,8 +261,11 @@ func (c *Call) Identify(user string, evict func()) error {
 		return nil
 	}
 	subject := c.set.identified(c, user)
-	if subject.Class == share.Known && c.conn != nil && user != "" {
+	if c.conn != nil && user != "" && c.set.limits.ProofWanted {
 		c.set.prove(c.conn.under)
+		if owner, _ := c.conn.keeps(); owner != subject {
+			c.conn.belongs(subject)
+		}
 	}
 	entered, other := c.set.calls.identify(c, subject, evict)
 	if other != nil || !entered {
@@ -393,10 +426,20 @@ func marshalPieces(m inPieces) mem.BufferSlice {
 
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if call, is := v.(*receiving); is {
-		(*Call)(call).take(data.Len())
-		v = call.into
+	if receiving, is := v.(*receiving); is {
+		call, into := (*Call)(receiving), receiving.into
+		if call.folded() {
+			return call.unfold(data, func(message []byte) error {
+				return c.decode(mem.BufferSlice{mem.SliceBuffer(message)}, into)
+			})
+		}
+		call.take(data.Len())
+		v = into
 	}
+	return c.decode(data, v)
+}
+
+func (c codec) decode(data mem.BufferSlice, v any) error {
 	if m, is := v.(decoding); is {
 		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 		defer whole.Free()

@@ -52,6 +52,8 @@ type Connections struct {
 	calls  calls
 	bytes  received
 
+	unfolding unfolding
+
 	refused atomic.Uint64 // connections
 	evicted atomic.Uint64 // connections that made room for others
 	cut     atomic.Uint64 // connections that reset too many streams
@@ -72,7 +74,7 @@ type Connections struct {
 // NewConnections returns a set without any.
 func NewConnections(limits Limits, logger *slog.Logger) *Connections {
 	c := &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int),
-		all: make(map[*connection]struct{})}
+		all: make(map[*connection]struct{}), unfolding: newUnfolding()}
 	c.calls.init(limits)
 	c.bytes.connections = make(map[*meteredConn]struct{})
 	return c
@@ -378,14 +380,16 @@ type meteredConn struct {
 	rest   []byte // read, and not handed to gRPC yet
 	header uint32 // the stream whose headers were handed to gRPC last
 
-	mutex sync.Mutex
-	open  map[uint32]*Call
+	mutex   sync.Mutex
+	subject share.Subject // whose messages come
+	open    map[uint32]*Call
 	// some of open, by the last digits of their streams' numbers: those that messages are for
 	lately  [latelyOpen]*Call
 	kept    int64       // bytes of messages
 	closed  bool        // for keeping too many, or by gRPC
 	sent    sentFrames  // of the one who writes
 	looking *time.Timer // for calls that linger; nil while there are none
+	ending  []func()    // of calls that announce too large a message, which the reader is to call
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.
@@ -394,6 +398,15 @@ func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 	metered := &meteredConn{Conn: conn, set: c, under: below,
 		resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()},
 		open:   make(map[uint32]*Call)}
+	if below != nil {
+		metered.subject.Name = below.address
+	}
+	switch {
+	case below != nil && below.owner:
+		metered.subject.Class = share.Owner
+	case !c.limits.ProofWanted:
+		metered.subject.Class = share.Known
+	}
 	c.bytes.enter(metered)
 	if below != nil {
 		below.above.Store(metered)
@@ -464,7 +477,12 @@ func (c *meteredConn) follow(b []byte) (taken, resets int) {
 	}
 	if locked {
 		c.keep(kept)
+		ending := c.ending
+		c.ending = nil
 		c.mutex.Unlock()
+		for _, end := range ending {
+			end()
+		}
 		for _, call := range leaving {
 			call.leave()
 		}

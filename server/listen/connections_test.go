@@ -197,7 +197,7 @@ func TestStrained(t *testing.T) {
 		t.Errorf("before anything: %v", got)
 	}
 	c.makeRoom(nil)
-	if _, err := c.begin(t.Context(), Brief); err == nil {
+	if _, err := c.begin(t.Context(), Brief, 0); err == nil {
 		t.Error("a call is let in")
 	}
 	now = now.Add(time.Second)
@@ -231,7 +231,7 @@ func TestFiguresOfHeldConnections(t *testing.T) {
 		slog.New(slog.DiscardHandler))
 	for range 3 {
 		conn := c.meter(nopConn{}, nil)
-		if _, err := c.begin(t.Context(), Brief); err != nil {
+		if _, err := c.begin(t.Context(), Brief, 0); err != nil {
 			t.Fatal(err)
 		}
 		(&Call{set: c, conn: conn, stream: 1}).attach()

@@ -14,7 +14,8 @@ func (c *Connections) callFrom(t *testing.T, kind Kind, address string) *Call {
 	t.Helper()
 	conn := c.meter(nopConn{}, &connection{Conn: nopConn{}, set: c, address: address, owner: address == ""})
 	conn.closed = false // which it is for being in no set
-	ctx, err := c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: conn}}), kind)
+	c.bytes.enter(conn)
+	ctx, err := c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: conn}}), kind, 0)
 	if err != nil {
 		return nil
 	}
@@ -83,5 +84,41 @@ func TestWhoseCallMakesRoom(t *testing.T) {
 	}
 	if got := c.CallsUnderWay(); got != room/4 {
 		t.Errorf("%d calls are under way", got)
+	}
+}
+
+// TestWhoKeepsMost has users and a stranger keep bytes of messages, more than there is room for: of the subject
+// that keeps the most a connection is closed, however little each keeps, and the stranger's first.
+func TestWhoKeepsMost(t *testing.T) {
+	const room = 400
+	c := NewConnections(Limits{ReceivedBytes: room, ProofWanted: true, Calls: 100}, slog.New(slog.DiscardHandler))
+	var open []*meteredConn
+	var closed []string
+	keep := func(user string, bytes int) {
+		t.Helper()
+		call := c.callFrom(t, Brief, "192.0.2.1")
+		if err := call.Identify(user, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		conn := call.conn
+		conn.receiveAlone(conn.header, envelope(false, bytes-prefixBytes))
+		open = append(open, conn)
+		open = slices.DeleteFunc(open, func(of *meteredConn) bool {
+			if of.closed {
+				closed = append(closed, of.subject.Name)
+			}
+			return of.closed
+		})
+	}
+	keep("alice", 100)
+	for range 7 {
+		keep("bob", 40)
+	}
+	keep("", 90) // together too much
+	keep("carol", 50)
+	keep("", 90)
+	keep("", 30) // too much of strangers
+	if want := []string{"192.0.2.1", "bob", "192.0.2.1", "192.0.2.1"}; !slices.Equal(closed, want) {
+		t.Errorf("connections of %v are closed, want %v", closed, want)
 	}
 }

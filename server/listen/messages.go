@@ -7,8 +7,8 @@ import (
 
 // messages follows the messages in the bytes of a call: each has a byte before it that says whether it is
 // compressed, and four with its length (gRPC over HTTP/2, "Length-Prefixed-Message"). So it is known how many
-// bytes went by for a message of which gRPC tells only how long it is decompressed. It checks nothing: what
-// is wrong ends at gRPC.
+// bytes went by for a message of which gRPC tells only how long it is decompressed, and how long a message is
+// announced to be before it comes. It checks nothing else: what is wrong ends at gRPC.
 type messages struct {
 	prefix [prefixBytes]byte
 	have   int          // bytes of prefix
@@ -17,6 +17,8 @@ type messages struct {
 	taken  uint64       // of whoever takes them
 	uneven []uneven     // that are not taken, the oldest first
 	odd    atomic.Int32 // how many these are
+	// longest is the greatest length that was announced.
+	longest int
 }
 
 // uneven is a message for which something else is kept than its length: it is compressed, or came in pieces.
@@ -28,6 +30,8 @@ type uneven struct {
 
 const (
 	prefixBytes = 5
+	// compressedFlag is the byte before a message that is compressed.
+	compressedFlag = 1
 	// unevenBytes is what an uneven message counts on top, because it is remembered until it is taken.
 	unevenBytes = 32
 	// pieceBytes is what each piece of a message counts on top but for the last one: gRPC keeps as much for
@@ -35,7 +39,8 @@ const (
 	pieceBytes = 64
 )
 
-// pass has bytes go by. It returns how much more is kept for them than they are.
+// pass has bytes go by. It returns how much more is kept for them than they are. Of a compressed message it
+// clears the flag, so that gRPC hands the message on as it is.
 func (m *messages) pass(b []byte) (more int) {
 	for len(b) > 0 {
 		if m.left > 0 {
@@ -45,12 +50,16 @@ func (m *messages) pass(b []byte) (more int) {
 			continue
 		}
 		n := copy(m.prefix[m.have:], b)
+		if m.have == 0 && b[0] == compressedFlag {
+			b[0] = 0
+		}
 		m.have += n
 		b = b[n:]
 		if m.have < prefixBytes {
 			break
 		}
 		m.have, m.left = 0, int(binary.BigEndian.Uint32(m.prefix[1:]))
+		m.longest = max(m.longest, m.left)
 		m.came++
 		if m.prefix[0] != 0 {
 			more += m.keepMore(m.left, 0)
@@ -84,6 +93,11 @@ func (m *messages) skip() bool {
 	}
 	m.taken++
 	return true
+}
+
+// folded reports whether the next message that is taken is compressed.
+func (m *messages) folded() bool {
+	return len(m.uneven) > 0 && m.uneven[0].number == m.taken && m.uneven[0].compressed >= 0
 }
 
 // take says that the next message is taken, which is so long when decompressed. It returns how much was kept

@@ -33,7 +33,7 @@ func TestMessages(t *testing.T) {
 		for late := range len(lengths) {
 			var m messages
 			kept, taken, ends := 0, 0, 0
-			for rest := all; len(rest) > 0; {
+			for rest := bytes.Clone(all); len(rest) > 0; {
 				piece := rest[:min(size, len(rest))]
 				rest = rest[len(piece):]
 				kept += len(piece) + m.pass(piece)
@@ -113,7 +113,7 @@ func FuzzMessages(f *testing.F) {
 			return
 		}
 		var once, pieces messages
-		want, got := once.pass(b), 0
+		want, got := once.pass(bytes.Clone(b)), 0
 		for len(b) > 0 {
 			n := min(size, len(b))
 			got += pieces.pass(b[:n])

@@ -4,14 +4,17 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+
+	"github.com/coordd/coordd/server/share"
 )
 
 // received counts the bytes of messages that are kept for all connections: what was read and nobody has
 // taken, whether the message is whole or not, and what is being worked on. Flow control bounds the first for
 // a stream, but not for all of them, and gRPC makes room for a message as soon as its size is announced.
 type received struct {
-	total atomic.Int64
-	cut   atomic.Uint64 // connections that were closed because they kept the most
+	total   atomic.Int64
+	unknown atomic.Int64  // of it, of connections whose caller is not known
+	cut     atomic.Uint64 // connections that were closed because they kept the most
 
 	enforcing   sync.Mutex // one at a time
 	said        occasion   // enforcing guards it
@@ -66,9 +69,13 @@ func (c *meteredConn) close() (kept int64, was bool) {
 
 // keep counts bytes. The mutex is held.
 func (c *meteredConn) keep(n int64) {
-	if !c.closed && n != 0 {
-		c.kept += n
-		c.set.bytes.total.Add(n)
+	if c.closed || n == 0 {
+		return
+	}
+	c.kept += n
+	c.set.bytes.total.Add(n)
+	if c.subject.Class == share.Unknown {
+		c.set.bytes.unknown.Add(n)
 	}
 }
 
@@ -81,6 +88,9 @@ func (c *meteredConn) receive(stream uint32, b []byte) int64 {
 	}
 	n := int64(len(b) + call.messages.pass(b))
 	call.kept += n
+	if end := call.announced(); end != nil {
+		c.ending = append(c.ending, end)
+	}
 	return n
 }
 
@@ -108,14 +118,31 @@ func (c *meteredConn) forget(call *Call) {
 	}
 }
 
+// belongs notes whose messages come on a connection.
+func (c *meteredConn) belongs(subject share.Subject) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.subject.Class == share.Unknown && !c.closed {
+		c.set.bytes.unknown.Add(-c.kept)
+	}
+	if c.subject = subject; subject.Class == share.Unknown && !c.closed {
+		c.set.bytes.unknown.Add(c.kept)
+	}
+}
+
+// excess reports whether more is kept than there is room for, of all callers or of unknown ones.
+func (r *received) excess(limit int64) bool {
+	return r.total.Load() > limit || r.unknown.Load() > share.OfUnknown(limit)
+}
+
 // enforce closes the connections that keep the most until the others are within the limit.
 func (r *received) enforce(set *Connections) {
-	if r.total.Load() <= set.limits.ReceivedBytes {
+	if !r.excess(set.limits.ReceivedBytes) {
 		return
 	}
 	r.enforcing.Lock()
 	defer r.enforcing.Unlock()
-	for r.total.Load() > set.limits.ReceivedBytes {
+	for r.excess(set.limits.ReceivedBytes) {
 		conn := r.heaviest()
 		if conn == nil {
 			return
@@ -142,33 +169,39 @@ func (c *meteredConn) abort() error {
 	return c.Conn.Close()
 }
 
-// heaviest is the connection that keeps the most, nil if none keeps anything. What strangers send takes
-// nobody else's place: it is one of theirs while they keep anything.
-func (r *received) heaviest() *meteredConn {
+// heaviest is the connection that keeps the most of the subject that keeps the most, nil if none keeps anything.
+// What unknown callers send takes nobody else's place: it is one of theirs while they keep anything.
+func (r *received) heaviest() (heaviest *meteredConn) {
+	type load struct {
+		sum, most int64
+		conn      *meteredConn
+	}
+	loads := make(map[share.Subject]load)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	var stranger, known *meteredConn
-	var strange, weight int64
 	for conn := range r.connections {
-		kept := conn.keeps()
-		switch {
-		case conn.under != nil && !conn.under.proven.Load():
-			if kept > strange {
-				stranger, strange = conn, kept
-			}
-		case kept > weight:
-			known, weight = conn, kept
+		subject, kept := conn.keeps()
+		if kept == 0 {
+			continue
+		}
+		l := loads[subject]
+		if l.sum += kept; kept > l.most {
+			l.most, l.conn = kept, conn
+		}
+		loads[subject] = l
+	}
+	sum, known := int64(0), true
+	for subject, l := range loads {
+		if class := subject.Class != share.Unknown; known && !class || known == class && l.sum > sum {
+			heaviest, sum, known = l.conn, l.sum, class
 		}
 	}
-	if stranger != nil {
-		return stranger
-	}
-	return known
+	return heaviest
 }
 
-// keeps is how many bytes the connection keeps.
-func (c *meteredConn) keeps() int64 {
+// keeps is how many bytes the connection keeps, and of whom.
+func (c *meteredConn) keeps() (share.Subject, int64) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return c.kept
+	return c.subject, c.kept
 }

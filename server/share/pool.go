@@ -13,6 +13,9 @@ const (
 	ownerPart   = 16
 )
 
+// OfUnknown returns what unknown callers may have together of total.
+func OfUnknown(total int64) int64 { return max(1, total/unknownPart) }
+
 // Class is how well a caller is known.
 type Class uint8
 
@@ -62,7 +65,7 @@ func (p *Pool) allows(s Subject) bool {
 		free -= max(0, p.total/ownerPart-p.owner)
 	}
 	if s.Class == Unknown {
-		free = min(free, max(1, p.total/unknownPart)-p.unknown)
+		free = min(free, int(OfUnknown(int64(p.total)))-p.unknown)
 	}
 	if s.Class == Owner || s == (Subject{Class: Known}) {
 		return free > 0

@@ -1,0 +1,135 @@
+package listen
+
+import (
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+
+	"github.com/coordd/coordd/server/share"
+)
+
+// This file decompresses messages. gRPC would do so without knowing who sends them, so it is not asked to: what
+// it is handed says of no message that it is compressed (messages.pass), and the codec decompresses. A message
+// of a few kilobytes unfolds to megabytes, and one of four megabytes to nothing takes a second: so callers
+// take turns, and none unfolds further than its method allows.
+
+// unfolding is the places for decompressing, and what is used at each.
+type unfolding struct {
+	line  *share.Line
+	tools chan *unfolder
+}
+
+// newUnfolding returns places for half as many messages as there are processors, but two at least, so that
+// one of them is left for callers who are not known.
+func newUnfolding() unfolding {
+	places := max(2, runtime.GOMAXPROCS(0)/2)
+	u := unfolding{share.NewLine(places, 0), make(chan *unfolder, places)}
+	for range places {
+		u.tools <- new(unfolder)
+	}
+	return u
+}
+
+// unfolder reads one message at a time.
+type unfolder struct {
+	gzip  gzip.Reader
+	zlib  io.ReadCloser // nil before the first message
+	space []byte
+}
+
+// encodings are how messages may be compressed, by the name in the call's headers.
+var encodings = map[string]func(u *unfolder, data io.Reader) (io.Reader, error){
+	"gzip":      func(u *unfolder, data io.Reader) (io.Reader, error) { return &u.gzip, u.gzip.Reset(data) },
+	deflateName: (*unfolder).resetZlib,
+}
+
+func (u *unfolder) resetZlib(data io.Reader) (_ io.Reader, err error) {
+	if u.zlib == nil {
+		u.zlib, err = zlib.NewReader(data)
+		return u.zlib, err
+	}
+	return u.zlib, u.zlib.(zlib.Resetter).Reset(data, nil)
+}
+
+// unfold returns the message in space that it uses again, or tooLarge if there is more than most bytes of it.
+func (u *unfolder) unfold(encoding string, data io.Reader, most int) (message []byte, tooLarge bool, err error) {
+	open, known := encodings[encoding]
+	if !known {
+		return nil, false, fmt.Errorf("a message is compressed, and the call's encoding is %q", encoding)
+	}
+	from, err := open(u, data)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(u.space) <= most {
+		u.space = make([]byte, most+1)
+	}
+	n, err := io.ReadFull(from, u.space[:most+1])
+	switch {
+	case err == nil:
+		return nil, true, nil
+	case errors.Is(err, io.EOF) || err == io.ErrUnexpectedEOF && ended(from):
+		return u.space[:n], false, nil
+	}
+	return nil, false, err
+}
+
+// ended reports whether the reader ended where its data ended: io.ReadFull has one error for that and for
+// data that is cut.
+func ended(r io.Reader) bool {
+	_, err := r.Read(make([]byte, 1))
+	return err == io.EOF
+}
+
+// folded reports whether the message is compressed that is taken next.
+func (c *Call) folded() bool {
+	if c.conn == nil || c.messages.odd.Load() == 0 {
+		return false
+	}
+	c.conn.mutex.Lock()
+	defer c.conn.mutex.Unlock()
+	return c.messages.folded()
+}
+
+// unfold decompresses a message when it is the turn of the call's subject, and has decode read it. The
+// handler's goroutine calls it.
+func (c *Call) unfold(data mem.BufferSlice, decode func(message []byte) error) error {
+	subject := c.subject
+	if subject.Name == "" {
+		subject.Name = c.address()
+	}
+	release, err := c.set.unfolding.line.Acquire(c.ctx, subject)
+	if err != nil {
+		return err
+	}
+	defer release()
+	u := <-c.set.unfolding.tools
+	defer func() { c.set.unfolding.tools <- u }()
+	folded := data.Reader()
+	defer folded.Close()
+	message, tooLarge, err := u.unfold(c.encoding(), folded, c.most)
+	switch {
+	case err != nil:
+		return err
+	case tooLarge:
+		c.take(0)
+		c.last = c.most + 1 // which is what its handler refuses
+		return nil
+	}
+	c.take(len(message))
+	return decode(message)
+}
+
+// encoding is how the call's headers say that its messages are compressed.
+func (c *Call) encoding() string {
+	if stream, is := grpc.ServerTransportStreamFromContext(c.ctx).(interface{ RecvCompress() string }); is {
+		return stream.RecvCompress()
+	}
+	return ""
+}
