@@ -538,23 +538,21 @@ func (f *Front) ping(now Instant) {
 
 func (f *Front) reply(r Reply) { f.replies = append(f.replies, r) }
 
-// fail ends the stream with a Failure, and tells the leader that it is gone. The leader may have been the one
-// to end it: to be told does no harm. A quiet Front holds the Failure back for a while.
+// fail ends the stream with a Failure, and detaches it from the leader, which may have been the one to end
+// it: that does no harm. A quiet Front holds the Failure back for a while, and is attached until then.
 func (f *Front) fail(refusal *Refusal) Forward {
 	detach := Forward{Detach: f.known()}
 	if f.quiet() {
 		f.hold(refusal)
-		return detach
+		return Forward{}
 	}
 	f.reply(Reply{Kind: ReplyFailure, Refusal: refusal})
 	f.end(EndingOK)
 	return detach
 }
 
-// known reports whether the leader may know of the stream, and has not been told that it is gone.
-func (f *Front) known() bool {
-	return f.state != frontExpectsStart && (f.state != frontHoldsFailure || f.resumed)
-}
+// known reports whether the leader may know of the stream.
+func (f *Front) known() bool { return f.state != frontExpectsStart }
 
 func (f *Front) end(ending Ending) {
 	if ending == EndingAbandoned && f.quiet() {

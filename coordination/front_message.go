@@ -94,7 +94,8 @@ type Forward struct {
 	Acknowledged Sequence // with Request: all below are answered
 	Answered     Sequence // with Request: Origin.Answered
 	Roster       *Roster
-	Detach       bool // the stream is gone
+	Detach       bool // the stream has ended
+	Lost         bool // its relay is lost; only the leader's own server sets this
 }
 
 // Bytes is how much a message counts towards what may be under way, 0 if nothing comes of it but what the

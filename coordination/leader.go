@@ -61,12 +61,14 @@ type ledSession struct {
 	attachment *attachment // nil while detached
 	newest     *attachment // of those still attaching
 	seqNo      uint64      // last accepted (§2.4)
-	inFlight   int         // commands about this session between proposal and apply
-	ending     int         // those of them that end it
-	held       []*attachment
-	asked      Address // of the last request proposed
-	countdown  *deadline
-	detached   Instant // since when, with countdown; Never if that was before this leader
+	// no stream but attachment can claim the session: every other one has ended, or a logged attach beats it
+	exclusive bool
+	inFlight  int // commands about this session between proposal and apply
+	ending    int // those of them that end it
+	held      []*attachment
+	asked     Address // of the last request proposed
+	countdown *deadline
+	detached  Instant // since when, with countdown; Never if that was before this leader
 	// the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
 	settled bool
 	watches map[SemaphoreID]*watch

@@ -53,8 +53,7 @@ func (l *Leader) RecheckAccess(now Instant) (looked int) {
 		if a.rights&^rights == 0 {
 			continue
 		}
-		l.Detach(now, id)
-		l.end(a, NoAccess)
+		l.TurnAway(now, id, NoAccess)
 	}
 	return len(known)
 }

@@ -104,11 +104,13 @@ func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 
 func (s *ledSession) durable() *session { return s.node.node.sessions[s.id] }
 
-// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, and no command about the session is
-// in flight that might, an expiry included.
+// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, no command about the session is in
+// flight that might, an expiry included, and no other stream can claim the session. An attach that may take
+// the session from another stream is logged, so that the next leader refuses that stream's roster even if it
+// receives that one first, or alone.
 func (s *ledSession) mayAttachUnlogged(r *AttachRequest) bool {
 	durable := s.durable()
-	return !s.node.node.config.StrictAttach() && s.inFlight == 0 &&
+	return !s.node.node.config.StrictAttach() && s.inFlight == 0 && s.attachment == nil && s.exclusive &&
 		durable.timeoutMillis == r.TimeoutMillis && durable.description == r.Description
 }
 
@@ -123,6 +125,7 @@ func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
 		s.newest = nil
 	}
 	s.seqNo = max(s.seqNo, a.seqNo)
+	s.exclusive = true
 	l.attachTo(now, a, s, e.Created)
 }
 
@@ -176,7 +179,8 @@ func (l *Leader) attachRefused(e *Effect) {
 	}
 }
 
-// Detach tells that a stream is gone without having been ended by the leader (§2.9, §2.10).
+// Detach tells that a stream has ended without having been ended by the leader (§2.9, §2.10). It sends no
+// roster any more.
 func (l *Leader) Detach(now Instant, stream StreamID) {
 	a := l.streams[stream]
 	if a == nil {
@@ -194,32 +198,26 @@ func (l *Leader) Detach(now Instant, stream StreamID) {
 	a.abandoned = true
 }
 
-// detach starts the countdown with the session's present timeout; no grace is added (§2.10) unless the
-// session may have another stream.
-func (l *Leader) detach(now Instant, s *ledSession) {
-	until := now.After(s.durable().timeoutMillis)
-	if l.mayBeAttachedByAnother(s) {
-		until = max(until, l.began.After(s.durable().timeoutMillis+s.node.node.config.EffectiveGraceMillis()))
+// Lose is Detach for a stream that may live on: its relay is lost, and it can still claim its session.
+func (l *Leader) Lose(now Instant, stream StreamID) {
+	if a := l.streams[stream]; a != nil && a.session != nil && a.session.attachment == a {
+		a.session.exclusive = false
 	}
+	l.Detach(now, stream)
+}
+
+// detach starts the countdown with the session's present timeout; no grace is added (§2.10).
+func (l *Leader) detach(now Instant, s *ledSession) {
 	s.attachment = nil
 	l.dropWatches(s)
 	s.detached = now
 	l.occurs(OccurSessionDetached, s)
-	l.startCountdown(s, until)
+	l.startCountdown(s, now.After(s.durable().timeoutMillis))
 }
 
-// mayBeAttachedByAnother tells of attaches without a trace in the log (§4.5). Such an attach is the word of
-// one leader alone: an earlier one may have given the session to a stream that has not been heard of here, or
-// may do so until its lease is over, and that stream's client may be told that the session lives until then.
-// So the session keeps what it had when this leader began: the grace period is for just that time (§4.2). An
-// attach in this term's log ends the doubt.
-func (l *Leader) mayBeAttachedByAnother(s *ledSession) bool {
-	return !s.node.node.config.StrictAttach() && s.durable().attachEpoch.Term != l.term
-}
-
-// TurnAway ends a stream, attached or not, because the server cannot take what it asks for. Its session goes
-// on as when the stream breaks.
+// TurnAway ends a stream, attached or not. Its session goes on as when the relay is lost: the Failure may not
+// arrive, and the stream then claims the session from the next leader.
 func (l *Leader) TurnAway(now Instant, stream StreamID, refusal *Refusal) {
-	l.Detach(now, stream)
+	l.Lose(now, stream)
 	l.end(&attachment{stream: stream}, refusal)
 }

@@ -18,8 +18,7 @@ func (l *Leader) Request(now Instant, stream StreamID, f *Forward) {
 func (l *Leader) request(now Instant, a *attachment, f *Forward) {
 	r := f.Request
 	if !r.Kind.Known() {
-		l.end(a, UnimplementedRequest)
-		l.detach(now, a.session)
+		l.TurnAway(now, a.stream, UnimplementedRequest)
 		return
 	}
 	if refusal := r.check(); refusal != nil {

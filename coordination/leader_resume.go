@@ -45,7 +45,7 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	case s == nil:
 		l.end(a, SessionExpired)
 		return
-	case s.durable().attachEpoch.Compare(r.Epoch) > 0:
+	case s.durable().latestEpoch().Compare(r.Epoch) > 0:
 		l.end(a, s.durable().stolenFrom(a))
 		return
 	case !s.durable().acceptsIdentity(r.Identity, r.Rights&RightWrite != 0):
@@ -65,15 +65,14 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	}
 	l.stopCountdown(s)
 	l.dropWatches(s)
-	a.session, s.attachment = s, a
+	a.session, s.attachment, s.exclusive = s, a, true
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
 	l.send(a, Message{Kind: MessageResumed})
 	answers := s.durable().memory.answersTo(r)
 	for i := range r.Open {
 		if !l.resumeRequest(now, a, r, i, &answers) {
-			l.end(a, LinkFailure)
-			l.detach(now, s)
+			l.TurnAway(now, stream, LinkFailure)
 		}
 		if s.attachment != a {
 			return // a request ended the stream
@@ -102,6 +101,15 @@ func (l *Leader) resumeWatch(a *attachment, open *OpenRequest) {
 		return
 	}
 	l.watch(a.session, sem.id, open.Sequence, open.Request)
+}
+
+// latestEpoch is that of the latest stream that the machine knows to have had the session: by its attach, or
+// by a request if the attach was not logged.
+func (s *session) latestEpoch() Epoch {
+	if s.memory.epoch.Compare(s.attachEpoch) > 0 {
+		return s.memory.epoch
+	}
+	return s.attachEpoch
 }
 
 // stolenFrom is what a stream is told whose session was attached again under an earlier leader.

@@ -11,7 +11,7 @@ type memory struct {
 	// complete: every request since the session's last logged attach was applied by this server in this life,
 	// so what is not remembered and not forgotten was never executed.
 	complete bool
-	epoch    Epoch // of the stream whose requests these are
+	epoch    Epoch // of the stream whose requests these are: the highest that asked for anything
 	// from is the first request under epoch that this server applied. A stream's requests come in order, so
 	// what became of it and of all behind it is known although the memory is not complete.
 	from      Sequence
@@ -34,9 +34,13 @@ const maxOutcomes = 1024
 // keptOutcomes is how many outcomes a session has room for when most of those that it had are acknowledged.
 const keptOutcomes = 8
 
-// see notes that a request is being executed, and drops what its stream has acknowledged.
+// see notes that a request is being executed, and drops what its stream has acknowledged. The epoch never
+// falls: a request of an earlier stream is executed and not remembered.
 func (m *memory) see(o *Origin) {
-	if m.epoch != o.Address.Epoch {
+	switch m.epoch.Compare(o.Address.Epoch) {
+	case 1:
+		return
+	case -1:
 		*m = memory{complete: m.complete, epoch: o.Address.Epoch, from: o.Address.Sequence,
 			outcomes: m.outcomes[:0]}
 	}
@@ -64,9 +68,16 @@ func (m *memory) remember(e *Effect) {
 	m.outcomes = append(m.outcomes, rememberedRequest{e.Address.Sequence, e.Request, e.Refusal, e.Done})
 }
 
-// covers reports whether everything is known that was executed from this request on.
+// covers reports whether everything is known that was executed from this request on. Of a stream earlier than
+// the remembered one nothing is known; of a later one nothing was executed, if the memory is complete.
 func (m *memory) covers(a Address) bool {
-	return m.complete || m.epoch == a.Epoch && a.Sequence >= m.from
+	switch m.epoch.Compare(a.Epoch) {
+	case 1:
+		return false
+	case -1:
+		return m.complete
+	}
+	return m.complete || a.Sequence >= m.from
 }
 
 // answersTo is the outcomes of those of the open requests that have one, in the order in which they came

@@ -172,6 +172,9 @@ func (r *Replica[S, W]) Forward(now Instant, to Reign, stream StreamID, sink S, 
 	case f.Detach:
 		delete(r.sinks, stream)
 		r.leader.Detach(now, stream)
+	case f.Lost:
+		delete(r.sinks, stream)
+		r.leader.Lose(now, stream)
 	}
 }
 

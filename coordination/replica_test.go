@@ -197,6 +197,7 @@ func TestAdmission(t *testing.T) {
 	r.open(AttachRequest{Path: "/local/n"})
 	r.expect("2 end " + DiskFull.Text)
 	r.open(AttachRequest{Path: "/local/n", Session: 1, TimeoutMillis: 5000})
+	r.applyAll()
 	r.expect("1 end "+StolenByLocalClient.Text, "3 attached 1")
 }
 

@@ -156,6 +156,13 @@ func (r *rig) forward(stream StreamID, f Forward) {
 	r.replica.Forward(r.now, r.replica.Reign(), stream, stream, f)
 }
 
+// roster is what the Front of an attached stream without open requests sends to the next leader.
+func (r *rig) roster(stream StreamID) *Roster {
+	a := r.leader.streams[stream]
+	return &Roster{Node: a.node.id, Session: a.session.id, Epoch: a.epoch, Path: a.path, Server: a.server,
+		Rights: a.rights}
+}
+
 func (r *rig) pass(millis uint64) { r.now = r.now.After(millis) }
 
 // tick lets the leader look at its deadlines and returns how many commands it proposed.

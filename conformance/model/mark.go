@@ -66,7 +66,6 @@ const (
 	markDetachZeroTimeout
 	markAddressForgotten
 	markStopped
-	markDetachDoubtful
 	markExpiredAfterDetach
 	markExpiryVoid
 	markExpiredAfterRestart
@@ -207,7 +206,6 @@ var markRules = [markCount]string{
 	markAddressForgotten:      "§2.4: a wait loses its address",
 	markStopped:               "§2.8: stop",
 	markExpiryVoid:            "§2.10: attached or stopped before the expiry had its turn",
-	markDetachDoubtful:        "§4.5: a stream is left early after a restart",
 	markExpiredAfterDetach:    "§2.10: expiry after a detach",
 	markExpiredAfterRestart:   "§4.2: expiry after a restart, with grace",
 	markEndFreesOwned:         "§3.9: session end frees what it owned",

@@ -55,7 +55,6 @@ type Model struct {
 	path    string
 	limits  Limits
 	now     time.Duration
-	began   time.Duration // the present leader
 	node    *node
 	streams []*Stream
 	opaque  uint64
@@ -179,9 +178,8 @@ func (m *Model) Restart() {
 	if m.node == nil {
 		return
 	}
-	m.began = m.now
 	for _, sess := range m.node.sessions {
-		sess.stream, sess.seqNo, sess.restarted, sess.doubtful = nil, 0, true, true
+		sess.stream, sess.seqNo, sess.restarted = nil, 0, true
 		sess.inFlight = 0
 		sess.attaching, sess.stopping, sess.expiring = false, false, false
 		sess.expires = m.after(sess.timeoutMillis + m.node.config.grace())

@@ -15,8 +15,6 @@ type session struct {
 	stopping      bool           // its stop is in flight
 	expiring      bool           // its countdown has run out, and its end is in flight
 	restarted     bool           // not attached since the last leader restart
-	// not attached durably since then: an earlier leader may have attached it as well
-	doubtful bool
 }
 
 // attach is what a front-end does with a start, rows 8 and 9 of §2.3, before the leader has its turn.
@@ -34,10 +32,8 @@ func (m *Model) attach(s *Stream, r Request) {
 		}
 	}
 	sess := m.findSession(r.Session)
-	s.unlogged = false
 	if sess != nil {
-		s.unlogged = m.attachesUnlogged(sess, r)
-		if m.held && s.unlogged {
+		if m.held && m.attachesUnlogged(sess, r) {
 			m.mark(markAttachOvertakes)
 			m.attachInTurn(s, r)
 			return
@@ -48,10 +44,11 @@ func (m *Model) attach(s *Stream, r Request) {
 	m.later(sess, func() { m.attachInTurn(s, r) })
 }
 
-// attachesUnlogged is the relaxed mode of §4.5: nothing durable changes, so there is nothing to wait for.
+// attachesUnlogged is the relaxed mode of §4.5: nothing durable changes, so there is nothing to wait for. It is
+// not for a session that another stream has, or may have: one of an earlier leader's.
 func (m *Model) attachesUnlogged(sess *session, r Request) bool {
-	return m.node.config.attachesRelaxed() && sess.inFlight == 0 && sess.timeoutMillis == r.TimeoutMillis &&
-		sess.description == r.Description
+	return m.node.config.attachesRelaxed() && sess.inFlight == 0 && sess.stream == nil && !sess.restarted &&
+		sess.timeoutMillis == r.TimeoutMillis && sess.description == r.Description
 }
 
 // sameFrontEnd reports whether the session has a stream that shares a front-end with another.
@@ -154,7 +151,6 @@ func (m *Model) attached(s *Stream, sess *session, r Request) {
 	}
 	sess.seqNo = r.SeqNo
 	sess.expires, sess.expiring, sess.restarted = nil, false, false
-	sess.doubtful = sess.doubtful && s.unlogged
 	m.forgetAddresses(sess)
 	sess.stream = s
 	s.session = sess
@@ -170,10 +166,6 @@ func (m *Model) detach(sess *session) {
 		m.mark(markDetachZeroTimeout)
 	}
 	sess.expires = m.after(sess.timeoutMillis)
-	if least := m.began + time.Duration(sess.timeoutMillis+m.node.config.grace())*time.Millisecond; sess.doubtful && m.node.config.attachesRelaxed() && least > *sess.expires {
-		m.mark(markDetachDoubtful)
-		sess.expires = &least
-	}
 }
 
 // forgetAddresses drops watches and the ids to answer waiting acquires, silently (§2.4).

@@ -10,7 +10,6 @@ type Stream struct {
 	session *session // nil before the start and after the end
 	ending  Ending
 
-	unlogged  bool // the start leaves no trace
 	attaching bool // the start is in flight: nothing more is read
 
 	period      uint64         // milliseconds between pings

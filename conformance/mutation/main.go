@@ -73,7 +73,8 @@ var trials = []trial{
 	{name: "resources", folder: "coordination", tests: "^Test(Resource|EffectiveProp|ListResources)"},
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination",
-		tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
+		tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk|" +
+			"Unlogged|Robbery|Earlier)"},
 	{name: "company in the log", folder: "coordination", tests: "^Test(WhatMayWait|WaitForCompany)"},
 	{name: "pings of a late server", folder: "coordination",
 		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack)"},

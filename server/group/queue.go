@@ -39,7 +39,7 @@ func (e *event) gathers() bool {
 	case f.Attach != nil:
 		return f.Attach.Session == 0
 	}
-	return e.forward.Detach
+	return e.forward.Detach || e.forward.Lost
 }
 
 // requestBytes is what an event without a request of a stream counts.

@@ -431,7 +431,7 @@ func (p *relayPeer) abandon() {
 		p.mutex.Unlock()
 		for _, stream := range streams {
 			e := event{reign: p.link.reign, sink: stream, id: stream.id,
-				forward: coordination.Forward{Detach: true}}
+				forward: coordination.Forward{Lost: true}}
 			p.queued.Add(int64(e.size()))
 			p.link.group.queue.put(e)
 		}
