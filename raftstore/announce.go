@@ -6,16 +6,42 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// SetClientAddress changes what the other members are told in the place of Cluster.ClientAddress. The leader
-// puts it into the log soon; until then, and while there is no leader, Members gives the former one. "" has
-// nothing to say: what is in the log stays. Longer texts than 600 bytes are not passed on. Call it after
-// Start.
+// NoClients is the client address of a member that wants no further clients, because it is about to stop.
+const NoClients = "none"
+
+// SetClientAddress changes the address for clients that this member announces in the place of
+// Cluster.ClientAddress. The other members learn it from the streams that this one has opened to them, with or
+// without a leader; the leader also writes an address into the log, for members that have not heard this one
+// since their start. "" means that this member does not serve clients yet, and NoClients that it does not any
+// more. Longer texts than 600 bytes count as "". Call it after Start.
 func (s *Store) SetClientAddress(address string) {
 	s.client.Store(&address)
 	s.announce()
 }
 
-func (s *Store) clientAddress() string { return *s.client.Load() }
+// ClientAddressSent reports whether the present client address has been sent to every member that takes
+// messages from this one.
+func (s *Store) ClientAddressSent() bool {
+	if s.peers == nil {
+		return true
+	}
+	s.peers.mu.Lock()
+	defer s.peers.mu.Unlock()
+	for _, to := range s.peers.peers {
+		if to.urgent.up.Load() && to.urgent.sentClient.Load() != s.client.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// clientAddressIn returns the client address that a member's header announces.
+func clientAddressIn(h *peerpb.Header) string {
+	if address := h.GetClientAddress(); len(address) <= clientTextMax {
+		return address
+	}
+	return ""
+}
 
 // announce tells the other members what has changed about this one.
 func (s *Store) announce() {
@@ -43,7 +69,7 @@ func (l *lane) announce() {
 	l.bell.Ring()
 }
 
-// acceptAgain takes what the sender of an accepted stream now says of itself. Who it is cannot change.
+// acceptAgain takes a further header of the sender of an accepted stream. Its identity cannot change.
 func (s *Store) acceptAgain(before, now *peerpb.Header) error {
 	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() ||
 		now.GetFrom() != before.GetFrom() ||
@@ -51,7 +77,7 @@ func (s *Store) acceptAgain(before, now *peerpb.Header) error {
 		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else",
 			IDText(before.GetFrom()))
 	}
-	s.inbox.put(func(m *mail) { m.announced = append(m.announced, now) })
+	s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: before, again: now}) })
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -41,20 +42,152 @@ func TestClientAddressIsAnnounced(t *testing.T) {
 		c.nodes[name].store.SetClientAddress(name + ":2136")
 		c.waitForClient(name, name+":2136")
 	}
+	// All logs have it, too.
 	other := others(c.names, c.leader().name)[0]
+	logged := func(name, address string) {
+		t.Helper()
+		c.poll(fmt.Sprintf("%s to be logged at %q", name, address), func() bool {
+			return !slices.ContainsFunc(slices.Collect(maps.Values(c.nodes)), func(n *machine) bool {
+				r := n.store.view.Load().conf.member(c.nodes[name].store.Member())
+				return r == nil || r.Client != address
+			})
+		})
+	}
+	logged(other, other+":2136")
 	c.nodes[other].store.SetClientAddress(strings.Repeat("x", clientTextMax+1)) // not passed on
-	c.nodes[other].store.SetClientAddress("")                                   // nothing to say
+	c.waitForClient(m.name, m.name+":2136")
+	c.nodes[other].store.SetClientAddress(NoClients)
 	c.nodes[m.name].store.SetClientAddress("elsewhere")
 	c.waitForClient(m.name, "elsewhere")
-	c.waitForClient(other, other+":2136")
+	c.waitForClient(other, NoClients)
+	logged(m.name, "elsewhere") // so NoClients would have been logged, too
+	logged(other, other+":2136")
 
-	// It stays known while the member is down, and a leader change does not lose it.
+	// It stays known while the member is down, and after the others' restart by the log.
 	c.kill(other)
 	c.put("without it", others(c.names, other)...)
+	for _, name := range others(c.names, other) {
+		if got, _ := c.nodes[name].store.Members().Find(c.memberNamed(name, other)); got.ClientAddress != NoClients {
+			t.Errorf("%s knows %q", name, got.ClientAddress)
+		}
+	}
+	for _, name := range others(c.names, other) {
+		c.kill(name)
+		c.start(name).store.SetClientAddress(name + ":2136")
+	}
+	c.leader()
 	c.waitForClient(other, other+":2136")
 	c.start(other).store.SetClientAddress("moved")
 	c.waitForClient(other, "moved")
 	c.settle()
+}
+
+// memberNamed returns the id by which a member knows another one.
+func (c *testCluster) memberNamed(at, name string) uint64 {
+	members := c.nodes[at].store.Members()
+	return members[slices.IndexFunc(members, func(m Member) bool { return m.Name == name })].ID
+}
+
+// A connection is announced on in the order in which it was written: neither a header that the bulk lane had
+// prepared before, nor one on a stream that has been replaced, undoes a later one.
+func TestLatestHeaderCounts(t *testing.T) {
+	l := &loop{s: &Store{}}
+	l.headers, l.streams = map[uint64]*peerpb.Header{}, map[uint64]openStream{}
+	header := func(urgent bool, address string) *peerpb.Header {
+		return &peerpb.Header{From: 2, Urgent: urgent, ClientAddress: address}
+	}
+	first, second := header(true, ""), header(true, "second:1")
+	for _, step := range []struct {
+		mail streamChange
+		want string
+	}{
+		{streamChange{header: header(false, "bulk:1")}, "bulk:1"},
+		{streamChange{header: first}, ""},
+		{streamChange{header: first, again: header(true, "first:1")}, "first:1"},
+		{streamChange{header: header(false, "")}, "first:1"},
+		{streamChange{header: second}, "second:1"},
+		{streamChange{header: first, again: header(true, NoClients)}, "second:1"},
+		{streamChange{header: first, ended: true}, "second:1"},
+		{streamChange{header: second, again: header(true, NoClients)}, NoClients},
+	} {
+		l.stale = false
+		l.fromPeers(mail{streams: []streamChange{step.mail}})
+		if got := l.headers[2].GetClientAddress(); got != step.want {
+			t.Errorf("%v: the address is %q, want %q", step.mail, got, step.want)
+		}
+	}
+}
+
+// A member is awaited while the two are about to connect, and while it is there and has announced no address.
+func TestAwaited(t *testing.T) {
+	for name, test := range map[string]struct {
+		tried, up, open, waits, want bool
+		client                       string
+	}{
+		"not tried yet":            {waits: true, want: true},
+		"cannot be reached":        {waits: true, tried: true},
+		"its stream is to come":    {waits: true, tried: true, up: true, want: true},
+		"its stream came first":    {waits: true, tried: true, open: true, client: "b:1", want: true},
+		"is starting":              {waits: true, tried: true, up: true, open: true, want: true},
+		"has announced":            {waits: true, tried: true, up: true, open: true, client: "b:1"},
+		"is stopping":              {waits: true, tried: true, up: true, open: true, client: NoClients},
+		"is starting for too long": {tried: true, up: true, open: true},
+		"does not answer a call":   {},
+		"is cut in one direction":  {tried: true, open: true, client: "b:1"},
+	} {
+		s := &Store{identity: identity{Member: 1}}
+		s.client.Store(new(string))
+		to := &peer{id: 2, urgent: &lane{}}
+		to.urgent.up.Store(test.up)
+		to.urgent.tried.Store(test.tried)
+		s.peers = &peers{peers: map[uint64]*peer{2: to}}
+		s.view.Store(&memberView{conf: confRecord{Voters: []uint64{1, 2}}, clients: map[uint64]string{2: test.client},
+			open: map[uint64]bool{2: test.open}, waits: map[uint64]bool{1: true, 2: test.waits}})
+		if m := s.Members(); m[1].Awaited != test.want || m[0].Awaited || m[1].Connected != test.up {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}
+
+// A member is awaited for a moment after it has opened its stream, but not before there was a leader.
+func TestAwaitedForAMoment(t *testing.T) {
+	l := &loop{s: &Store{}}
+	l.streams = map[uint64]openStream{2: {header: &peerpb.Header{}, since: 100}}
+	for _, test := range []struct {
+		ticks, ledFirst int
+		of3, of2        bool
+	}{
+		{ticks: 5000, of3: true, of2: true},
+		{ticks: 5000, ledFirst: 5000, of3: true, of2: true},
+		{ticks: 5000 + awaitTicks, ledFirst: 5000},
+		{ticks: 10 + awaitTicks, ledFirst: 10, of2: true},
+		{ticks: 99 + awaitTicks, ledFirst: 10, of2: true},
+		{ticks: 100 + awaitTicks, ledFirst: 10},
+	} {
+		l.ticks, l.ledFirst = test.ticks, test.ledFirst
+		if l.awaits(2) != test.of2 || l.awaits(3) != test.of3 {
+			t.Errorf("%+v: %v, %v", test, l.awaits(2), l.awaits(3))
+		}
+	}
+}
+
+// The present address counts as sent when every member that can be reached has it.
+func TestClientAddressSent(t *testing.T) {
+	s := &Store{}
+	first, second := "a:1", "a:2"
+	s.client.Store(&first)
+	reached, silent := &lane{}, &lane{}
+	reached.up.Store(true)
+	s.peers = &peers{peers: map[uint64]*peer{2: {urgent: reached}, 3: {urgent: silent}}}
+	for _, step := range []struct {
+		sent, now *string
+		want      bool
+	}{{nil, &first, false}, {&first, &first, true}, {&first, &second, false}, {&second, &second, true}} {
+		reached.sentClient.Store(step.sent)
+		if s.client.Store(step.now); s.ClientAddressSent() != step.want {
+			t.Errorf("%+v: %v", step, s.ClientAddressSent())
+		}
+	}
 }
 
 // Who speaks on a stream cannot change on it.

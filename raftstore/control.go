@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 // A member may be known in four ways, each from another source, and they may disagree for a while:
 //
 //	conf     what the log says, as of the last entry handed over; all rules about votes and rights go by this
-//	headers  what the member has said of itself when it opened a stream, which the leader then writes into the log (publish)
+//	headers  what the member has last said of itself on a stream, which the leader then writes into the log (publish)
 //	streams  whether its urgent stream is open, by which a death is noticed in milliseconds
 //	heard    when it last said anything at all, by which a connection is found that is open and dead
 type control struct {
@@ -28,7 +29,7 @@ type control struct {
 	ticks    int                       // of raft's clock, since the start
 	heard    map[uint64]int            // by member: the tick at which it last said something
 	headers  map[uint64]*peerpb.Header // by member: the last it has sent
-	streams  map[uint64]*peerpb.Header // by member: that of its last urgent stream, while that is open
+	streams  map[uint64]openStream     // by member: its last urgent stream, while that is open
 	pursuits []*pursuit
 	removed  bool // the log says that this member is none any more
 	stale    bool // show has something new to publish
@@ -59,6 +60,7 @@ type control struct {
 	// tries times at most, whenever the timer campaign goes off. deaf is about a leader that is heard and
 	// hears nobody.
 	ledAt       int
+	ledFirst    int // the first such tick, 0 before
 	lastLeader  uint64
 	leaderReset bool
 	campaign    *time.Timer
@@ -72,7 +74,7 @@ type control struct {
 
 func (c *control) init(s *Store) {
 	c.conf, c.stale, c.replayed = s.log.lastConf(), true, max(s.log.last, s.learnt.Index)
-	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]*peerpb.Header{}
+	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]openStream{}
 }
 
 // needsTicks reports whether raft's clock has to run. A member alone waits for nobody, so an idle server need
@@ -96,7 +98,7 @@ func (l *loop) tick() {
 		l.confirmLease()
 	}
 	if l.leader != raft.None {
-		l.ledAt = l.ticks
+		l.ledAt, l.ledFirst = l.ticks, cmp.Or(l.ledFirst, l.ticks)
 	}
 	if l.leading && l.s.appender.stuck(slowWriteMax) {
 		l.stepAside("the disk is slow")
@@ -129,18 +131,14 @@ func (l *loop) fromPeers(m mail) {
 		l.receive(msg)
 	}
 	for _, change := range m.streams {
-		if change.ended {
+		switch {
+		case change.ended:
 			l.lost(change.header)
-		} else {
+		case change.again != nil:
+			l.announced(change)
+		default:
 			l.opened(change.header)
 		}
-	}
-	for _, h := range m.announced {
-		l.headers[h.GetFrom()] = h
-	}
-	if len(m.announced) > 0 {
-		l.stale = true
-		l.publish()
 	}
 	for _, id := range m.unreachable {
 		l.node.ReportUnreachable(id)
@@ -209,12 +207,32 @@ func (l *loop) acceptOffer() {
 	}
 }
 
-// opened notes that a member has opened a stream that begins with h.
+// openStream is the urgent stream of another member.
+type openStream struct {
+	header *peerpb.Header // that it began with
+	since  int            // the tick at which it was opened
+}
+
+// opened notes that a member has opened a stream that begins with h. While its urgent stream is open, only the
+// headers on that one count: they arrive in the order in which they were written.
 func (l *loop) opened(h *peerpb.Header) {
-	l.headers[h.GetFrom()] = h
+	from := h.GetFrom()
 	if h.GetUrgent() {
-		l.streams[h.GetFrom()] = h
+		l.streams[from] = openStream{h, l.ticks}
 	}
+	if h.GetUrgent() || l.streams[from].header == nil {
+		l.headers[from], l.stale = h, true
+	}
+}
+
+// announced notes a further header on a member's urgent stream, unless the member has opened another one since.
+func (l *loop) announced(change streamChange) {
+	from := change.header.GetFrom()
+	if l.streams[from].header != change.header {
+		return
+	}
+	l.headers[from], l.stale = change.again, true
+	l.publish()
 }
 
 // lost notes that a member's urgent stream has ended; h is the header that the stream began with. If the
@@ -226,10 +244,11 @@ func (l *loop) opened(h *peerpb.Header) {
 // still hear the leader they refuse, and nothing has happened.
 func (l *loop) lost(h *peerpb.Header) {
 	id := h.GetFrom()
-	if l.streams[id] != h {
+	if l.streams[id].header != h {
 		return
 	}
 	delete(l.streams, id)
+	l.stale = true
 	if l.leading || l.leader != id || l.ticks < electionTicks || !l.hearsAnotherVoter() {
 		return
 	}
@@ -245,7 +264,7 @@ func (l *loop) lost(h *peerpb.Header) {
 // hearsAnotherVoter reports whether another member that has a vote can be asked for it.
 func (l *loop) hearsAnotherVoter() bool {
 	return slices.ContainsFunc(l.conf.Voters,
-		func(id uint64) bool { return id != l.s.identity.Member && l.streams[id] != nil })
+		func(id uint64) bool { return id != l.s.identity.Member && l.streams[id].header != nil })
 }
 
 // campaignLater has this member campaign after a delay, which is random so that two members that have lost
@@ -302,8 +321,8 @@ func (l *loop) unpublished() *memberRecord {
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}
-		if h.GetClientAddress() != "" && len(h.GetClientAddress()) <= clientTextMax {
-			want.Client = h.GetClientAddress()
+		if client := clientAddressIn(h); client != "" && client != NoClients {
+			want.Client = client
 		}
 		want.Version = h.GetVersion()
 		if want != old {
@@ -311,6 +330,12 @@ func (l *loop) unpublished() *memberRecord {
 		}
 	}
 	return nil
+}
+
+// awaits reports whether a member may still be awaited: until a moment after it has opened its stream, and after
+// this member first had a leader, before which nobody serves clients.
+func (l *loop) awaits(id uint64) bool {
+	return l.ledFirst == 0 || l.ticks-max(l.streams[id].since, l.ledFirst) < awaitTicks
 }
 
 // show publishes what is known of the members to those who ask outside the turn, if anything of it has
@@ -327,10 +352,12 @@ func (l *loop) show() {
 		l.s.meters.changes.Add(1)
 	}
 	v.full = map[uint64]bool{l.s.identity.Member: l.s.full.Load()}
+	v.clients, v.open, v.waits = map[uint64]string{}, map[uint64]bool{}, map[uint64]bool{}
 	for id, h := range l.headers {
-		if h.GetFull() {
-			v.full[id] = true
-		}
+		v.full[id], v.clients[id] = h.GetFull(), clientAddressIn(h)
+	}
+	for _, m := range l.conf.Members {
+		v.open[m.ID], v.waits[m.ID] = l.streams[m.ID].header != nil, l.awaits(m.ID)
 	}
 	if l.leading {
 		v.match, v.active = map[uint64]uint64{}, map[uint64]bool{}

@@ -146,6 +146,6 @@ func checkMessage(h *peerpb.Header, m *pb.Message) error {
 // lost implements peerServer.
 func (s *Store) lost(h *peerpb.Header) {
 	if h.GetUrgent() {
-		s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{h, true}) })
+		s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h, ended: true}) })
 	}
 }

@@ -26,18 +26,19 @@ type mail struct {
 
 	received      []*pb.Message // from other members
 	receivedBytes int
-	streams       []streamChange   // of other members, in order
-	announced     []*peerpb.Header // on streams that go on
-	unreachable   []uint64         // members for whom messages were dropped
+	streams       []streamChange // of other members, in order
+	unreachable   []uint64       // members for whom messages were dropped
 	snapshots     []snapshotOutcome
 	tasks         []func(l *loop) // anything else, in order
 
 	failure error // the first one
 }
 
-// streamChange says that a stream of another member was accepted, or that an urgent one has ended.
+// streamChange says that a stream of another member was accepted, that its sender has sent a further header on
+// it, or that an urgent one has ended.
 type streamChange struct {
 	header *peerpb.Header // that the stream began with
+	again  *peerpb.Header // the further one, nil otherwise
 	ended  bool
 }
 
@@ -67,8 +68,8 @@ func (b *inbox) empty() bool {
 	defer b.mu.Unlock()
 	m := &b.mail
 	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
-		len(m.received) == 0 && len(m.streams) == 0 && len(m.announced) == 0 &&
-		len(m.unreachable) == 0 && len(m.snapshots) == 0 && len(m.tasks) == 0
+		len(m.received) == 0 && len(m.streams) == 0 && len(m.unreachable) == 0 &&
+		len(m.snapshots) == 0 && len(m.tasks) == 0
 }
 
 // take empties the inbox.

@@ -115,6 +115,7 @@ const (
 	pauseTicks         = 3  // further apart, two ticks show that the process was paused
 	promoteLagMax      = 1_000
 	retryTicks         = 10 // before a membership change is proposed again
+	awaitTicks         = 40 // until a member that is starting is not awaited any more, see Member.Awaited
 	campaignDelayMax   = 100 * time.Millisecond
 	campaignTries      = 5
 	snapshotChunkBytes = 256 << 10

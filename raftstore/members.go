@@ -14,10 +14,12 @@ import (
 
 // Member is what is known here about one member of the cluster.
 type Member struct {
-	ID            uint64
-	Name          string
-	PeerAddress   string // where other members reach it
-	ClientAddress string // where clients reach it, as in its Cluster.ClientAddress
+	ID          uint64
+	Name        string
+	PeerAddress string // where other members reach it
+	// ClientAddress is where clients reach it: as it has announced last, see SetClientAddress, or as the log has
+	// it if it was not heard since this member's start.
+	ClientAddress string
 	Version       uint64 // highest command version it can read; 0 while it was never seen
 	Learner       bool   // it gets the log but has no vote
 	Leader        bool   // as far as this member knows
@@ -29,6 +31,10 @@ type Member struct {
 	// Connected says that it takes messages from this member, which says so of itself too. Every member knows
 	// by itself.
 	Connected bool
+	// Awaited reports that the member is about to announce its client address, or to hear that of this one: a
+	// connection between them is being made, or the member is starting. A member is awaited only for a moment,
+	// see awaitTicks.
+	Awaited bool
 	// Full says that the member's disk is nearly full.
 	Full bool
 }
@@ -97,6 +103,9 @@ type memberView struct {
 	match   map[uint64]uint64
 	active  map[uint64]bool
 	full    map[uint64]bool
+	clients map[uint64]string // by member heard since the start: the client address it has announced last
+	open    map[uint64]bool   // members whose urgent stream is open
+	waits   map[uint64]bool   // members that may still be awaited, see Member.Awaited
 }
 
 // Members lists the cluster as this member knows it, ascending by id. It is cheap.
@@ -111,15 +120,26 @@ func (s *Store) Members() Members {
 	slices.Sort(ids)
 	out := make(Members, len(ids))
 	for i, id := range ids {
-		out[i] = Member{
+		m := Member{
 			ID: id, Learner: slices.Contains(v.conf.Learners, id), Leader: id == v.leader,
 			Match: v.match[id], Active: v.active[id], Full: v.full[id],
-			Connected: id == s.identity.Member || s.peers != nil && s.peers.connected(id),
 		}
-		if m := v.conf.member(id); m != nil {
-			out[i].Name, out[i].PeerAddress, out[i].ClientAddress, out[i].Version = m.Name, m.Peer, m.Client,
-				m.Version
+		if logged := v.conf.member(id); logged != nil {
+			m.Name, m.PeerAddress, m.ClientAddress, m.Version = logged.Name, logged.Peer, logged.Client, logged.Version
 		}
+		if address, heard := v.clients[id]; heard {
+			m.ClientAddress = address
+		}
+		switch {
+		case id == s.identity.Member:
+			m.Connected = true
+			m.ClientAddress = cmp.Or(*s.client.Load(), m.ClientAddress)
+		case s.peers != nil:
+			up, tried := s.peers.connected(id)
+			m.Connected = up
+			m.Awaited = v.waits[id] && (!tried || up != v.open[id] || up && m.ClientAddress == "")
+		}
+		out[i] = m
 	}
 	return out
 }

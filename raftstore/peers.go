@@ -188,7 +188,7 @@ func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 		Members: quiet.Printable(conf.list(), membersTextMax), Settings: s.settings(),
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: s.clientAddress(), Version: s.cfg.Cluster.Version, ToIncarnation: known,
+		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version, ToIncarnation: known,
 		Urgent: urgent, Full: s.full.Load(),
 	}
 }
@@ -204,13 +204,15 @@ type lane struct {
 	mu         sync.Mutex
 	queue      []*pb.Message
 	bytes      int
-	held       *pb.Message        // see hold
-	stream     context.CancelFunc // ends the open stream, nil if there is none
-	conn       *grpc.ClientConn   // under the open stream, nil if there is none
-	up         atomic.Bool        // the other member takes this one's messages
-	announcing bool               // what this member says of itself has changed
-	anew       bool               // the stream was ended to be opened again
-	shut       bool               // the stream was ended, and there is to be none for now
+	held       *pb.Message            // see hold
+	stream     context.CancelFunc     // ends the open stream, nil if there is none
+	conn       *grpc.ClientConn       // under the open stream, nil if there is none
+	up         atomic.Bool            // the other member takes this one's messages
+	tried      atomic.Bool            // it was up, or could not be connected, at least once
+	sentClient atomic.Pointer[string] // the client address in the last header sent, see Store.client
+	announcing bool                   // what this member says of itself has changed
+	anew       bool                   // the stream was ended to be opened again
+	shut       bool                   // the stream was ended, and there is to be none for now
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -344,6 +346,7 @@ func (l *lane) run(ctx context.Context) {
 		if l.takeAnew() || l.isShut() {
 			continue
 		}
+		l.tried.Store(true)
 		l.failed(err)
 		if accepted || time.Since(begun) > acceptGrace {
 			pause = reconnectPauseMin
@@ -367,6 +370,7 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 		cancel()
 	}
 	l.mu.Unlock()
+	l.sentClient.Store(l.s.client.Load())
 	out, err := l.s.network.messages(ctx, l.to.address, l.s.header(l.to.id, l.urgent))
 	if err != nil {
 		return false, err
@@ -390,6 +394,7 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 	for {
 		for batch, announces := l.take(); len(batch) > 0 || announces; batch, announces = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
+			client := l.s.client.Load()
 			if announces {
 				f.Header = l.s.header(l.to.id, l.urgent)
 			}
@@ -403,6 +408,9 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 			if err := out.send(f); err != nil {
 				return false, err
 			}
+			if announces {
+				l.sentClient.Store(client)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -414,14 +422,19 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 			return false, err
 		case <-welcome:
 			welcome = nil
-			l.up.Store(true)
-			l.tellReach(nil)
+			l.taken()
 		case <-grace.C:
-			l.up.Store(true)
-			l.tellReach(nil)
+			l.taken()
 		case <-l.bell:
 		}
 	}
+}
+
+// taken notes that the other member takes this one's messages.
+func (l *lane) taken() {
+	l.up.Store(true)
+	l.tried.Store(true)
+	l.tellReach(nil)
 }
 
 // carry notes the connection under the open stream.
@@ -431,12 +444,13 @@ func (l *lane) carry(conn *grpc.ClientConn) {
 	l.conn = conn
 }
 
-// connected reports whether a member takes messages from here, as far as is known.
-func (p *peers) connected(id uint64) bool {
+// connected reports whether a member takes messages from here, as far as is known, and tried whether it has
+// been found out at least once.
+func (p *peers) connected(id uint64) (up, tried bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	to := p.peers[id]
-	return to != nil && to.urgent.up.Load()
+	return to != nil && to.urgent.up.Load(), to == nil || to.urgent.tried.Load()
 }
 
 // UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another

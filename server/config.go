@@ -106,6 +106,7 @@ type Config struct {
 
 	backupStall     time.Duration // instead of the constant, in tests
 	contactPatience time.Duration // the same
+	listPatience    time.Duration // the same
 	// instead of handOverPatience and of drainPatience, in tests
 	stopPatience time.Duration
 	keepalive    time.Duration // instead of keepaliveTimeout, in tests

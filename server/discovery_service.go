@@ -28,7 +28,8 @@ var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 
 // ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to
 // use for the kind of listener on which the question came: SDKs drop the endpoints of the other kind. It
-// needs no leader.
+// needs no leader. SDKs keep a list for a minute or longer, so a server that cannot know all others yet waits
+// before it answers (awaitEndpoints).
 func (s discoveryService) ListEndpoints(ctx context.Context,
 	r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
 	answer, result := outcome.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
@@ -36,6 +37,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context,
 	case !slices.Equal(scheme.SplitLoose(r.GetDatabase()), scheme.SplitLoose(s.config.Database)):
 		answer = outcome.Because(outcome.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
+		s.awaitEndpoints(ctx)
 		ssl := cameByTLS(ctx)
 		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl,
 			s.leaving.Load()) {

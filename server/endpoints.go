@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -22,9 +23,6 @@ func (a hostPort) String() string { return net.JoinHostPort(a.host, strconv.Itoa
 
 // clientAddresses is where clients reach one server, for each kind of listener.
 type clientAddresses struct{ plain, tls hostPort }
-
-// addressesOfNone is the text of a server to which no clients are to be sent, because it is about to stop.
-const addressesOfNone = "none"
 
 // text is the form in which servers tell each other, such as "plain=a.example:2136,tls=a.example:2135".
 func (c clientAddresses) text() string {
@@ -108,30 +106,54 @@ func nodeNumbers(members raftstore.Members) map[uint64]uint32 {
 	return numbers
 }
 
-// publishAddresses tells the other servers where clients reach this one.
+// listPatience bounds how long a call of ListEndpoints waits for a complete list. The SDKs wait 5 s or longer
+// for an answer.
+const listPatience = 4 * time.Second
+
+// publishAddresses announces to the other servers where clients reach this one.
 func (s *Server) publishAddresses() { s.store.SetClientAddress(s.addresses().text()) }
 
-// sendClientsElsewhere tells the other servers not to name this one any more, so that the clients whose
-// streams end do not come back.
-func (s *Server) sendClientsElsewhere(ctx context.Context) {
-	if len(s.store.Members()) < 2 || !s.group.Led() {
-		return
-	}
-	s.store.SetClientAddress(addressesOfNone)
-	ctx, cancel := context.WithTimeout(ctx, leavingPatience)
+// knowsEndpoints reports whether this server knows the addresses of all servers that it is connected to.
+func (s *Server) knowsEndpoints() bool {
+	return !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.Awaited })
+}
+
+// awaitEndpoints waits until this server has been ready and knows the addresses of all servers that it is
+// connected to, but no longer than listPatience or until the caller's deadline.
+func (s *Server) awaitEndpoints(ctx context.Context) {
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, cmp.Or(s.config.listPatience, listPatience))
+	defer cancel()
+	select {
+	case <-s.lookout.reached:
+		awaitState(ctx, s.knowsEndpoints)
+	case <-ctx.Done():
+	case <-s.lookout.ctx.Done():
+	}
+}
+
+// awaitState waits until holds reports true, and reports whether it did before ctx ended.
+func awaitState(ctx context.Context, holds func() bool) bool {
 	look := time.NewTicker(leaderPoll)
 	defer look.Stop()
-	named := func() bool {
-		m, found := s.store.Members().Find(s.store.Member())
-		return found && m.ClientAddress != addressesOfNone
-	}
-	for named() {
+	for !holds() {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			s.config.Logger.Debug("the other servers may not know yet that this one stops")
-			return
+			return false
 		}
+	}
+	return true
+}
+
+// sendClientsElsewhere announces to the other servers that they must not name this one any more, so that the
+// clients whose streams end do not come back.
+func (s *Server) sendClientsElsewhere(ctx context.Context) {
+	s.store.SetClientAddress(raftstore.NoClients)
+	ctx, cancel := context.WithTimeout(ctx, leavingPatience)
+	defer cancel()
+	if !awaitState(ctx, s.store.ClientAddressSent) {
+		s.config.Logger.Debug("the other servers may not know yet that this one stops")
 	}
 }

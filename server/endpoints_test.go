@@ -1,13 +1,18 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -27,7 +32,7 @@ func TestClientAddressText(t *testing.T) {
 			t.Errorf("%q: got %v, written as %q", text, got, got.text())
 		}
 	}
-	for _, text := range []string{addressesOfNone, "plain", "plain=", "plain=a", "plain=:1", "plain=a:0",
+	for _, text := range []string{raftstore.NoClients, "plain", "plain=", "plain=a", "plain=:1", "plain=a:0",
 		"plain=a:65536", "later=a:1", ",", "=a:1"} {
 		if got := parseClientAddresses(text); got != (clientAddresses{}) {
 			t.Errorf("%q: got %v", text, got)
@@ -47,7 +52,7 @@ func TestEndpoints(t *testing.T) {
 	}{
 		"alone": {raftstore.Members{member(5, "")}, false, false,
 			[]endpoint{{5, own.plain}}},
-		"alone and leaving": {raftstore.Members{member(5, addressesOfNone)}, false, true,
+		"alone and leaving": {raftstore.Members{member(5, raftstore.NoClients)}, false, true,
 			[]endpoint{{5, own.plain}}}, "unknown to itself": {nil, true, false, []endpoint{{1, own.tls}}},
 		"old address of its own": {raftstore.Members{member(5, "plain=old:1")}, false, false,
 			[]endpoint{{5, own.plain}}}, "others by plain text": {raftstore.Members{member(2,
@@ -58,7 +63,7 @@ func TestEndpoints(t *testing.T) {
 		"leaving": {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, false, true,
 			[]endpoint{{2, hostPort{"b", 1}}}},
 		"others not ready or leaving": {raftstore.Members{member(2, ""), member(5, ""),
-			member(9, addressesOfNone)}, false, false, []endpoint{{5, own.plain}}},
+			member(9, raftstore.NoClients)}, false, false, []endpoint{{5, own.plain}}},
 		"one address twice": {raftstore.Members{member(2, "plain=b:1"), member(3, "plain=b:1"),
 			member(4, "plain=self:1"), member(5, "")}, false, false,
 			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
@@ -76,7 +81,15 @@ func TestEndpoints(t *testing.T) {
 // listed asks a server for its endpoints.
 func listed(t *testing.T, conn *grpc.ClientConn) []*Ydb_Discovery.EndpointInfo {
 	t.Helper()
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(t.Context(),
+	endpoints, err := list(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return endpoints
+}
+
+func list(ctx context.Context, conn *grpc.ClientConn) ([]*Ydb_Discovery.EndpointInfo, error) {
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx,
 		&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	var result Ydb_Discovery.ListEndpointsResult
 	if err == nil {
@@ -84,9 +97,9 @@ func listed(t *testing.T, conn *grpc.ClientConn) []*Ydb_Discovery.EndpointInfo {
 	}
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS ||
 		result.GetSelfLocation() == "" {
-		t.Fatalf("list endpoints: %v, %v", answer, err)
+		return nil, fmt.Errorf("list endpoints: %v, %w", answer, err)
 	}
-	return result.GetEndpoints()
+	return result.GetEndpoints(), nil
 }
 
 // wantListed waits until each server in asked names exactly those in named, by name and number alike.
@@ -142,6 +155,57 @@ func TestDiscoveryOfAll(t *testing.T) {
 	}) {
 		t.Error("a server does not name itself")
 	}
+}
+
+// TestFirstListIsComplete asks each server as soon as its port is open: at the first start of a cluster, after all
+// of its servers were stopped in order, and after one of them was. An SDK keeps the first list for a minute.
+func TestFirstListIsComplete(t *testing.T) {
+	c := newCluster(t, 3, func(config *Config) { config.listPatience = waitMax })
+	all := []int{0, 1, 2}
+	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond},
+		MinConnectTimeout: waitMax}
+	startAndAsk := func(what string, starting ...int) {
+		t.Helper()
+		answers := make(chan string, len(starting))
+		for _, i := range starting {
+			conn, err := grpc.NewClient(c.listen[i], grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(quick))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			go func() {
+				endpoints, err := list(t.Context(), conn)
+				answers <- fmt.Sprint(i, " lists ", len(endpoints), " ", err)
+			}()
+		}
+		errs := make(chan error, len(starting))
+		for _, i := range starting {
+			go func() { errs <- c.start(i) }()
+		}
+		for range starting {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, i := range all { // after health --wait of all
+			if n := len(listed(t, c.conns[i])); n != 3 {
+				t.Errorf("%s, all ready: %d lists %d", what, i, n)
+			}
+		}
+		for range starting {
+			if got := <-answers; !strings.HasSuffix(got, "lists 3 <nil>") {
+				t.Errorf("%s, port just open: %s", what, got)
+			}
+		}
+	}
+	startAndAsk("first start", all...)
+	for _, i := range all {
+		c.stop(i)
+	}
+	startAndAsk("all stopped and started", all...)
+	c.stop(1)
+	startAndAsk("one stopped and started", 1)
 }
 
 // TestEndpointsAreShuffled fixes the order by a seed.

@@ -214,16 +214,20 @@ func (s *Server) noLeaderText() string {
 
 // lookout is the goroutines that find out about the readiness and tell others when it changes.
 type lookout struct {
+	ctx     context.Context // of the goroutines
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 	reached chan struct{} // closed when the server is ready for the first time
 }
 
+func (l *lookout) init() {
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	l.reached = make(chan struct{})
+}
+
 func (s *Server) startLookout() {
-	ctx, stop := context.WithCancel(context.Background())
-	s.lookout.stop, s.lookout.reached = stop, make(chan struct{})
-	s.lookout.ended.Go(func() { s.lookOut(ctx) })
-	s.lookout.ended.Go(func() { s.probe(ctx) })
+	s.lookout.ended.Go(func() { s.lookOut(s.lookout.ctx) })
+	s.lookout.ended.Go(func() { s.probe(s.lookout.ctx) })
 }
 
 func (s *Server) stopLookout() {
@@ -233,20 +237,27 @@ func (s *Server) stopLookout() {
 
 // lookOut looks at the readiness and tells of each change.
 func (s *Server) lookOut(ctx context.Context) {
-	begun, first := time.Now(), true
+	begun, first, published := time.Now(), true, false
 	var told issueKind
 	var toldAt, leaderless time.Time
 	for {
 		s.contact.note(s.group.Led())
 		s.silence.note(s.group.Mute())
 		all := s.issues()
-		now := s.showable(worstOf(all), first, &leaderless)
-		// which take an operator to come
+		now := s.showable(worstOf(all), &leaderless)
+		// the two kinds of issues do not end by themselves
 		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) {
-			first = false
-			s.showHealth(now)
-			s.publishAddresses()
-			close(s.lookout.reached)
+			if !published {
+				published = true
+				s.publishAddresses()
+			}
+			if s.store.ClientAddressSent() && s.knowsEndpoints() {
+				first = false
+				s.showHealth(now)
+				close(s.lookout.reached)
+			} else {
+				now = issueIntroducing
+			}
 		}
 		again := now.gravity == fatal && time.Since(toldAt) > sayAgain
 		if (now.kind != told || again) && !(first && time.Since(begun) < quietStart) {
@@ -266,10 +277,11 @@ func (s *Server) lookOut(ctx context.Context) {
 	}
 }
 
-// showable is the worst issue, except that an election is not shown before it takes long: clients wait it
-// out, and health checks would only send them about.
-func (s *Server) showable(now issue, first bool, leaderless *time.Time) issue {
-	if first || now.kind != issueNoLeader {
+// showable is the worst issue, except that an election of a server that is shown as ready is not shown before it
+// takes long: clients wait it out, and health checks would only send them about. A server that is not ready
+// stays so until it has a leader.
+func (s *Server) showable(now issue, leaderless *time.Time) issue {
+	if now.kind != issueNoLeader || s.shown.Load().worst.gravity == fatal {
 		*leaderless = time.Time{}
 		return now
 	}
@@ -311,6 +323,10 @@ type shown struct {
 
 // issueStarting is shown before it was looked for issues.
 var issueStarting = issue{kind: "STARTING", gravity: fatal, text: "starting"}
+
+// issueIntroducing is shown until this server and those that it is connected to know each other's addresses.
+var issueIntroducing = issue{kind: issueStarting.kind, gravity: fatal,
+	text: "starting: not all addresses of the other servers are known yet"}
 
 // showMore keeps up to date what is told besides whether the server is ready, which showHealth changes.
 func (s *Server) showMore(now issue, all []issue) {

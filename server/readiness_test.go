@@ -67,6 +67,7 @@ const (
 func TestAnswersBeforeItIsReady(t *testing.T) {
 	c := newCluster(t, 3, func(config *Config) {
 		config.InitialAdmin, config.InitialAdminPassword = "root", "secret"
+		config.listPatience = time.Millisecond
 	})
 	conn, err := grpc.NewClient(c.listen[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -296,6 +297,32 @@ func TestStartIsGivenUp(t *testing.T) {
 	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
 		&grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("still there: %v", err)
+	}
+}
+
+// A server that is not ready stays so until it has a leader; only one that is shown as ready hides an election for a
+// moment.
+func TestElectionIsHiddenFromReadyToReady(t *testing.T) {
+	s := &Server{}
+	noLeader, keptOut := issue{kind: issueNoLeader, gravity: fatal}, issue{kind: issueKeptOut, gravity: fatal}
+	long := time.Now().Add(-2 * longElection)
+	for _, step := range []struct {
+		shown, now issue
+		leaderless time.Time
+		hidden     bool
+	}{
+		{shown: issueStarting, now: noLeader},
+		{shown: issue{}, now: noLeader, hidden: true},
+		{shown: issue{}, now: noLeader, leaderless: long},
+		{shown: issue{}, now: keptOut},
+		{shown: keptOut, now: noLeader}, // its members are there again, and have no leader yet
+		{shown: noLeader, now: noLeader},
+		{shown: issue{kind: issueMute, gravity: fatal}, now: noLeader},
+	} {
+		s.shown.Store(&shown{worst: step.shown})
+		if got := s.showable(step.now, &step.leaderless); (got.gravity != fatal) != step.hidden {
+			t.Errorf("shown as %q, now %q: %+v", step.shown.kind, step.now.kind, got)
+		}
 	}
 }
 

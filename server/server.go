@@ -155,6 +155,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		s.http.stop()
 		return nil, errors.Join(err, listener.Close(), closeTLS(tls), s.group.Stop(ctx))
 	}
+	s.lookout.init()
 	s.startGRPC()
 	s.startEnforcer()
 	s.startLookout()

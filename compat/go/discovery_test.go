@@ -1,6 +1,7 @@
 package compat_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
 )
@@ -80,6 +82,46 @@ func (c *client) discovered() map[string]bool {
 	return addresses
 }
 
+// A program that starts together with its server finds all three, and goes on when that server dies: the SDK keeps the
+// list that it got first for a minute.
+func TestFirstDiscoveryIsComplete(t *testing.T) {
+	for name, end := range map[string]func(*server){"stopped": (*server).stop, "killed": (*server).kill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := startThree(t)
+			s := servers[0]
+			address := s.address()
+			end(s)
+			var restarted sync.WaitGroup
+			restarted.Go(func() { s.run(address) })
+			eventually(t, "the port to be open", func() bool {
+				c, err := net.Dial("tcp", address)
+				if err == nil {
+					_ = c.Close()
+				}
+				return err == nil
+			})
+			c := open(t, "grpc://"+address+"/local")
+			if got := c.discovered(); len(got) != 3 {
+				t.Errorf("discovered %v", got)
+			}
+			restarted.Wait()
+			s.kill()
+			failed := 0
+			for range 20 {
+				ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)
+				if _, err := c.Scheme().ListDirectory(ctx, "/local"); err != nil {
+					failed++
+				}
+				cancel()
+			}
+			if failed > 2 {
+				t.Errorf("%d of 20 calls failed though two of three servers serve", failed)
+			}
+		})
+	}
+}
+
 // A client that was given one server's address finds all three, and goes on when that server is gone: what it
 // holds it holds, and new sessions and calls find the others.
 func TestThreeServersAreFound(t *testing.T) {
@@ -88,7 +130,9 @@ func TestThreeServersAreFound(t *testing.T) {
 			t.Parallel()
 			servers := startThree(t)
 			first := open(t, servers[0].dsn)
-			eventually(t, "all three are discovered", func() bool { return len(first.discovered()) == 3 })
+			if n := len(first.discovered()); n != 3 {
+				t.Errorf("%d servers are discovered when all have said that they are ready", n)
+			}
 			for _, s := range servers {
 				if !first.discovered()[s.address()] {
 					t.Errorf("%s is not among %v", s.address(), first.discovered())
