@@ -1,9 +1,6 @@
 package coordination
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // PingPolicy says when a stream is pinged (§2.7) and how soon a failed start is told.
 type PingPolicy struct {
@@ -102,10 +99,10 @@ type Front struct {
 
 	// Requests. The stream numbers them, and the number is what an answer comes back with, also from a later
 	// leader: sequence is the last number given, outcome that of the request whose outcome came last. open
-	// are those whose last message is still to come, ascending by number; of them unanswered have had no
-	// message at all, and count waiting bytes.
+	// are those whose last message is still to come; of them unanswered have had no message at all, and count
+	// waiting bytes.
 	sequence, outcome Sequence
-	open              []openRequest
+	open              openRequests
 	unanswered        int
 	waiting           int
 
@@ -126,16 +123,6 @@ const (
 	frontStopping
 	frontEnded
 )
-
-// openRequest is a request whose last message has not come yet: an acquire until its result, a describe for
-// as long as its watch lives.
-type openRequest struct {
-	OpenRequest
-	reqID    uint64  // the client's own number for it, which it wants to read in the reply
-	pending  int     // number of the reply that said Pending; 0 while none has
-	answered bool    // a message about it has come
-	received Instant // when the client's message came, 0 if the server does not say
-}
 
 // NewFront returns the Front of a stream that has just been opened.
 func NewFront(policy *PingPolicy) *Front {
@@ -308,7 +295,7 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 		return f.fail(SessionNotAttachedHere)
 	}
 	forward := f.ask(m.ReqID, m.Request)
-	f.open[len(f.open)-1].received = m.Received
+	f.open.list[len(f.open.list)-1].received = m.Received
 	return forward
 }
 
@@ -319,9 +306,8 @@ func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
 	f.unanswered++
 	f.waiting += r.Bytes()
-	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r},
-		reqID: reqID})
-	forward := Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence}
+	f.open.add(openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
+	forward := Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open.oldest()}
 	if f.outcome > forward.Acknowledged {
 		forward.Answered = f.outcome
 	}
@@ -418,11 +404,11 @@ func (f *Front) Deliver(now Instant, m *Message) {
 }
 
 func (f *Front) deliverAnswer(now Instant, m *Message) {
-	at := f.find(m.Sequence)
+	at := f.open.find(m.Sequence)
 	if at < 0 {
 		return
 	}
-	open := &f.open[at]
+	open := &f.open.list[at]
 	if !open.answered {
 		open.answered = true
 		f.unanswered--
@@ -459,21 +445,9 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}
 	if last {
-		// and clears the place behind, so that the request's data can be collected
-		f.open = slices.Delete(f.open, at, at+1)
+		f.open.close(at)
 	}
 	f.reply(reply)
-}
-
-// find returns the place of an open request, -1 if there is none with this number.
-func (f *Front) find(sequence Sequence) int {
-	at, found := slices.BinarySearchFunc(f.open, sequence, func(open openRequest, sequence Sequence) int {
-		return cmp.Compare(open.Sequence, sequence)
-	})
-	if !found {
-		return -1
-	}
-	return at
 }
 
 // Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a
@@ -559,7 +533,7 @@ func (f *Front) end(ending Ending) {
 		f.drop()
 	}
 	f.state, f.ending, f.wake, f.expires = frontEnded, ending, Never, Never
-	f.open, f.start = nil, nil
+	f.open, f.start = openRequests{}, nil
 	f.stopPinging()
 }
 

@@ -65,7 +65,7 @@ func TestAnsweredRequestIsForgotten(t *testing.T) {
 	for _, sequence := range []Sequence{r.send(RequestAcquire, 1), r.send(RequestRelease, 2)} {
 		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence})
 	}
-	for i, open := range r.front.open[:cap(r.front.open)] {
+	for i, open := range r.front.open.list[:cap(r.front.open.list)] {
 		if open != (openRequest{}) {
 			t.Errorf("place %d still has %+v", i, open)
 		}

@@ -146,9 +146,7 @@ func (f *Front) Rejoin() Forward {
 		return Forward{Roster: &roster}
 	case frontAttached, frontStopping:
 		roster := f.roster
-		for i := range f.open {
-			roster.Open = append(roster.Open, f.open[i].OpenRequest)
-		}
+		roster.Open = f.open.appendTo(nil)
 		return Forward{Roster: &roster}
 	}
 	return Forward{}

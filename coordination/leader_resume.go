@@ -69,9 +69,10 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
 	l.send(a, Message{Kind: MessageResumed})
+	known := s.durable().recollect(r.Epoch)
 	answers := s.durable().memory.answersTo(r)
 	for i := range r.Open {
-		if !l.resumeRequest(now, a, r, i, &answers) {
+		if !l.resumeRequest(now, a, r, i, &known, &answers) {
 			l.TurnAway(now, stream, LinkFailure)
 		}
 		if s.attachment != a {
@@ -121,13 +122,13 @@ func (s *session) stolenFrom(loser *attachment) *Refusal {
 }
 
 // resumeRequest answers or executes the open request at a place in the roster, and reports whether that was
-// possible.
+// possible. known is what became of the stream's requests when it was resumed.
 //
 // answers are the remembered outcomes that have not been sent again yet, in the order in which they came
 // about. They are sent in that order, whichever request they belong to, because the stream acknowledges "all
 // outcomes up to this one" (Origin.Answered): an outcome sent out of order would have the machine forget one
 // that the client has not heard.
-func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int,
+func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, known *recollection,
 	answers *[]rememberedRequest) bool {
 	open := &r.Open[at]
 	switch {
@@ -139,17 +140,17 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int,
 	}
 	became := neverExecuted
 	if open.Request.Kind.executed() {
-		became = a.session.durable().recall(Address{a.epoch, open.Sequence})
+		became = known.recall(open.Sequence)
 	}
 	switch became {
 	case answered:
 		if len(*answers) == 0 {
 			return false // each answered request has taken one, so the roster names one of them twice
 		}
-		known := (*answers)[0]
+		first := (*answers)[0]
 		*answers = (*answers)[1:]
-		l.send(a, Message{Kind: MessageResult, Sequence: known.sequence,
-			Request: known.request, Refusal: known.refusal, Done: known.done})
+		l.send(a, Message{Kind: MessageResult, Sequence: first.sequence,
+			Request: first.request, Refusal: first.refusal, Done: first.done})
 	case stillWaiting:
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:

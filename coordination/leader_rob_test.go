@@ -98,11 +98,12 @@ func TestEarlierStreamsAreNotRemembered(t *testing.T) {
 	next := Address{r.leader.nextEpoch(), 1}
 	for address, want := range map[Address]knowledge{{later.Epoch, 1}: answered, {later.Epoch, 3}: answered,
 		{earlier.Epoch, 2}: unknown, {earlier.Epoch, 4}: unknown, next: neverExecuted} {
-		if got := s.recall(address); got != want {
-			t.Errorf("%+v: %d, want %d", address, got, want)
+		if known := s.recollect(address.Epoch); known.recall(address.Sequence) != want {
+			t.Errorf("%+v: %d, want %d", address, known.recall(address.Sequence), want)
 		}
 	}
-	if s.memory.complete = false; s.recall(next) != unknown {
+	known := s.recollect(next.Epoch)
+	if s.memory.complete = false; known.recall(next.Sequence) != unknown {
 		t.Error("a machine without a complete memory takes a request for never executed")
 	}
 	r.lead()

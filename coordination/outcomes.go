@@ -63,7 +63,8 @@ func (m *memory) remember(e *Effect) {
 	}
 	if len(m.outcomes) == maxOutcomes {
 		m.forgotten = max(m.forgotten, m.outcomes[0].sequence)
-		m.outcomes = slices.Delete(m.outcomes, 0, 1)
+		m.outcomes[0] = rememberedRequest{}
+		m.outcomes = m.outcomes[1:] // to move the others would cost as much with each outcome
 	}
 	m.outcomes = append(m.outcomes, rememberedRequest{e.Address.Sequence, e.Request, e.Refusal, e.Done})
 }
@@ -107,25 +108,40 @@ const (
 	unknown
 )
 
-// recall finds what became of a request that a stream repeats.
-func (s *session) recall(address Address) knowledge {
-	m := &s.memory
-	if m.epoch == address.Epoch {
-		for _, x := range m.outcomes {
-			if x.sequence == address.Sequence {
-				return answered
-			}
-		}
-	}
+// recollection is what became of some requests of one stream, by their numbers.
+type recollection struct {
+	of    *session
+	epoch Epoch
+	known map[Sequence]knowledge
+}
+
+// recollect gathers what the session knows of the requests of a stream: the remembered outcomes and the waits.
+// It looks at each of them once, however many requests are asked about afterwards.
+func (s *session) recollect(epoch Epoch) recollection {
+	known := make(map[Sequence]knowledge)
 	for l := s.links.first; l != nil; l = l.nextOfSession {
-		if !l.owner && l.address == address {
-			return stillWaiting
+		if !l.owner && l.address.Epoch == epoch {
+			known[l.address.Sequence] = stillWaiting
 		}
 	}
+	if s.memory.epoch == epoch {
+		for _, x := range s.memory.outcomes {
+			known[x.sequence] = answered
+		}
+	}
+	return recollection{s, epoch, known}
+}
+
+// recall finds what became of a request that the stream repeats.
+func (r *recollection) recall(sequence Sequence) knowledge {
+	if became, is := r.known[sequence]; is {
+		return became
+	}
+	m := &r.of.memory
 	switch {
-	case !m.covers(address), m.epoch == address.Epoch && address.Sequence <= m.forgotten:
+	case !m.covers(Address{r.epoch, sequence}), m.epoch == r.epoch && sequence <= m.forgotten:
 		return unknown
-	case m.epoch == address.Epoch && address.Sequence <= m.highest:
+	case m.epoch == r.epoch && sequence <= m.highest:
 		return unknown // it was answered, and acknowledged: nobody repeats that
 	}
 	return neverExecuted

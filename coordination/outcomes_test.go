@@ -137,8 +137,8 @@ func TestOutcomesBehindAnOpenRequest(t *testing.T) {
 			if room := cap(r.memory().outcomes); room > 2*keptOutcomes {
 				t.Errorf("there is room for %d outcomes", room)
 			}
-			if len(r.front.open) != 1 {
-				t.Errorf("%d requests are open", len(r.front.open))
+			if open := r.front.open.appendTo(nil); len(open) != 1 {
+				t.Errorf("%d requests are open", len(open))
 			}
 		})
 	}
@@ -219,8 +219,9 @@ func TestOutcomesAreNotExecutedAgain(t *testing.T) {
 		r.ask(request)
 		r.settle()
 	}
-	r.front.open = slices.Insert(r.front.open, 1,
-		openRequest{OpenRequest: OpenRequest{Sequence: 3, Request: &repeated}, reqID: 3})
+	kept := slices.DeleteFunc(r.front.open.list, func(r openRequest) bool { return r.Request == nil })
+	r.front.open = openRequests{list: slices.Insert(kept, 1,
+		openRequest{OpenRequest: OpenRequest{Sequence: 3, Request: &repeated}, reqID: 3})}
 	r.changeLeader()
 	if said := r.settle(); !slices.Equal(said, []string{"failure Link failure"}) {
 		t.Errorf("the client reads %q", said)

@@ -35,6 +35,8 @@ type trial struct {
 	name, folder, tests string
 	// about are the folders whose code the tests run. All whose code is in the binary, unless it says less.
 	about []string
+	// builds says that the tests build themselves, for which they need the sources with the defects.
+	builds bool
 	// most is how long a run may take. A defect that makes the tests hang is found, too.
 	most time.Duration
 }
@@ -108,6 +110,7 @@ var trials = []trial{
 	{name: "servers that diverge", folder: "server/group",
 		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|" +
 			"DivergedFollower|KilledBefore)"},
+	{name: "linear turns", folder: "conformance/rings", tests: "^TestTurnsAreLinear$", builds: true},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is
@@ -164,6 +167,11 @@ func prepare(work string, list []mutation) error {
 	for i := range trials {
 		if trials[i].about == nil {
 			if err := trials[i].look(); err != nil {
+				return err
+			}
+		}
+		if trials[i].builds {
+			if err := copySources(*root, work, trials[i].about, overlay); err != nil {
 				return err
 			}
 		}
@@ -279,6 +287,9 @@ func (t *trial) run(work, defect string, most time.Duration) result {
 	defer cancel()
 	run := exec.CommandContext(ctx, filepath.Join(work, path.Base(t.folder)+".test"), "-test.run", t.tests)
 	run.Dir = filepath.Join(*root, filepath.FromSlash(t.folder))
+	if t.builds {
+		run.Dir = filepath.Join(work, copies, filepath.FromSlash(t.folder))
+	}
 	run.Env = append(os.Environ(), variable+"="+defect)
 	output, err := run.CombinedOutput()
 	var exit *exec.ExitError

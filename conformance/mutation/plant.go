@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,44 @@ func plantAll(root, work string, list []mutation) (string, error) {
 	}
 	file := filepath.Join(work, "overlay.json")
 	return file, errors.Join(append(problems, os.WriteFile(file, overlay, 0o600))...)
+}
+
+// copies is where copySources puts files, below the folder work.
+const copies = "copies"
+
+// copySources copies the module's files in some folders, and in place of those with defects, which the
+// overlay lists, those: go's cover tool knows no overlays.
+func copySources(root, work string, folders []string, overlay string) error {
+	var list struct{ Replace map[string]string }
+	text, err := os.ReadFile(overlay)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	top, notFound := filepath.Abs(root)
+	if err = errors.Join(err, notFound); err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		files, _ := filepath.Glob(filepath.Join(top, folder, "*.go"))
+		for _, file := range files {
+			list.Replace[file] = cmp.Or(list.Replace[file], file)
+		}
+	}
+	for _, file := range []string{"go.mod", "go.sum"} {
+		list.Replace[filepath.Join(top, file)] = filepath.Join(top, file)
+	}
+	for original, file := range list.Replace {
+		below, err := filepath.Rel(top, original)
+		to := filepath.Join(work, copies, below)
+		text, unread := os.ReadFile(file)
+		if err = errors.Join(err, unread, os.MkdirAll(filepath.Dir(to), 0o700)); err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plant returns the text of a file with all of its defects, and the name of its package. For each defect

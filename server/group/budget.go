@@ -1,8 +1,8 @@
 package group
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -30,13 +30,14 @@ type budget struct {
 	line  atomic.Int64 // how many wait, or are about to; it grows before a wish looks for the last time
 
 	mutex   sync.Mutex
-	waiting []*wish
+	waiting list.List // of *wish
 }
 
 // wish is credit that somebody waits for.
 type wish struct {
 	bytes   int
 	granted chan struct{} // closed when it is spent
+	place   *list.Element // in budget.waiting, nil once it is not there any more
 }
 
 // wishFor spends credit if there is enough and nobody waits. If not, the wish is in line.
@@ -47,12 +48,12 @@ func (b *budget) wishFor(bytes int) *wish {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.line.Add(1) // whoever gives back from now on comes here; what was given back before is found
-	if len(b.waiting) == 0 && b.spend(bytes) {
+	if b.waiting.Len() == 0 && b.spend(bytes) {
 		b.line.Add(-1)
 		return nil
 	}
 	w := &wish{bytes: bytes, granted: make(chan struct{})}
-	b.waiting = append(b.waiting, w)
+	w.place = b.waiting.PushBack(w)
 	return w
 }
 
@@ -96,22 +97,28 @@ func (b *budget) look() {
 
 // serve spends what those who wait may have by now. The mutex is held.
 func (b *budget) serve() {
-	for len(b.waiting) > 0 && b.spend(b.waiting[0].bytes) {
-		close(b.waiting[0].granted)
-		b.waiting[0] = nil
-		b.waiting = b.waiting[1:]
-		b.line.Add(-1)
+	for first := b.waiting.Front(); first != nil; first = b.waiting.Front() {
+		w := first.Value.(*wish)
+		if !b.spend(w.bytes) {
+			return
+		}
+		b.leave(w)
+		close(w.granted)
 	}
-	if len(b.waiting) == 0 {
-		b.waiting = nil
-	}
+}
+
+// leave takes a wish out of the line. The mutex is held.
+func (b *budget) leave(w *wish) {
+	b.waiting.Remove(w.place)
+	w.place = nil
+	b.line.Add(-1)
 }
 
 // held is how much is spent, and how many wait.
 func (b *budget) held() (spent, waiting int) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return int(b.spent.Load()), len(b.waiting)
+	return int(b.spent.Load()), b.waiting.Len()
 }
 
 // enter spends credit as soon as there is enough. It reports whether it did: ctx may be done before.
@@ -129,12 +136,10 @@ func (b *budget) await(ctx context.Context, w *wish) bool {
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	at := slices.Index(b.waiting, w)
-	if at < 0 {
+	if w.place == nil {
 		return true
 	}
-	b.waiting = slices.Delete(b.waiting, at, at+1)
-	b.line.Add(-1)
+	b.leave(w)
 	b.serve() // it may have held up smaller ones
 	return false
 }

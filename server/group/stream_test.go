@@ -247,7 +247,7 @@ func TestRoomIsForOne(t *testing.T) {
 	waiting := func() int {
 		g.queue.room.mutex.Lock()
 		defer g.queue.room.mutex.Unlock()
-		return len(g.queue.room.waiting)
+		return g.queue.room.waiting.Len()
 	}
 	eventually(t, "all to wait", func() bool { return waiting() == clients })
 	g.queue.takeRequests(nil)
