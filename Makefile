@@ -141,7 +141,7 @@ test-starved: ## the same beside BUSY busy processes (16), which end with it
 test-long: ## run the random tests with more repetitions than make test has time for
 	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
-	@go test -count=1 -timeout 60m -run '^TestFailOver$$' ./conformance/rings -failover-seeds 5000
+	@go test -count=1 -timeout 60m -run '^Test(Histories|FailOverCalls)$$' ./conformance/rings -histories 60000
 	@go test -count=1 -timeout 60m -run '^TestRateOfUnits$$' ./server -rate-seconds 60
 	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip|EveryFailure)' ./raftstore -thorough
 

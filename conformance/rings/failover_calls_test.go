@@ -14,15 +14,7 @@ import (
 // in it, and behind it. Every call must get the outcome that it has where the leader never changes: executed
 // once, in its turn.
 func TestFailOverCalls(t *testing.T) {
-	first, last := uint64(1), uint64(*failOverSeeds)
-	if *failOverSeed != 0 {
-		first, last = *failOverSeed, *failOverSeed
-	}
-	for seed := first; seed <= last; seed++ {
-		if err := failOverCallsRun(seed); err != nil {
-			t.Fatalf("-failover-seed=%d: %v", seed, err)
-		}
-	}
+	forHistories(t, failOverCallsRun)
 }
 
 // callsRun is a world whose leaders change, and one in which everything is executed at once.
