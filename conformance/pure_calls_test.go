@@ -26,6 +26,10 @@ const stampMillis = 1_700_000_000_000
 // Call implements Environment.
 func (e *pureEnvironment) Call(ctx context.Context, request proto.Message,
 	database *string) (*Ydb_Operations.Operation, error) {
+	if database != nil {
+		request = proto.Clone(request)
+		wire.ResolvePath(request, *database)
+	}
 	var result proto.Message
 	var answer outcome.Outcome
 	caller := pureCaller(userOf(ctx))

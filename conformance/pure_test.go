@@ -208,6 +208,7 @@ func (s *pureStream) Send(message []byte) error {
 	}
 	m := wire.FromClient(request)
 	if m.Start != nil {
+		m.Start.Path = scheme.InDatabase(m.Start.Path, pureDatabase)
 		m.Start.Caller = s.caller
 		m.Start.Identity = coordination.Identity{Kind: coordination.IdentityToken,
 			Subject: cmp.Or(s.caller.Subject, scheme.RootOwner)}

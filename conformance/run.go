@@ -101,6 +101,7 @@ func (r *run) nodePath() string { return r.env.Directory() + "/node" }
 func (r *run) expand(text string) string {
 	return strings.NewReplacer(
 		"{dir}", r.env.Directory(), "{reldir}", strings.TrimPrefix(r.env.Directory(), "/"),
+		"{indb}", strings.TrimPrefix(r.env.Directory(), r.env.Database()+"/"),
 		"{db}", r.env.Database(), "{reldb}", strings.TrimPrefix(r.env.Database(), "/"),
 	).Replace(text)
 }

@@ -23,16 +23,37 @@ func (p Path) String() string {
 }
 
 // SplitLoose reads the path of SessionStart, DescribeNode, ListDirectory and DescribePath: repeated, leading
-// and trailing slashes mean nothing (surface.md §3.1). Relative and absolute forms are the same. An empty
-// result means "/".
+// and trailing slashes mean nothing (surface.md §3.1). A relative path has been resolved before, see InDatabase.
+// An empty result means "/".
 func SplitLoose(path string) Path {
 	return splitParts(path, MaxPathParts)
 }
 
+// InDatabase returns the absolute form of a path that is relative to the database of its call, and every other
+// path as it is: an empty one, one with a leading slash, and one that begins with all components of the database,
+// which clients of older servers send without the slash. "./" before a relative path means nothing, and "." is the
+// database (surface.md §3.1). Without a database no path is relative.
+func InDatabase(path, database string) string {
+	root := SplitLoose(database)
+	if path == "" || path[0] == '/' || len(root) == 0 {
+		return path
+	}
+	if parts := SplitLoose(path); len(parts) >= len(root) && slices.Equal(parts[:len(root)], root) {
+		return path
+	}
+	relative := path
+	for rest, found := strings.CutPrefix(relative, "./"); found; rest, found = strings.CutPrefix(relative, "./") {
+		relative = strings.TrimLeft(rest, "/")
+	}
+	if relative == "" || relative == "." {
+		return root.String()
+	}
+	return root.String() + "/" + relative
+}
+
 // SplitInDatabase reads the path of CreateNode and MakeDirectory, which must lie strictly below the database
-// of the request (coordination.md §1.1 step 1). Slashes are taken as SplitLoose takes them. A path is never
-// joined with the database: "n" in "/local" is refused, as the reference refuses it. Without a database, or
-// with an empty one, at least two components are wanted. Refusals are BAD_REQUEST.
+// of the request (coordination.md §1.1 step 1). Slashes are taken as SplitLoose takes them. Without a database,
+// or with an empty one, at least two components are wanted. Refusals are BAD_REQUEST.
 func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Outcome) {
 	if !hasDatabase {
 		database = ""

@@ -9,6 +9,35 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
+func TestInDatabase(t *testing.T) {
+	for _, c := range []struct{ path, database, want string }{
+		{"n", "/local", "/local/n"},
+		{"dir/n", "/local", "/local/dir/n"},
+		{"n", "local", "/local/n"},
+		{"n", "/a/b/", "/a/b/n"},
+		{"a/n", "/a/b", "/a/b/a/n"},
+		{"./n", "/local", "/local/n"},
+		{"././/n/", "/local", "/local/n/"},
+		{".", "/local", "/local"},
+		{"./", "/local", "/local"},
+		{"../n", "/local", "/local/../n"},
+		{".n", "/local", "/local/.n"},
+		{"", "/local", ""},
+		{"/n", "/local", "/n"},
+		{"/", "/local", "/"},
+		{"local", "/local", "local"},
+		{"local/n", "/local", "local/n"},
+		{"local//n", "/local", "local//n"},
+		{"locals/n", "/local", "/local/locals/n"},
+		{"n", "", "n"},
+		{"n", "/", "n"},
+	} {
+		if got := InDatabase(c.path, c.database); got != c.want {
+			t.Errorf("%q in %q: %q, want %q", c.path, c.database, got, c.want)
+		}
+	}
+}
+
 func TestSplitLoose(t *testing.T) {
 	for _, c := range []struct {
 		in   string

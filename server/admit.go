@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // What happens to a call before its first message is received: it is counted (package listen), it is found
@@ -100,6 +101,9 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 			}
 			if err != nil {
 				return err
+			}
+			if name, sent := database(ctx); sent {
+				wire.ResolvePath(m, name)
 			}
 			return fits(call, mostBytes(method))
 		}, interceptor)

@@ -74,6 +74,42 @@ func TestAnonymousIsRefused(t *testing.T) {
 	}
 }
 
+// Where authentication is not required, a caller with a token is judged by the rights of its user nevertheless, in
+// calls and on streams, and a token of nobody is refused; only a caller without a token may do everything.
+func TestRightsOfATokenAlwaysCount(t *testing.T) {
+	g := startGuarded(t, func(c *Config) { c.Auth = AuthOff })
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).CreateNode(g.as("token-of-bob"),
+		&Ydb_Coordination.CreateNodeRequest{Path: "/local/of-bob"})
+	if issues := answer.GetOperation().GetIssues(); err != nil ||
+		answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAUTHORIZED || len(issues) != 1 ||
+		issues[0].GetIssueCode() != 200000 {
+		t.Errorf("with the token of a user without rights: %v, %v", answer, err)
+	}
+	stream := openTest(t, g.as("token-of-bob"), g.conn, start(10_000))
+	if m := receive(t, stream); m.GetFailure().GetStatus() != Ydb.StatusIds_UNAUTHORIZED {
+		t.Errorf("a stream of the same: %v", m)
+	}
+	if got := g.createNode("token-of-root", "/local/of-root"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("with the administrator's token: %v", got)
+	}
+	if got := g.createNode("", "/local/of-nobody"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("without a token: %v", got)
+	}
+	for _, token := range []string{"token-of-nobody", "a.b.c", strings.Repeat("x", 16<<10+1)} {
+		if _, err := g.whoAmI(g.as(token)); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("with a token of nobody: %v", err)
+		}
+	}
+
+	// What a token loses takes effect on streams, too.
+	g.permit(testNode, granting("alice", "ydb.generic.full"))
+	stream = openTest(t, g.as("token-of-alice"), g.conn, start(10_000))
+	receiveStarted(t, stream)
+	writeFile(t, g.tokens, "token-of-root root\n")
+	for m := receive(t, stream); m.GetFailure() == nil; m = receive(t, stream) {
+	}
+}
+
 // TestUnknownDatabase is the rule of coordination.md §2.2.
 func TestUnknownDatabase(t *testing.T) {
 	g := startGuarded(t, nil)
@@ -101,18 +137,13 @@ func TestUnknownDatabase(t *testing.T) {
 	}
 }
 
-// TestBadTokenIsAnonymousWithoutRequirement: as the reference, which lets it through.
-func TestBadTokenIsAnonymousWithoutRequirement(t *testing.T) {
+// A token names its user also where none is required.
+func TestTokenIsKnownWithoutRequirement(t *testing.T) {
 	g := startGuarded(t, func(c *Config) { c.Auth = AuthOff })
-	if who, err := g.whoAmI(g.as("token-of-nobody")); err != nil || who.GetUser() != "" {
-		t.Errorf("got %v, %v", who, err)
-	}
 	if who, err := g.whoAmI(g.as("token-of-alice")); err != nil || who.GetUser() != "alice" {
 		t.Errorf("got %v, %v", who, err)
 	}
-	if got := g.createNode("token-of-nobody", "/local/free"); got != Ydb.StatusIds_SUCCESS {
-		t.Errorf("got %v", got)
-	}
+	g.permit("/local", granting("alice", "ydb.generic.full"))
 	if got := g.createNode("token-of-alice", "/local/hers"); got != Ydb.StatusIds_SUCCESS {
 		t.Errorf("got %v", got)
 	}

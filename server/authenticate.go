@@ -20,8 +20,8 @@ import (
 
 // The values of Config.Auth.
 const (
-	// AuthOff lets everybody do everything, as a local YDB does. Identities are still found and shown, and a
-	// bad token makes its sender anonymous.
+	// AuthOff lets callers without a token do everything, as a local YDB does. The rights of a caller with a token
+	// count nevertheless, and an unknown or expired token is refused.
 	AuthOff = "off"
 	// AuthRequired refuses anonymous callers, and everything that permissions do not allow.
 	AuthRequired = "required"
@@ -96,7 +96,7 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	waits := strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/") ||
 		strings.HasPrefix(method, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/") &&
 			!strings.HasSuffix(method, "/Status") ||
-		s.auth.Required && slices.ContainsFunc(heldBack,
+		(s.auth.Required || auth.ShowsToken(ctx)) && slices.ContainsFunc(heldBack,
 			func(service string) bool { return strings.HasPrefix(method, service) })
 	if !waits {
 		return nil
@@ -116,8 +116,9 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 
 // caller is who asks, for a command or a read of the machine.
 func (s *Server) caller(ctx context.Context) coordination.Caller {
-	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required &&
-		auth.Of(ctx) != auth.LocalAdministrator}
+	id := auth.Of(ctx)
+	return coordination.Caller{Subject: id.Name,
+		Enforced: id.ByToken() || s.auth.Required && id != auth.LocalAdministrator}
 }
 
 // streamCaller is who opens a stream.

@@ -44,7 +44,7 @@ func (s *Server) enforce(ctx context.Context) {
 		s.tellStateLimit()
 		reloaded := s.auth.ReloadTokens(s.config.Logger)
 		version := s.group.AccessVersion()
-		if (!reloaded && version == checked) || !s.auth.Required {
+		if !reloaded && version == checked {
 			continue
 		}
 		s.endRevoked(ctx)

@@ -77,7 +77,7 @@ func (h inspectHost) Inspects(ctx context.Context) error {
 		return errInspectOff
 	case mode == InspectLocal && !auth.FromSocket(ctx) && !auth.FromLoopback(ctx):
 		return errInspectLocal
-	case h.auth.Required && !h.auth.StillValid(auth.Of(ctx), h.group.Accounts()):
+	case auth.Of(ctx).ByToken() && !h.auth.StillValid(auth.Of(ctx), h.group.Accounts()):
 		// revoked while a watch went on
 		return auth.ErrInvalidToken
 	}

@@ -134,10 +134,10 @@ var (
 )
 
 // checkPaths is the first two checks of every call (§4). Like older servers of YDB it compares texts, not
-// elements.
+// elements; a relative path has been resolved before.
 func checkPaths(ctx context.Context, r ofLimiter, resource string) outcome.Outcome {
 	path := r.GetCoordinationNodePath()
-	if current, _ := database(ctx); !strings.HasPrefix(path, current) {
+	if current, _ := database(ctx); !strings.HasPrefix(path, current) && !strings.HasPrefix(path, "/"+current) {
 		return outcome.Because(outcome.BadRequest,
 			fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.",
 				scheme.Shown(path), scheme.Shown(current)))

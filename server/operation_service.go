@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Operation_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -17,7 +20,7 @@ type operationService struct {
 	Ydb_Operation_V1.UnimplementedOperationServiceServer
 }
 
-// GetOperation knows no operation: NOT_FOUND, or BAD_REQUEST without an id.
+// GetOperation knows no operation: NOT_FOUND, or BAD_REQUEST for an id that no operation can have.
 func (operationService) GetOperation(_ context.Context,
 	r *Ydb_Operations.GetOperationRequest) (*Ydb_Operations.GetOperationResponse, error) {
 	op, err := operation(noOperation(r.GetId()), nil)
@@ -48,8 +51,37 @@ func (operationService) ListOperations(context.Context,
 }
 
 func noOperation(id string) outcome.Outcome {
-	if id == "" {
+	switch {
+	case id == "":
 		return outcome.Because(outcome.BadRequest, "Operation id is empty")
+	case !isOperationID(id):
+		return outcome.Because(outcome.BadRequest, "Unable to parse operation id")
 	}
 	return outcome.Because(outcome.NotFound, "Operation not found")
 }
+
+// isOperationID reports whether an id has the form of YDB's, such as "ydb://operation/1?txid=42&sstid=7": a number for
+// its kind, and values by name. The ids of schema operations name both a txid and an sstid, which are numbers.
+func isOperationID(id string) bool {
+	u, err := url.Parse(id)
+	if err != nil || u.Scheme != "ydb" || u.Host == "" {
+		return false
+	}
+	kind, err := strconv.Atoi(strings.TrimPrefix(u.Path, "/"))
+	values, malformed := url.ParseQuery(u.RawQuery)
+	if err != nil || kind < 0 || malformed != nil || len(values) == 0 {
+		return false
+	}
+	if kind != schemaOperation {
+		return true
+	}
+	for _, name := range []string{"txid", "sstid"} {
+		if _, err := strconv.ParseUint(values.Get(name), 10, 64); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// schemaOperation is the kind of an operation that changes the schema, such as one that makes a table.
+const schemaOperation = 1

@@ -14,6 +14,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/wire"
@@ -88,6 +89,10 @@ func (s *session) serve() error {
 				<-ctx.Done() // a writer ends the RPC
 			}
 			return nil
+		}
+		if message.Kind == coordination.ClientStart {
+			name, _ := database(ctx)
+			message.Start.Path = scheme.InDatabase(message.Start.Path, name)
 		}
 		s.progress.heard(message)
 		s.log.heard(message)

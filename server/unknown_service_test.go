@@ -96,8 +96,15 @@ func TestOperationService(t *testing.T) {
 	_, conn := startTest(t, nil)
 	client := Ydb_Operation_V1.NewOperationServiceClient(conn)
 	for id, want := range map[string]Ydb.StatusIds_StatusCode{
-		"":                    Ydb.StatusIds_BAD_REQUEST,
-		"ydb://operation/1?x": Ydb.StatusIds_NOT_FOUND,
+		"":                                         Ydb.StatusIds_BAD_REQUEST,
+		"ydb://...":                                Ydb.StatusIds_BAD_REQUEST,
+		"ydb://operation/1":                        Ydb.StatusIds_BAD_REQUEST,
+		"ydb://operation/1?txid=42":                Ydb.StatusIds_BAD_REQUEST,
+		"ydb://operation/1?txid=aaa&sstid=bbbb":    Ydb.StatusIds_BAD_REQUEST,
+		"ydb://operation/x?txid=42&sstid=7":        Ydb.StatusIds_BAD_REQUEST,
+		"http://operation/1?txid=42&sstid=7":       Ydb.StatusIds_BAD_REQUEST,
+		"ydb://operation/1?txid=42&sstid=7":        Ydb.StatusIds_NOT_FOUND,
+		"ydb://export/6?id=281474976788395&kind=x": Ydb.StatusIds_NOT_FOUND,
 	} {
 		got, err := client.GetOperation(t.Context(), &Ydb_Operations.GetOperationRequest{Id: id})
 		if err != nil || got.GetOperation().GetStatus() != want || !got.GetOperation().GetReady() {

@@ -97,7 +97,7 @@ var trials = []trial{
 	{name: "permits and credit", folder: "server/group",
 		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
-	{name: "servers that start", folder: "server", tests: "^Test(FirstListIsComplete|ElectionIsHidden)"},
+	{name: "servers that start", folder: "server", tests: "^Test(FirstListIsComplete|ElectionIsHidden|RightsOfAToken)"},
 	{name: "calls without a leader", folder: "server", tests: "^TestEveryMethodIsAnswered$"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather)"},
 	{name: "shares", folder: "server/share", tests: "^Test"},

@@ -27,7 +27,7 @@ var (
 
 // Authenticator finds out who calls.
 type Authenticator struct {
-	// Required says that anonymous callers are refused and rights count.
+	// Required says that anonymous callers are refused. The rights of a caller with a token always count.
 	Required bool
 	// LoginLifetime is how long a login token is good.
 	LoginLifetime time.Duration
@@ -91,8 +91,8 @@ func ticket(ctx context.Context) string {
 }
 
 // Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call
-// names; empty: none. A token counts before a client certificate. Where authentication is not required a bad
-// token is let through as anonymous.
+// names; empty: none. A token counts before a client certificate. An unknown or expired token is refused also
+// where a call without one would be served.
 func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity,
 	error) {
 	token := ticket(ctx)
@@ -109,11 +109,11 @@ func (a *Authenticator) Identify(ctx context.Context, database string, known *ac
 	if id := a.resolve(token, known); id != nil {
 		return id, nil
 	}
-	if a.Required {
-		return nil, ErrInvalidToken
-	}
-	return Anonymous, nil
+	return nil, ErrInvalidToken
 }
+
+// ShowsToken reports whether a call comes with a token, good or not.
+func ShowsToken(ctx context.Context) bool { return ticket(ctx) != "" }
 
 // resolve returns whose token it is, nil if nobody's.
 func (a *Authenticator) resolve(token string, known *accounts.Accounts) *Identity {
@@ -129,12 +129,10 @@ func (a *Authenticator) resolve(token string, known *accounts.Accounts) *Identit
 // StillValid reports whether what an identity was proved by has not been revoked. A login token that has only
 // expired stays good for a stream that began before (surface.md §5).
 func (a *Authenticator) StillValid(id *Identity, known *accounts.Accounts) bool {
-	switch {
-	case !a.Required:
-		return true
-	case id.source == fromTokenFile:
+	switch id.source {
+	case fromTokenFile:
 		return a.tokens.has(id)
-	case id.source == fromLogin:
+	case fromLogin:
 		return id.login.stillValid(id.Name, known)
 	}
 	return true

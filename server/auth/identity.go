@@ -39,6 +39,9 @@ var LocalAdministrator = &Identity{source: fromSocket}
 // ByLogin reports whether it was proved by a login token.
 func (i *Identity) ByLogin() bool { return i.source == fromLogin }
 
+// ByToken reports whether it was proved by a token of either kind.
+func (i *Identity) ByToken() bool { return i.source == fromTokenFile || i.source == fromLogin }
+
 // String is how logs call it.
 func (i *Identity) String() string {
 	switch {
