@@ -7,36 +7,37 @@ import (
 
 // What an administrator, or somebody with the right to erase rows on the node, does to what others have made.
 
-func (m *Machine) administerEndSession(c *EndSession) outcome.Outcome {
+func (m *Machine) administerEndSession(c *EndSession) (scheme.Step, outcome.Outcome) {
 	n, refused := m.administered(c.Node, c.Caller)
 	if n == nil {
-		return refused
+		return nil, refused
 	}
 	s := n.sessions[c.Session]
 	switch {
 	case len(c.Reason) > MaxReasonBytes:
-		return outcome.Because(outcome.BadRequest, "The reason is too long")
+		return nil, outcome.Because(outcome.BadRequest, "The reason is too long")
 	case s == nil:
-		return outcome.Because(outcome.NotFound, SessionMissing.Text)
+		return nil, outcome.Because(outcome.NotFound, SessionMissing.Text)
 	}
-	m.sessionOccurs(OccurSessionEnded, n, s, &OccurrenceMore{User: c.Subject, Reason: c.Reason})
-	m.endSession(n, s, Address{})
-	return outcome.Done()
+	return func() {
+		m.sessionOccurs(OccurSessionEnded, n, s, &OccurrenceMore{User: c.Subject, Reason: c.Reason})
+		m.endSession(n, s, Address{})
+	}, outcome.Done()
 }
 
-func (m *Machine) administerRemoveSemaphore(c *RemoveSemaphore) outcome.Outcome {
+func (m *Machine) administerRemoveSemaphore(c *RemoveSemaphore) (scheme.Step, outcome.Outcome) {
 	n, refused := m.administered(c.Node, c.Caller)
 	if n == nil {
-		return refused
+		return nil, refused
 	}
 	sem, there := n.named.find(uint64(c.Semaphore))
 	if !there {
-		return outcome.Because(SemaphoreMissing.Status, SemaphoreMissing.Text)
+		return nil, because(SemaphoreMissing)
 	}
-	if refusal := m.removeSemaphore(n, sem, c.Force); refusal != nil {
-		return outcome.Because(refusal.Status, refusal.Text)
+	if refusal := sem.keeps(c.Force); refusal != nil {
+		return nil, because(refusal)
 	}
-	return outcome.Done()
+	return func() { m.removeSemaphore(n, sem) }, outcome.Done()
 }
 
 // administered returns the node, or why nothing may be done there.

@@ -18,7 +18,8 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"2 coordination nodes, 1 of them in the path tree",
 			func(m *Machine, _ *node) { m.nodes[9] = newNode(9, NodeConfig{}, m.rows, m.room) }},
 		{"scheme:", func(m *Machine, n *node) {
-			m.tree.CreateNode([]string{"local", "b"}, scheme.NewNode{ID: n.id})
+			create, _ := m.tree.CreateNode([]string{"local", "b"}, scheme.NewNode{ID: n.id})
+			create()
 		}},
 		{`is filed under "other"`,
 			func(_ *Machine, n *node) { n.semaphores["other"] = n.semaphores["door"] }},

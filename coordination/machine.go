@@ -5,7 +5,6 @@ import (
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
-	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Machine is the replicated state. It is not safe for concurrent use: one Replica owns it, together with the
@@ -170,10 +169,10 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		if n := m.nodes[c.Node]; n != nil {
 			m.expireWaiter(n, c, term)
 		}
+	case callCommand:
+		m.executeCall(c)
 	default:
-		if !m.applyToAccounts(c) && !m.applyToResources(c) {
-			m.applyToTree(c)
-		}
+		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}
 	return m.effects[before:]
 }
@@ -281,135 +280,4 @@ func (m *Machine) expireSession(c *ExpireSession, term Term) {
 		m.sessionOccurs(OccurSessionExpired, n, s, nil)
 		m.endSession(n, s, Address{})
 	}
-}
-
-func (m *Machine) applyToTree(c Command) {
-	switch c := c.(type) {
-	case *CreateNode:
-		m.done(c.CallID, m.createNode(c))
-	case *AlterNode:
-		m.done(c.CallID, m.alterNode(c))
-	case *DropNode:
-		m.done(c.CallID, m.dropNode(c))
-	case *MakeDirectory:
-		m.done(c.CallID, m.makeDirectory(c))
-	case *RemoveDirectory:
-		m.done(c.CallID, m.removeDirectory(c))
-	case *ModifyPermissions:
-		m.done(c.CallID, m.modifyPermissions(c))
-	case *SetLimits:
-		m.done(c.CallID, m.setLimits(c))
-	case *EndSession:
-		m.done(c.CallID, m.administerEndSession(c))
-	case *RemoveSemaphore:
-		m.done(c.CallID, m.administerRemoveSemaphore(c))
-	default:
-		panic(fmt.Sprintf("coordination: unknown command %T", c))
-	}
-}
-
-func (m *Machine) done(call CallID, answer outcome.Outcome) {
-	m.calls.remember(call, m.index, answer)
-	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: answer})
-}
-
-func (m *Machine) stamp(millis uint64) scheme.Stamp {
-	return scheme.Stamp{PlanStep: millis, TxID: uint64(m.index)}
-}
-
-func (m *Machine) makeDirectory(c *MakeDirectory) outcome.Outcome {
-	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !answer.OK() {
-		return answer
-	}
-	m.boundTree(0)
-	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
-}
-
-func (m *Machine) removeDirectory(c *RemoveDirectory) outcome.Outcome {
-	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
-		return answer
-	}
-	return m.tree.RemoveDirectory(c.Path)
-}
-
-func (m *Machine) modifyPermissions(c *ModifyPermissions) outcome.Outcome {
-	if answer := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !answer.OK() {
-		return answer
-	}
-	m.accessVersion++
-	m.boundTree(0)
-	return m.tree.ModifyPermissions(c.Path, c.Change)
-}
-
-func (m *Machine) createNode(c *CreateNode) outcome.Outcome {
-	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !answer.OK() {
-		return answer
-	}
-	m.boundTree(NodeRow{}.sized())
-	created, answer := m.tree.CreateNode(c.Path, scheme.NewNode{
-		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
-	})
-	if created {
-		n := newNode(m.nextNode, c.Config, m.rows, m.room)
-		n.path = c.Path
-		n.startAt(m.lineage)
-		m.addNode(n)
-		m.nextNode++
-		n.touch(n)
-	}
-	return answer
-}
-
-func (m *Machine) addNode(n *node) {
-	m.nodes[n.id] = n
-	m.inOrder.append(n)
-}
-
-func (m *Machine) alterNode(c *AlterNode) outcome.Outcome {
-	if answer := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !answer.OK() {
-		return answer
-	}
-	entry, answer := m.tree.NodeToAlter(c.Path)
-	switch {
-	case !answer.OK():
-		return answer
-	case c.SetsPath:
-		return scheme.RefuseConfigPath()
-	}
-	n := m.nodes[entry.Node]
-	m.walk.altering(n)
-	n.touch(n)
-	detailed := n.config.DetailedCounters()
-	if n.config = n.config.Merge(c.Config); n.config.DetailedCounters() != detailed && len(n.resources) > 0 {
-		m.emit(Effect{Kind: EffectResourceAltered, Node: n.id})
-	}
-	return answer
-}
-
-// dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next
-// checkpoint.
-func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
-	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
-		return answer
-	}
-	id, answer := m.tree.DropNode(c.Path)
-	if !answer.OK() {
-		return answer
-	}
-	n := m.nodes[id]
-	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: OccurNodeDropped, StampMillis: m.stampMillis,
-			Node: id, Count: uint64(len(n.sessions)),
-			More: &OccurrenceMore{User: c.Subject, Path: c.Path.String()}})
-	}
-	n.walk.dropping(n)
-	m.inOrder.remove(n)
-	delete(m.nodes, id)
-	n.droppedIn = m.rows.generation
-	m.rows.base -= n.base
-	n.free(n.used)
-	n.count(n.counts, -1)
-	m.dropped = append(m.dropped, id)
-	m.emit(Effect{Kind: EffectNodeDropped, Node: id})
-	return answer
 }

@@ -40,43 +40,42 @@ func (m *Machine) resourcesNode(path scheme.Path, need scheme.Access, by Caller)
 	return m.nodes[entry.Node], outcome.Done()
 }
 
-func (m *Machine) createResource(c *CreateResource) outcome.Outcome {
+func (m *Machine) createResource(c *CreateResource) (scheme.Step, outcome.Outcome) {
 	n, answer := m.resourcesNode(c.Path, scheme.UpdateRow, c.Caller)
 	if n == nil {
-		return answer
+		return nil, answer
 	}
 	if !validResourcePath(c.Resource) {
-		return because(ResourcePathInvalid)
+		return nil, because(ResourcePathInvalid)
 	}
 	if r := n.resources[c.Resource]; r != nil {
 		if r.properties.sameSettings(&c.ResourceProperties) {
-			return because(ResourceExists)
+			return nil, because(ResourceExists)
 		}
-		return because(ResourceDiffers)
+		return nil, because(ResourceDiffers)
 	}
 	if c.Resource == "" {
-		return because(ResourcePathEmpty)
+		return nil, because(ResourcePathEmpty)
 	}
 	parent, is := parentPath(c.Resource)
 	if is && n.resources[parent] == nil {
-		return refuseResource(outcome.BadRequest, "Parent resource \"%s\" doesn't exist.", parent)
+		return nil, refuseResource(outcome.BadRequest, "Parent resource \"%s\" doesn't exist.", parent)
 	}
 	if refusal := c.ResourceProperties.refusal(!is); refusal != nil {
-		return because(refusal)
+		return nil, because(refusal)
 	}
 	switch {
 	case len(c.Resource) > MaxResourcePathBytes:
-		return because(ResourcePathTooLong)
+		return nil, because(ResourcePathTooLong)
 	case strings.Count(c.Resource, "/") >= MaxResourceDepth:
-		return because(ResourceTooDeep)
+		return nil, because(ResourceTooDeep)
 	case len(n.resources) >= MaxResources:
-		return because(TooManyResources)
+		return nil, because(TooManyResources)
 	}
 	if refusal := m.refusalOf(n, 1, len(c.Resource)+int(c.ResourceProperties.bytes()), 0); refusal != nil {
-		return because(refusal)
+		return nil, because(refusal)
 	}
-	n.addResource(c.Resource, c.ResourceProperties, m.lineage)
-	return outcome.Done()
+	return func() { n.addResource(c.Resource, c.ResourceProperties, m.lineage) }, outcome.Done()
 }
 
 // resourceToChange returns what AlterResource and DropResource are about, nil if it is missing.
@@ -94,39 +93,41 @@ func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller)
 	return n, n.resources[resource], answer
 }
 
-func (m *Machine) alterResource(c *AlterResource) outcome.Outcome {
+func (m *Machine) alterResource(c *AlterResource) (scheme.Step, outcome.Outcome) {
 	n, r, answer := m.resourceToChange(c.Path, c.Resource, c.Caller)
 	switch {
 	case n == nil:
-		return answer
+		return nil, answer
 	case r == nil:
-		return because(ResourceMissing)
+		return nil, because(ResourceMissing)
 	}
 	if refusal := c.ResourceProperties.refusal(r.parent == nil); refusal != nil {
-		return because(refusal)
+		return nil, because(refusal)
 	}
 	if refusal := m.refusalOf(n, 0, int(c.ResourceProperties.bytes()),
 		int(r.properties.bytes())); refusal != nil {
-		return because(refusal)
+		return nil, because(refusal)
 	}
-	n.setProperties(r, c.ResourceProperties)
-	m.emit(Effect{Kind: EffectResourceAltered, Node: n.id})
-	return answer
+	return func() {
+		n.setProperties(r, c.ResourceProperties)
+		m.emit(Effect{Kind: EffectResourceAltered, Node: n.id})
+	}, answer
 }
 
-func (m *Machine) dropResource(c *DropResource) outcome.Outcome {
+func (m *Machine) dropResource(c *DropResource) (scheme.Step, outcome.Outcome) {
 	n, r, answer := m.resourceToChange(c.Path, c.Resource, c.Caller)
 	switch {
 	case n == nil:
-		return answer
+		return nil, answer
 	case r == nil:
-		return because(ResourceToDropMissing)
+		return nil, because(ResourceToDropMissing)
 	case r.children.first != nil:
-		return refuseResource(outcome.BadRequest, "Resource \"%s\" has children.", c.Resource)
+		return nil, refuseResource(outcome.BadRequest, "Resource \"%s\" has children.", c.Resource)
 	}
-	n.removeResource(r)
-	m.emit(Effect{Kind: EffectResourceDropped, Node: n.id, Resource: r.id})
-	return answer
+	return func() {
+		n.removeResource(r)
+		m.emit(Effect{Kind: EffectResourceDropped, Node: n.id, Resource: r.id})
+	}, answer
 }
 
 // ResourceToDescribe returns the own properties of a resource.
@@ -267,19 +268,4 @@ func (m *Machine) resource(key ResourceKey) *resource {
 	}
 	r, _ := n.listedResources.find(uint64(key.ID))
 	return r
-}
-
-// applyToResources executes a command about resources. It reports whether c is one.
-func (m *Machine) applyToResources(c Command) bool {
-	switch c := c.(type) {
-	case *CreateResource:
-		m.done(c.CallID, m.createResource(c))
-	case *AlterResource:
-		m.done(c.CallID, m.alterResource(c))
-	case *DropResource:
-		m.done(c.CallID, m.dropResource(c))
-	default:
-		return false
-	}
-	return true
 }

@@ -23,15 +23,14 @@ const (
 	nodeRowBytes = 4 * rowBytes
 )
 
-func (m *Machine) setLimits(c *SetLimits) outcome.Outcome {
+func (m *Machine) setLimits(c *SetLimits) (scheme.Step, outcome.Outcome) {
 	switch {
 	case !m.Subject(c.Caller).Exempt:
-		return outcome.Denied("Only administrators may set limits")
+		return nil, outcome.Denied("Only administrators may set limits")
 	case c.OnlyFirst && m.limits != StateLimits{}:
-		return outcome.Done()
+		return nil, outcome.Done()
 	}
-	m.limits = m.limits.merge(c.Limits)
-	return outcome.Done()
+	return func() { m.limits = m.limits.merge(c.Limits) }, outcome.Done()
 }
 
 // Limits are those that were set by the log.
@@ -162,6 +161,3 @@ func accountsBytes(a *accounts.Accounts) uint64 {
 	}
 	return bytes
 }
-
-// noRoom is StateFull for a call.
-func noRoom() outcome.Outcome { return outcome.Because(StateFull.Status, StateFull.Text) }

@@ -51,21 +51,27 @@ func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 		m.refuse(&c.Origin, RequestDelete, SemaphoreMissing)
 		return
 	}
-	if refusal := m.removeSemaphore(n, sem, c.Force); refusal != nil {
+	if refusal := sem.keeps(c.Force); refusal != nil {
 		m.refuse(&c.Origin, RequestDelete, refusal)
 		return
 	}
+	m.removeSemaphore(n, sem)
 	m.answer(&c.Origin, RequestDelete, false)
 }
 
-// removeSemaphore removes a semaphore for whoever may, or says why not.
-func (m *Machine) removeSemaphore(n *node, sem *semaphore, force bool) *Refusal {
+// keeps returns why a semaphore cannot be removed, nil if it can.
+func (sem *semaphore) keeps(force bool) *Refusal {
 	switch {
 	case sem.ephemeral:
 		return CannotDeleteEphemeral
 	case !force && (sem.owners.length > 0 || sem.waiters.length > 0):
 		return SemaphoreNotEmpty
 	}
+	return nil
+}
+
+// removeSemaphore removes a semaphore with its owners and waiters.
+func (m *Machine) removeSemaphore(n *node, sem *semaphore) {
 	for l := sem.waiters.first; l != nil; l = sem.waiters.first {
 		m.endWait(n, l, SemaphoreDestroyed)
 		m.linkOccurs(OccurWaitEnded, n, l)
@@ -80,7 +86,6 @@ func (m *Machine) removeSemaphore(n *node, sem *semaphore, force bool) *Refusal 
 			Node: n.id, Semaphore: sem.name})
 	}
 	m.destroy(n, sem)
-	return nil
 }
 
 func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore) {

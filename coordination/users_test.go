@@ -229,6 +229,9 @@ func TestAccessVersion(t *testing.T) {
 	}
 	changes(&coordination.CreateNode{Path: scheme.SplitLoose("/local/n")}, false)
 	changes(&coordination.AddUser{Name: "root", PasswordHash: "h"}, true)
-	changes(&coordination.ModifyPermissions{Path: scheme.SplitLoose("/local/n")}, true)
+	changes(&coordination.ModifyPermissions{Path: scheme.SplitLoose("/local/n")}, false) // nothing to change
+	changes(&coordination.ModifyPermissions{Path: scheme.SplitLoose("/local/n"),
+		Change: scheme.PermissionsChange{Actions: []scheme.Action{{Kind: scheme.ChangeOwner,
+			Subject: "root"}}}}, true)
 	changes(&coordination.RemoveUser{Name: "root"}, true)
 }

@@ -15,7 +15,7 @@ func guarded(t *testing.T) *Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, answer := tree.CreateNode(SplitLoose("/local/a/b/node"),
+	if _, answer := tree.createNode(SplitLoose("/local/a/b/node"),
 		NewNode{ID: 1, Owner: "maker"}); !answer.OK() {
 		t.Fatal(answer)
 	}
@@ -25,7 +25,7 @@ func guarded(t *testing.T) *Tree {
 func permit(t *testing.T, tree *Tree, path, subject string, names ...string) {
 	t.Helper()
 	change := PermissionsChange{Actions: []Action{{Kind: Grant, Subject: subject, Names: names}}}
-	if answer := tree.ModifyPermissions(SplitLoose(path), change); !answer.OK() {
+	if answer := tree.modifyPermissions(SplitLoose(path), change); !answer.OK() {
 		t.Fatal(answer)
 	}
 }
@@ -106,7 +106,7 @@ func TestRightsAreInherited(t *testing.T) {
 		t.Errorf("the group of all users covers anonymous callers: %b", got)
 	}
 	interrupt := true
-	if answer := tree.ModifyPermissions(SplitLoose("/local/a/b"),
+	if answer := tree.modifyPermissions(SplitLoose("/local/a/b"),
 		PermissionsChange{Interrupt: &interrupt}); !answer.OK() {
 		t.Fatal(answer)
 	}

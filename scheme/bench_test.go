@@ -14,7 +14,7 @@ func wideTree(b *testing.B, n int) *Tree {
 		b.Fatal(err)
 	}
 	for i := range n {
-		if created, answer := tree.CreateNode(widePath(i), NewNode{ID: NodeID(i + 1)}); !created {
+		if created, answer := tree.createNode(widePath(i), NewNode{ID: NodeID(i + 1)}); !created {
 			b.Fatal(answer)
 		}
 	}
@@ -42,10 +42,10 @@ func BenchmarkCreateDrop(b *testing.B) {
 	path := Path{"local", "d", "x"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if created, answer := tree.CreateNode(path, NewNode{ID: 1_000_000}); !created {
+		if created, answer := tree.createNode(path, NewNode{ID: 1_000_000}); !created {
 			b.Fatal(answer)
 		}
-		if _, answer := tree.DropNode(path); !answer.OK() {
+		if _, answer := tree.dropNode(path); !answer.OK() {
 			b.Fatal(answer)
 		}
 	}

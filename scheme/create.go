@@ -14,20 +14,23 @@ type NewNode struct {
 	ConfigHasPath bool // the client's config named a path, which is refused at its place among the checks
 }
 
-// MakeDirectory creates a directory and those missing above it, all with the same owner (RootOwner if empty)
-// and stamp. An existing directory is SUCCESS with an issue (surface.md §4). Refusals: SCHEME_ERROR if
-// something else has the name, for a bad name and for depth; GENERIC_ERROR if an entry above is not a
-// directory; PRECONDITION_FAILED for counts and beyond Bound.
-func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) outcome.Outcome {
-	_, answer := t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
-	return answer
+// Step carries out what an operation was judged to do. It is nil if the operation is refused or changes
+// nothing, and valid until the tree changes.
+type Step func()
+
+// MakeDirectory judges the creation of a directory and of those missing above it, all with the same owner
+// (RootOwner if empty) and stamp. An existing directory is SUCCESS with an issue (surface.md §4). Refusals:
+// SCHEME_ERROR if something else has the name, for a bad name and for depth; GENERIC_ERROR if an entry above
+// is not a directory; PRECONDITION_FAILED for counts and beyond Bound.
+func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) (Step, outcome.Outcome) {
+	return t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
 }
 
-// CreateNode creates a coordination node and the directories missing above it (coordination.md §1.1 steps 3
-// to 7). It returns true if the node was created. An existing coordination node is SUCCESS with an issue and
-// false: it keeps its id, and its config must be left alone. Refusals as for MakeDirectory, and BAD_REQUEST
+// CreateNode judges the creation of a coordination node and of the directories missing above it
+// (coordination.md §1.1 steps 3 to 7). An existing coordination node is SUCCESS with an issue and without a
+// Step: it keeps its id, and its config must be left alone. Refusals as for MakeDirectory, and BAD_REQUEST
 // for ConfigHasPath.
-func (t *Tree) CreateNode(path Path, node NewNode) (created bool, answer outcome.Outcome) {
+func (t *Tree) CreateNode(path Path, node NewNode) (Step, outcome.Outcome) {
 	if node.ID == 0 {
 		panic(fmt.Sprintf("scheme: CreateNode %s without a node id", path))
 	}
@@ -35,39 +38,43 @@ func (t *Tree) CreateNode(path Path, node NewNode) (created bool, answer outcome
 	return t.create(path, leaf, node.ConfigHasPath)
 }
 
-// create adds leaf at path, or says why not. The order of the checks is that of coordination.md §1.1.
-func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, outcome.Outcome) {
+// create judges the creation of leaf at path. The order of the checks is that of coordination.md §1.1.
+func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (Step, outcome.Outcome) {
 	if leaf.Owner == "" {
 		leaf.Owner = RootOwner
 	}
 	base, depth := t.deepest(path)
 	if depth == 0 {
-		return false, outcome.Because(outcome.SchemeError,
+		return nil, outcome.Because(outcome.SchemeError,
 			fmt.Sprintf("Cannot resolve working dir, path: '%s'", Shown(path.String())))
 	}
 	exists, inDirectory := depth == len(path), base.entry.Kind.likeDirectory()
 	if configHasPath && (exists || !inDirectory) {
-		return false, RefuseConfigPath()
+		return nil, RefuseConfigPath()
 	}
 	if exists {
-		return false, onExisting(base, leaf.Kind)
+		return nil, onExisting(base, leaf.Kind)
 	}
 	if !inDirectory {
-		return false, notDirectory(base)
+		return nil, notDirectory(base)
 	}
 	if answer := t.checkMissing(base, path, depth, configHasPath); !answer.OK() {
-		return false, answer
+		return nil, answer
 	}
 	if !t.fits(creationBytes(path[depth:], leaf)) {
-		return false, noSpace()
+		return nil, noSpace()
 	}
+	return func() { t.addMissing(base, path, depth, leaf) }, outcome.Done()
+}
+
+// addMissing adds the components of path below base, the first depth of which exist; leaf is the last one.
+func (t *Tree) addMissing(base *vertex, path Path, depth int, leaf Entry) {
 	for ; depth < len(path)-1; depth++ {
 		directory := Entry{Name: path[depth], Kind: Directory, Owner: leaf.Owner, Created: leaf.Created}
 		base = t.add(base, directory)
 	}
 	leaf.Name = path[depth]
 	t.add(base, leaf)
-	return true, outcome.Done()
 }
 
 // creationBytes is what the entries count that are made for the missing components of a path.

@@ -22,10 +22,10 @@ func newTree(t *testing.T, database string, limits Limits) *Tree {
 func sampleTree(t *testing.T) *Tree {
 	t.Helper()
 	tree := newTree(t, "/local", DefaultLimits())
-	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/local/d"), "ann", Stamp{1, 2}))
-	_, answer := tree.CreateNode(SplitLoose("/local/n"), NewNode{ID: 1, Owner: "bob", Created: Stamp{3, 4}})
+	expect(t, "SUCCESS", tree.makeDirectory(SplitLoose("/local/d"), "ann", Stamp{1, 2}))
+	_, answer := tree.createNode(SplitLoose("/local/n"), NewNode{ID: 1, Owner: "bob", Created: Stamp{3, 4}})
 	expect(t, "SUCCESS", answer)
-	_, answer = tree.CreateNode(SplitLoose("/local/d/m"), NewNode{ID: 2})
+	_, answer = tree.createNode(SplitLoose("/local/d/m"), NewNode{ID: 2})
 	expect(t, "SUCCESS", answer)
 	check(t, tree)
 	return tree
@@ -113,13 +113,13 @@ func TestNewRefuses(t *testing.T) {
 
 func TestCreateMakesParents(t *testing.T) {
 	tree := newTree(t, "/local", DefaultLimits())
-	created, answer := tree.CreateNode(SplitLoose("/local/a/b/n"),
+	created, answer := tree.createNode(SplitLoose("/local/a/b/n"),
 		NewNode{ID: 9, Owner: "ann", Created: Stamp{5, 6}})
 	expect(t, "SUCCESS", answer)
 	if !created {
 		t.Error("not created")
 	}
-	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/local/a/c/d"), "", Stamp{7, 8}))
+	expect(t, "SUCCESS", tree.makeDirectory(SplitLoose("/local/a/c/d"), "", Stamp{7, 8}))
 	check(t, tree)
 	want := `/local 1 database 0 root@builtin 0/0
 /local/a 2 directory 0 ann 5/6
@@ -170,12 +170,12 @@ func TestCreateExisting(t *testing.T) {
 			"SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/'",
 			"SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/'"},
 	} {
-		created, answer := tree.CreateNode(SplitLoose(c.path), NewNode{ID: 7})
+		created, answer := tree.createNode(SplitLoose(c.path), NewNode{ID: 7})
 		expect(t, c.node, answer)
 		if created {
 			t.Errorf("%s: created", c.path)
 		}
-		expect(t, c.dir, tree.MakeDirectory(SplitLoose(c.path), "", Stamp{}))
+		expect(t, c.dir, tree.makeDirectory(SplitLoose(c.path), "", Stamp{}))
 	}
 	if got := dump(tree); got != before {
 		t.Errorf("the tree changed to\n%s", got)
@@ -192,7 +192,7 @@ func TestCreateNodeWithoutID(t *testing.T) {
 			t.Errorf("recovered %v", got)
 		}
 	}()
-	tree.CreateNode(SplitLoose("/local/n"), NewNode{})
+	tree.createNode(SplitLoose("/local/n"), NewNode{})
 }
 
 // A path in the config is refused behind the directories on the way, and before anything about the node
@@ -214,7 +214,7 @@ func TestCreateConfigPathOrder(t *testing.T) {
 		"/local/a/.sys/x": failed("SCHEME_ERROR", "/local/a/.sys",
 			"path part '.sys' is reserved by the system"),
 	} {
-		created, answer := tree.CreateNode(SplitLoose(path), NewNode{ID: 5, ConfigHasPath: true})
+		created, answer := tree.createNode(SplitLoose(path), NewNode{ID: 5, ConfigHasPath: true})
 		expect(t, want, answer)
 		if created {
 			t.Errorf("%s: created", path)
@@ -245,15 +245,15 @@ func TestCreateBadNames(t *testing.T) {
 		{Path{"local", "a", "\xff"}, failed("SCHEME_ERROR", "/local/a/\uFFFD",
 			"symbol '\uFFFD' is not allowed in the path part '\uFFFD'")},
 	} {
-		_, answer := tree.CreateNode(c.path, NewNode{ID: 1})
+		_, answer := tree.createNode(c.path, NewNode{ID: 1})
 		expect(t, c.want, answer)
-		expect(t, c.want, tree.MakeDirectory(c.path, "", Stamp{}))
+		expect(t, c.want, tree.makeDirectory(c.path, "", Stamp{}))
 	}
 	if got := dump(tree); got != before {
 		t.Errorf("the tree changed to\n%s", got)
 	}
 	longest := Path{"local", strings.Repeat("n", 255)}
-	expect(t, "SUCCESS", tree.MakeDirectory(longest, "", Stamp{}))
+	expect(t, "SUCCESS", tree.makeDirectory(longest, "", Stamp{}))
 }
 
 func TestCreateDepthLimit(t *testing.T) {
@@ -263,13 +263,13 @@ func TestCreateDepthLimit(t *testing.T) {
 	want := failed("SCHEME_ERROR", tooDeep.String(),
 		"paths depth limit exceeded, limit: 32, depth: 33, delta: 0")
 	before := dump(tree)
-	_, answer := tree.CreateNode(tooDeep, NewNode{ID: 1})
+	_, answer := tree.createNode(tooDeep, NewNode{ID: 1})
 	expect(t, want, answer)
-	expect(t, want, tree.MakeDirectory(append(tooDeep, "o"), "", Stamp{}))
+	expect(t, want, tree.makeDirectory(append(tooDeep, "o"), "", Stamp{}))
 	if got := dump(tree); got != before {
 		t.Errorf("the tree changed to\n%s", got)
 	}
-	_, answer = tree.CreateNode(deepest, NewNode{ID: 1})
+	_, answer = tree.createNode(deepest, NewNode{ID: 1})
 	expect(t, "SUCCESS", answer)
 	check(t, tree)
 }
@@ -279,28 +279,28 @@ func TestCreateCountLimits(t *testing.T) {
 	limits.Children, limits.Paths = 3, 5
 	tree := newTree(t, "/Root/db", limits)
 	for i := range 3 {
-		expect(t, "SUCCESS", tree.MakeDirectory(Path{"Root", "db", fmt.Sprint(i)}, "", Stamp{}))
+		expect(t, "SUCCESS", tree.makeDirectory(Path{"Root", "db", fmt.Sprint(i)}, "", Stamp{}))
 	}
 	expect(t, failed("PRECONDITION_FAILED", "/Root/db/3",
 		"children count limit exceeded, limit: 3, children: 3, delta: 1"),
-		tree.MakeDirectory(SplitLoose("/Root/db/3/x"), "", Stamp{}))
+		tree.makeDirectory(SplitLoose("/Root/db/3/x"), "", Stamp{}))
 
 	// Three paths are there; the third component of this one would be the sixth.
-	_, answer := tree.CreateNode(SplitLoose("/Root/db/0/a/b/n"), NewNode{ID: 1})
+	_, answer := tree.createNode(SplitLoose("/Root/db/0/a/b/n"), NewNode{ID: 1})
 	expect(t, failed("PRECONDITION_FAILED", "/Root/db/0/a/b/n",
 		"paths count limit exceeded, limit: 5, paths: 5, delta: 1"), answer)
 	if children := tree.Children(SplitLoose("/Root/db/0")); len(children) != 0 {
 		t.Errorf("half-made path: %v", children)
 	}
-	_, answer = tree.CreateNode(SplitLoose("/Root/db/0/a/n"), NewNode{ID: 1})
+	_, answer = tree.createNode(SplitLoose("/Root/db/0/a/n"), NewNode{ID: 1})
 	expect(t, "SUCCESS", answer)
 
 	// The paths are counted before the children, and a removal makes room.
 	full := failed("PRECONDITION_FAILED", "/Root/db/3",
 		"paths count limit exceeded, limit: 5, paths: 5, delta: 1")
-	expect(t, full, tree.MakeDirectory(SplitLoose("/Root/db/3"), "", Stamp{}))
-	expect(t, "SUCCESS", tree.RemoveDirectory(SplitLoose("/Root/db/1")))
-	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/Root/db/3"), "", Stamp{}))
+	expect(t, full, tree.makeDirectory(SplitLoose("/Root/db/3"), "", Stamp{}))
+	expect(t, "SUCCESS", tree.removeDirectory(SplitLoose("/Root/db/1")))
+	expect(t, "SUCCESS", tree.makeDirectory(SplitLoose("/Root/db/3"), "", Stamp{}))
 	check(t, tree)
 }
 

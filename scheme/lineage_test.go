@@ -19,14 +19,14 @@ func permitted(t testing.TB, each int) (*Tree, Path) {
 		for i := range each {
 			grants = append(grants, Action{Grant, fmt.Sprintf("%x", level*each+i), []string{read}})
 		}
-		if answer := tree.ModifyPermissions(path, actions(grants...)); !answer.OK() {
+		if answer := tree.modifyPermissions(path, actions(grants...)); !answer.OK() {
 			t.Fatal(answer)
 		}
 		if level == DefaultLimits().Depth {
 			return tree, path
 		}
 		path = append(path, "d")
-		if answer := tree.MakeDirectory(path, "", Stamp{}); !answer.OK() {
+		if answer := tree.makeDirectory(path, "", Stamp{}); !answer.OK() {
 			t.Fatal(answer)
 		}
 	}
@@ -57,7 +57,7 @@ func TestEffectiveSubjectsAreBounded(t *testing.T) {
 	for i := range DefaultLimits().ACLBytes/aceBytes + 1 {
 		longest = append(longest, Action{Grant, fmt.Sprint("s", i), []string{read}})
 	}
-	if answer := tree.ModifyPermissions(path, actions(longest...)); !strings.Contains(answer.String(),
+	if answer := tree.modifyPermissions(path, actions(longest...)); !strings.Contains(answer.String(),
 		"ACL size limit exceeded") {
 		t.Errorf("an entry got more subjects than EffectiveSubjects counts for a level: %s", answer)
 	}
@@ -108,7 +108,7 @@ func TestChildrenInPages(t *testing.T) {
 	var want []string
 	for i := range 25 {
 		want = append(want, fmt.Sprintf("%02d", i))
-		expect(t, "SUCCESS", tree.MakeDirectory(Path{"local", "a", want[i]}, "", Stamp{}))
+		expect(t, "SUCCESS", tree.makeDirectory(Path{"local", "a", want[i]}, "", Stamp{}))
 	}
 	want = append(want, "b")
 	var got []string
@@ -168,7 +168,7 @@ func BenchmarkModifyPermissions(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if answer := tree.ModifyPermissions(Path{"local"}, actions(list...)); !answer.OK() {
+				if answer := tree.modifyPermissions(Path{"local"}, actions(list...)); !answer.OK() {
 					b.Fatal(answer)
 				}
 			}

@@ -283,13 +283,13 @@ func (w *walk) step() {
 	owner := []string{"root@builtin", "ann"}[w.rng.IntN(2)]
 	switch w.rng.IntN(10) {
 	case 0, 1:
-		w.same(joined, w.tree.MakeDirectory(path, owner, at),
+		w.same(joined, w.tree.makeDirectory(path, owner, at),
 			w.model.create(joined, Entry{Kind: Directory, Owner: owner, Created: at}, false))
 	case 2, 3:
 		w.node++
 		config := w.rng.IntN(5) == 0
 		before := len(w.model.entries)
-		created, answer := w.tree.CreateNode(path,
+		created, answer := w.tree.createNode(path,
 			NewNode{ID: w.node, Owner: owner, Created: at, ConfigHasPath: config})
 		w.same(joined, answer,
 			w.model.create(joined, Entry{Kind: CoordinationNode, Node: w.node, Owner: owner, Created: at},
@@ -298,17 +298,17 @@ func (w *walk) step() {
 			w.t.Errorf("%s: created is %t", joined, created)
 		}
 	case 4, 5:
-		id, answer := w.tree.DropNode(path)
+		id, answer := w.tree.dropNode(path)
 		wantID, want := w.model.dropNode(joined)
 		w.same(joined, answer, want)
 		if id != wantID {
 			w.t.Errorf("%s: dropped node %d, want %d", joined, id, wantID)
 		}
 	case 6, 7:
-		w.same(joined, w.tree.RemoveDirectory(path), w.model.removeDirectory(joined))
+		w.same(joined, w.tree.removeDirectory(path), w.model.removeDirectory(joined))
 	case 8:
 		change := w.permissionsChange()
-		w.same(joined, w.tree.ModifyPermissions(path, change), w.model.modify(joined, change))
+		w.same(joined, w.tree.modifyPermissions(path, change), w.model.modify(joined, change))
 	case 9:
 		w.takeChanged()
 		if w.rng.IntN(4) == 0 {

@@ -146,7 +146,7 @@ func TestSplitStopsAtMaxPathParts(t *testing.T) {
 		t.Errorf("last component is %q, want c", got[MaxPathParts-1])
 	}
 	tree := newTree(t, "/a", DefaultLimits())
-	if answer := tree.MakeDirectory(SplitLoose(tooMany), "", Stamp{}); answer.Status != outcome.SchemeError {
+	if answer := tree.makeDirectory(SplitLoose(tooMany), "", Stamp{}); answer.Status != outcome.SchemeError {
 		t.Errorf("creation: %s", answer)
 	}
 }

@@ -53,33 +53,35 @@ func ACLSize(owner string, permissions []Permission) int {
 	return size
 }
 
-// ModifyPermissions changes owner and permissions of the entry at path (surface.md §4). Refusals: BAD_REQUEST
-// for an unset action, an unknown name, too many actions, or more than Limits.ACLBytes after any of the
-// actions; SCHEME_ERROR for a missing path; PRECONDITION_FAILED beyond Bound. The actions are looked at
-// before the path.
-func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Outcome {
+// ModifyPermissions judges a change of owner and permissions of the entry at path (surface.md §4). Refusals:
+// BAD_REQUEST for an unset action, an unknown name, too many actions, or more than Limits.ACLBytes after any
+// of the actions; SCHEME_ERROR for a missing path; PRECONDITION_FAILED beyond Bound. The actions are looked
+// at before the path.
+func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) (Step, outcome.Outcome) {
 	if answer := t.checkActions(change.Actions); !answer.OK() {
-		return answer
+		return nil, answer
 	}
 	v := t.find(path)
 	if v == nil || v == t.root {
-		return pathDoesNotExist()
+		return nil, pathDoesNotExist()
 	}
 	after, size := t.apply(v.entry, change)
 	if size > t.limits.ACLBytes {
-		return checkFailed(outcome.BadRequest, path,
+		return nil, checkFailed(outcome.BadRequest, path,
 			fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d", t.limits.ACLBytes, size))
 	}
-	if !sameAccess(v.entry, after) {
-		before, now := EntryBytes(&v.entry), EntryBytes(&after)
-		if now > before && !t.fits(now-before) {
-			return noSpace()
-		}
+	if sameAccess(v.entry, after) {
+		return nil, outcome.Done()
+	}
+	before, now := EntryBytes(&v.entry), EntryBytes(&after)
+	if now > before && !t.fits(now-before) {
+		return nil, noSpace()
+	}
+	return func() {
 		t.bytes += now - before
 		v.entry = after
 		t.touch(v.entry.ID)
-	}
-	return outcome.Done()
+	}, outcome.Done()
 }
 
 // checkActions refuses what the reference refuses before it looks at the path.

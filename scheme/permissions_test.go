@@ -73,7 +73,7 @@ func TestModifyPermissions(t *testing.T) {
 		{PermissionsChange{Clear: true}, "", "cid", false, false},
 	} {
 		tree.TakeChanged()
-		expect(t, "SUCCESS", tree.ModifyPermissions(SplitLoose("/local/n"), step.change))
+		expect(t, "SUCCESS", tree.modifyPermissions(SplitLoose("/local/n"), step.change))
 		check(t, tree)
 		entry, _ := tree.Lookup(SplitLoose("/local/n"))
 		if got := showPermissions(entry.Permissions); got != step.want || entry.Owner != step.owner ||
@@ -102,14 +102,14 @@ func TestPermissionsAreNotChangedInPlace(t *testing.T) {
 		for _, second := range next {
 			tree := sampleTree(t)
 			path := SplitLoose("/local/n")
-			tree.ModifyPermissions(path, actions(Action{Grant, "a", []string{read, list}},
+			tree.modifyPermissions(path, actions(Action{Grant, "a", []string{read, list}},
 				Action{Grant, "b", []string{read}}))
 			var given [2]Entry
 			var seen [2]string
 			for i, action := range []Action{first, second} {
 				given[i], _ = tree.Lookup(path)
 				seen[i] = showPermissions(given[i].Permissions)
-				expect(t, "SUCCESS", tree.ModifyPermissions(path, actions(action)))
+				expect(t, "SUCCESS", tree.modifyPermissions(path, actions(action)))
 			}
 			for i := range given {
 				if got := showPermissions(given[i].Permissions); got != seen[i] {
@@ -164,7 +164,7 @@ func TestModifyPermissionsRefuses(t *testing.T) {
 		{"/local/n", actions(Action{Grant, "u", []string{"ydb.deprecated.full"}}),
 			"BAD_REQUEST [0/1] Unknown permission name: ydb.deprecated.full"},
 	} {
-		expect(t, c.want, tree.ModifyPermissions(SplitLoose(c.path), c.change))
+		expect(t, c.want, tree.modifyPermissions(SplitLoose(c.path), c.change))
 	}
 	if after := slices.Collect(tree.All()); !slices.EqualFunc(before, after, sameEntry) {
 		t.Errorf("changed from %v to %v", before, after)
@@ -201,22 +201,22 @@ func TestACLLimit(t *testing.T) {
 	subject := strings.Repeat("s", limits.ACLBytes-len(RootOwner)-aceBytes)
 	tree := newTree(t, "/local", limits)
 	tooBig := failed("BAD_REQUEST", "/local", "ACL size limit exceeded, limit: 10240, new ACL size: 10241")
-	expect(t, tooBig, tree.ModifyPermissions(path, actions(Action{Grant, subject + "s", []string{read}})))
+	expect(t, tooBig, tree.modifyPermissions(path, actions(Action{Grant, subject + "s", []string{read}})))
 	if got := permissionsOf(t, tree, "/local"); got != "" {
 		t.Errorf("refused, but stored: %d bytes", len(got))
 	}
-	expect(t, "SUCCESS", tree.ModifyPermissions(path, actions(Action{Grant, subject, []string{read}})))
+	expect(t, "SUCCESS", tree.modifyPermissions(path, actions(Action{Grant, subject, []string{read}})))
 	database, _ := tree.Lookup(path)
 	if got := ACLSize(database.Owner, database.Permissions); got != limits.ACLBytes {
 		t.Errorf("size %d, want %d", got, limits.ACLBytes)
 	}
-	expect(t, tooBig, tree.ModifyPermissions(path, actions(Action{ChangeOwner, RootOwner + "s", nil})))
+	expect(t, tooBig, tree.modifyPermissions(path, actions(Action{ChangeOwner, RootOwner + "s", nil})))
 
 	// Clear comes first, so it makes room; a later action of the same request does not.
 	grown := Action{Grant, "t", []string{read}}
 	expect(t, failed("BAD_REQUEST", "/local", "ACL size limit exceeded, limit: 10240, new ACL size: 10253"),
-		tree.ModifyPermissions(path, actions(grown, Action{Set, subject, nil})))
-	expect(t, "SUCCESS", tree.ModifyPermissions(path,
+		tree.modifyPermissions(path, actions(grown, Action{Set, subject, nil})))
+	expect(t, "SUCCESS", tree.modifyPermissions(path,
 		PermissionsChange{Clear: true, Actions: []Action{grown}}))
 	check(t, tree)
 }
@@ -228,8 +228,8 @@ func TestActionsLimit(t *testing.T) {
 	grants := []Action{{Grant, "a", []string{read}}, {Grant, "b", []string{read}},
 		{Grant, "c", []string{read}}}
 	expect(t, "BAD_REQUEST [0/1] Too many permission actions, limit: 2",
-		tree.ModifyPermissions(Path{"local"}, actions(grants...)))
-	expect(t, "SUCCESS", tree.ModifyPermissions(Path{"local"}, actions(grants[:2]...)))
+		tree.modifyPermissions(Path{"local"}, actions(grants...)))
+	expect(t, "SUCCESS", tree.modifyPermissions(Path{"local"}, actions(grants[:2]...)))
 }
 
 func TestEffectivePermissions(t *testing.T) {
@@ -237,7 +237,7 @@ func TestEffectivePermissions(t *testing.T) {
 	yes := true
 	modify := func(path string, change PermissionsChange) {
 		t.Helper()
-		expect(t, "SUCCESS", tree.ModifyPermissions(SplitLoose(path), change))
+		expect(t, "SUCCESS", tree.modifyPermissions(SplitLoose(path), change))
 	}
 	effective := func(path string) string {
 		t.Helper()
@@ -278,7 +278,7 @@ func TestEffectivePermissions(t *testing.T) {
 
 func ExampleTree_ModifyPermissions() {
 	tree, _ := New("/local")
-	answer := tree.ModifyPermissions(Path{"local"}, PermissionsChange{
+	answer := tree.modifyPermissions(Path{"local"}, PermissionsChange{
 		Actions: []Action{{Kind: Grant, Subject: "ops@ad", Names: []string{"ydb.generic.read"}}},
 	})
 	database, _ := tree.Lookup(Path{"local"})

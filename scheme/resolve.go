@@ -38,34 +38,32 @@ func (t *Tree) EntryToDescribe(path Path) (Lineage, outcome.Outcome) {
 	return l, outcome.Done()
 }
 
-// DropNode removes the coordination node at path and returns its id. Refusals as for NodeToAlter
-// (coordination.md §1.3). Directories above it stay.
-func (t *Tree) DropNode(path Path) (NodeID, outcome.Outcome) {
+// DropNode judges the removal of the coordination node at path and returns its id. Refusals as for
+// NodeToAlter (coordination.md §1.3). Directories above it stay.
+func (t *Tree) DropNode(path Path) (NodeID, Step, outcome.Outcome) {
 	v, answer := t.resolveNode(path)
 	if !answer.OK() {
-		return 0, answer
+		return 0, nil, answer
 	}
-	t.remove(v)
-	return v.entry.Node, answer
+	return v.entry.Node, func() { t.remove(v) }, answer
 }
 
-// RemoveDirectory removes an empty directory (surface.md §4). Refusals: SCHEME_ERROR if it is missing, a root
-// entry or not empty; GENERIC_ERROR if it is not a directory.
-func (t *Tree) RemoveDirectory(path Path) outcome.Outcome {
+// RemoveDirectory judges the removal of an empty directory (surface.md §4). Refusals: SCHEME_ERROR if it is
+// missing, a root entry or not empty; GENERIC_ERROR if it is not a directory.
+func (t *Tree) RemoveDirectory(path Path) (Step, outcome.Outcome) {
 	v := t.find(path)
 	switch {
 	case v == nil:
-		return pathDoesNotExist()
+		return nil, pathDoesNotExist()
 	case t.isRoot(v):
-		return checkFailed(outcome.SchemeError, path, "path is root")
+		return nil, checkFailed(outcome.SchemeError, path, "path is root")
 	case v.entry.Kind != Directory:
-		return notDirectory(v)
+		return nil, notDirectory(v)
 	case len(v.children) > 0:
-		return checkFailed(outcome.SchemeError, path,
+		return nil, checkFailed(outcome.SchemeError, path,
 			fmt.Sprintf("path has children, request doesn't accept it, children: %d", len(v.children)))
 	}
-	t.remove(v)
-	return outcome.Done()
+	return func() { t.remove(v) }, outcome.Done()
 }
 
 func (t *Tree) resolveNode(path Path) (*vertex, outcome.Outcome) {

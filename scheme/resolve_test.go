@@ -36,7 +36,7 @@ func TestLookup(t *testing.T) {
 func TestChildrenSorted(t *testing.T) {
 	tree := newTree(t, "/local", DefaultLimits())
 	for _, name := range []string{"b", "a1", "B", "a", "~", "a-", "A"} {
-		expect(t, "SUCCESS", tree.MakeDirectory(Path{"local", name}, "", Stamp{}))
+		expect(t, "SUCCESS", tree.makeDirectory(Path{"local", name}, "", Stamp{}))
 	}
 	var names []string
 	for _, child := range tree.Children(Path{"local"}) {
@@ -70,7 +70,7 @@ func TestNodeToAlterAndDrop(t *testing.T) {
 	} {
 		entry, answer := tree.NodeToAlter(SplitLoose(path))
 		expect(t, want, answer)
-		id, answer := tree.DropNode(SplitLoose(path))
+		id, answer := tree.dropNode(SplitLoose(path))
 		expect(t, want, answer)
 		if entry.ID != 0 || id != 0 {
 			t.Errorf("%s: entry %d, node %d", path, entry.ID, id)
@@ -81,12 +81,12 @@ func TestNodeToAlterAndDrop(t *testing.T) {
 	if entry.Node != 2 {
 		t.Errorf("node %d, want 2", entry.Node)
 	}
-	id, answer := tree.DropNode(SplitLoose("/local/d/m"))
+	id, answer := tree.dropNode(SplitLoose("/local/d/m"))
 	expect(t, "SUCCESS", answer)
 	if id != 2 {
 		t.Errorf("dropped node %d, want 2", id)
 	}
-	_, answer = tree.DropNode(SplitLoose("/local/d/m"))
+	_, answer = tree.dropNode(SplitLoose("/local/d/m"))
 	expect(t, missing, answer)
 	check(t, tree)
 }
@@ -122,8 +122,8 @@ func TestEntryToDescribe(t *testing.T) {
 
 func TestRemoveDirectory(t *testing.T) {
 	tree := newTree(t, "/Root/db", DefaultLimits())
-	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/Root/db/d/e"), "", Stamp{}))
-	_, answer := tree.CreateNode(SplitLoose("/Root/db/d/n"), NewNode{ID: 1})
+	expect(t, "SUCCESS", tree.makeDirectory(SplitLoose("/Root/db/d/e"), "", Stamp{}))
+	_, answer := tree.createNode(SplitLoose("/Root/db/d/n"), NewNode{ID: 1})
 	expect(t, "SUCCESS", answer)
 	for path, want := range map[string]string{
 		"/":          failed("SCHEME_ERROR", "/", "path is root"),
@@ -135,9 +135,9 @@ func TestRemoveDirectory(t *testing.T) {
 		"/Root/db/d/n": failed("GENERIC_ERROR", "/Root/db/d/n",
 			"path is not a directory (id: 5, type: EPathTypeKesus, state: EPathStateNoChanges)"),
 	} {
-		expect(t, want, tree.RemoveDirectory(SplitLoose(path)))
+		expect(t, want, tree.removeDirectory(SplitLoose(path)))
 	}
-	expect(t, "SUCCESS", tree.RemoveDirectory(SplitLoose("/Root/db/d/e")))
-	expect(t, missing, tree.RemoveDirectory(SplitLoose("/Root/db/d/e")))
+	expect(t, "SUCCESS", tree.removeDirectory(SplitLoose("/Root/db/d/e")))
+	expect(t, missing, tree.removeDirectory(SplitLoose("/Root/db/d/e")))
 	check(t, tree)
 }

@@ -31,30 +31,30 @@ func TestTakeChanged(t *testing.T) {
 	expectChanges("")
 
 	// Several changes to one entry are one row; order is by id, not by time.
-	tree.CreateNode(SplitLoose("/Root/db/a/n"), NewNode{ID: 1})
-	tree.ModifyPermissions(SplitLoose("/Root/db/a/n"), actions(Action{Grant, "u", []string{read}}))
-	tree.ModifyPermissions(SplitLoose("/Root"), actions(Action{Grant, "u", []string{read}}))
+	tree.createNode(SplitLoose("/Root/db/a/n"), NewNode{ID: 1})
+	tree.modifyPermissions(SplitLoose("/Root/db/a/n"), actions(Action{Grant, "u", []string{read}}))
+	tree.modifyPermissions(SplitLoose("/Root"), actions(Action{Grant, "u", []string{read}}))
 	expectChanges("1:Root 3:a 4:n")
 
 	// Removed, and removed before anybody saw it.
-	tree.DropNode(SplitLoose("/Root/db/a/n"))
-	tree.MakeDirectory(SplitLoose("/Root/db/b/c"), "", Stamp{})
-	tree.RemoveDirectory(SplitLoose("/Root/db/b/c"))
+	tree.dropNode(SplitLoose("/Root/db/a/n"))
+	tree.makeDirectory(SplitLoose("/Root/db/b/c"), "", Stamp{})
+	tree.removeDirectory(SplitLoose("/Root/db/b/c"))
 	expectChanges("4:b 5:removed")
 
 	// The id of the newest entry comes back with the next one.
-	tree.RemoveDirectory(SplitLoose("/Root/db/b"))
-	tree.MakeDirectory(SplitLoose("/Root/db/d"), "", Stamp{})
+	tree.removeDirectory(SplitLoose("/Root/db/b"))
+	tree.makeDirectory(SplitLoose("/Root/db/d"), "", Stamp{})
 	expectChanges("4:d")
-	tree.RemoveDirectory(SplitLoose("/Root/db/a"))
-	tree.MakeDirectory(SplitLoose("/Root/db/e"), "", Stamp{})
+	tree.removeDirectory(SplitLoose("/Root/db/a"))
+	tree.makeDirectory(SplitLoose("/Root/db/e"), "", Stamp{})
 	expectChanges("3:removed 5:e")
 	check(t, tree)
 }
 
 func TestRestore(t *testing.T) {
 	tree := sampleTree(t)
-	tree.ModifyPermissions(SplitLoose("/local/n"), actions(Action{Grant, "u", []string{read}}))
+	tree.modifyPermissions(SplitLoose("/local/n"), actions(Action{Grant, "u", []string{read}}))
 	rows := slices.Collect(tree.All())
 	for name, given := range map[string][]Entry{"in order": rows, "reversed": reversed(rows)} {
 		again := newTree(t, "/local", DefaultLimits())
@@ -106,7 +106,7 @@ func TestRestoreUnderLowerLimits(t *testing.T) {
 	}
 	expect(t, failed("PRECONDITION_FAILED", "/local/x",
 		"paths count limit exceeded, limit: 1, paths: 3, delta: 1"),
-		tree.MakeDirectory(SplitLoose("/local/x"), "", Stamp{}))
+		tree.makeDirectory(SplitLoose("/local/x"), "", Stamp{}))
 }
 
 // Every kind of damage is found, and leaves the tree as it was.

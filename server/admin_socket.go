@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -76,8 +77,8 @@ func (s *Server) auditStream(service any, stream grpc.ServerStream, info *grpc.S
 	return err
 }
 
-// audit writes the line. What is refused to others than administrators is told now
-// and then: they could fill the log with it.
+// audit writes the line. Everything that an administrator changes has one. All else is rate-limited: refusals
+// by where they come from, and what is done or has failed by what it is, for callers can repeat it.
 func (s *Server) audit(ctx context.Context, method, target string, err error) {
 	act := strings.TrimPrefix(strings.TrimPrefix(method, "/coordd.admin.v1."), "/Ydb.Scheme.V1.")
 	from := auth.SourceOf(ctx)
@@ -86,23 +87,35 @@ func (s *Server) audit(ctx context.Context, method, target string, err error) {
 	}
 	id := auth.Of(ctx)
 	fields := []any{"act", act, "target", quiet.Cut(target), "user", quiet.Cut(id.String()), "from", from}
-	if err == nil {
-		s.config.Logger.Info("administration", fields...)
-		return
+	text, level := "administration", slog.LevelInfo
+	if err != nil {
+		text, level = "administration failed", slog.LevelWarn
+		if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+			text = "administration refused"
+		}
+		fields = append(fields, "error", quiet.Cut(status.Convert(err).Message()))
 	}
-	text := "administration failed"
-	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
-		text = "administration refused"
-	}
-	fields = append(fields, "error", quiet.Cut(status.Convert(err).Message()))
-	if id != auth.LocalAdministrator && !s.group.Accounts().IsAdministrator(id.Name) {
-		ok, hidden := s.refusedActs.Tells(auth.SourceOf(ctx), time.Now())
+	administers := s.administrates(ctx)
+	if err != nil || !administers {
+		paces, kind := &s.repeatedActs, strings.Join([]string{text, act, target, id.String()}, "\n")
+		if err != nil && !administers {
+			paces, kind = &s.refusedActs, auth.SourceOf(ctx)
+		}
+		ok, hidden := paces.Tells(kind, time.Now())
 		if !ok {
 			return
 		}
-		fields = append(fields, quiet.NotTold, hidden)
+		if hidden > 0 || !administers {
+			fields = append(fields, quiet.NotTold, hidden)
+		}
 	}
-	s.config.Logger.Warn(text, fields...)
+	s.config.Logger.Log(ctx, level, text, fields...)
+}
+
+// administrates reports whether a caller is an administrator, as far as this server knows.
+func (s *Server) administrates(ctx context.Context) bool {
+	id := auth.Of(ctx)
+	return id == auth.LocalAdministrator || s.group.Accounts().IsAdministrator(id.Name)
 }
 
 // refusalIn is why an operation of YDB's was refused, which is no error of the call.

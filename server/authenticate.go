@@ -37,6 +37,8 @@ func (c Config) validateAuth() error {
 			auth.MinLoginLifetime, auth.MaxLoginLifetime)
 	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
 		return errors.New("initial administrator: want a name and a password, or neither")
+	case c.InitialAdmin != "" && validNewUser(c.InitialAdmin) != nil:
+		return fmt.Errorf("initial administrator %q: %w", c.InitialAdmin, validNewUser(c.InitialAdmin))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -246,38 +247,30 @@ func TestCallWithoutALeader(t *testing.T) {
 // How a call ends that ran out of time, by what it knows then.
 func TestEndOfACall(t *testing.T) {
 	for _, test := range []struct {
-		cause    error
-		repeated bool
-		had      bool // a leader had it at the end
-		want     string
+		cause error
+		ended error // besides the context: nil if a leader had it at the end
+		want  string
 	}{
-		{errPatience, false, false, unavailable.String()},
-		{errPatience, true, false, coordination.CallUnknown.String()},
-		{errPatience, false, true, coordination.CallUnknown.String()},
-		{errOperationTimeout, false, false, unavailable.String()},
-		{errOperationTimeout, true, false, coordination.CallUnknown.String()},
-		{errOperationTimeout, false, true, "context canceled"},
-		{errCancelAfter, false, false, "context canceled"},
-		{nil, true, false, "context canceled"},
+		{errPatience, group.ErrNoLeader, unavailable.String()},
+		{errPatience, group.ErrUnknown, coordination.CallUnknown.String()},
+		{errPatience, group.ErrNotAsked, late.String()},
+		{errPatience, nil, unanswered.String()},
+		{errOperationTimeout, group.ErrNoLeader, unavailable.String()},
+		{errOperationTimeout, group.ErrUnknown, coordination.CallUnknown.String()},
+		{errOperationTimeout, group.ErrNotAsked, "context canceled"},
+		{errOperationTimeout, nil, "context canceled"},
+		{errCancelAfter, group.ErrNoLeader, "context canceled"},
+		{nil, group.ErrUnknown, "context canceled"},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(test.cause)
-		ended := ctx.Err()
-		switch {
-		case test.had:
-		case test.repeated:
-			ended = errors.Join(group.ErrUnknown, ended)
-		default:
-			ended = errors.Join(group.ErrNoLeader, ended)
-		}
-		answer, err := unexecuted(ctx, ended)
+		answer, err := unexecuted(ctx, errors.Join(test.ended, ctx.Err()))
 		got := answer.String()
 		if errors.Is(err, context.Canceled) {
 			got = context.Canceled.Error()
 		}
 		if got != test.want {
-			t.Errorf("%v, repeated %v, had %v: got %s, want %s", test.cause, test.repeated, test.had, got,
-				test.want)
+			t.Errorf("%v, %v: got %s, want %s", test.cause, test.ended, got, test.want)
 		}
 	}
 	if unavailable.Status != outcome.Unavailable || coordination.CallUnknown.Status != outcome.Unavailable {
@@ -307,6 +300,24 @@ func TestFiguresTakeNoTurn(t *testing.T) {
 		if _ = answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK || path == MetricsPath &&
 			string(text) != "1" {
 			t.Errorf("%s: %s, %s, %v", path, answer.Status, text, err)
+		}
+	}
+}
+
+// TestShortDeadline makes calls that end before their time: none of them speaks of a leader that went, on a
+// server whose leader is there all the time.
+func TestShortDeadline(t *testing.T) {
+	s, conn := startTest(t, nil)
+	s.config.hooks.Patience = time.Nanosecond
+	client := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
+	for i := range 50 {
+		answer, err := client.CreateNode(t.Context(),
+			&Ydb_Coordination.CreateNodeRequest{Path: fmt.Sprint("/local/short", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := answer.GetOperation().String(); strings.Contains(text, "eader") {
+			t.Errorf("got %s", text)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/clusterpb"
@@ -30,27 +31,46 @@ type clusterService struct {
 var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
 	"Only administrators may manage the cluster: log in as one (--user), or use the socket in the server's data directory, as its owner (--data-dir)")
 
-// administer refuses callers who may not manage the cluster.
+// administer refuses callers who may not manage the cluster, by what this server knows.
 func (s clusterService) administer(ctx context.Context) error {
 	id := auth.Of(ctx)
-	if id == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx) ||
-		s.group.Accounts().IsAdministrator(id.Name) {
+	if s.isOwner(ctx) || s.group.Accounts().IsAdministrator(id.Name) {
 		return nil
 	}
 	return errNotClusterAdministrator
 }
 
+// isOwner reports whether a caller may do everything whoever the administrators are.
+func (s clusterService) isOwner(ctx context.Context) bool {
+	return auth.Of(ctx) == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx)
+}
+
+// administerNow is administer for changes: this server may not know yet that an administrator was added, or
+// removed, so it catches up first. ctx comes from inTime.
+func (s clusterService) administerNow(ctx context.Context) error {
+	if s.isOwner(ctx) {
+		return nil
+	}
+	switch err := s.group.CatchUp(ctx); {
+	case errors.Is(err, group.ErrNoLeader):
+		return s.nobodyLeads(false)
+	case err != nil:
+		return grpcStatus(ctx, outcome.Outcome{}, err)
+	}
+	return s.administer(ctx)
+}
+
 // Add implements adminpb.ClusterServer.
 func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
 	error) {
-	if err := s.administer(ctx); err != nil {
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
+	if err := s.administerNow(ctx); err != nil {
 		return nil, err
 	}
 	if err := validMember(r.GetName(), r.GetPeerAddress()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	ctx, cancel := s.inTime(ctx)
-	defer cancel()
 	answer, unclear, err := onLeader(ctx, s.Server, r, clusterLeader.Add, clusterpb.ClusterClient.Add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
 		// by an attempt whose answer was lost
@@ -94,11 +114,11 @@ func (s *Server) memberWith(name, address string) *raftstore.Member {
 // Promote implements adminpb.ClusterServer.
 func (s clusterService) Promote(ctx context.Context,
 	r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
-	if err := s.administer(ctx); err != nil {
-		return nil, err
-	}
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
+	if err := s.administerNow(ctx); err != nil {
+		return nil, err
+	}
 	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.Promote, clusterpb.ClusterClient.Promote)
 	return answer, err
 }
@@ -115,11 +135,11 @@ func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequ
 // Remove implements adminpb.ClusterServer.
 func (s clusterService) Remove(ctx context.Context,
 	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
-	if err := s.administer(ctx); err != nil {
-		return nil, err
-	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
+	if err := s.administerNow(ctx); err != nil {
+		return nil, err
+	}
 	// Another member may get the name while this goes on, but never the id.
 	resolved := &adminpb.RemoveMemberRequest{Member: r.GetMember()}
 	if m, err := s.findMember(r.GetMember()); err == nil {
@@ -144,11 +164,11 @@ func (s *Server) removed(id string) bool {
 // TransferLeader implements adminpb.ClusterServer.
 func (s clusterService) TransferLeader(ctx context.Context,
 	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
-	if err := s.administer(ctx); err != nil {
-		return nil, err
-	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
+	if err := s.administerNow(ctx); err != nil {
+		return nil, err
+	}
 	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.TransferLeader,
 		clusterpb.ClusterClient.TransferLeader)
 	return answer, err

@@ -122,6 +122,36 @@ func TestPermissionsAreAudited(t *testing.T) {
 	}
 }
 
+// TestRepeatedActsAreThinned has a user who may grant change the same permissions again and again, and an
+// administrator fail again and again: neither can fill the log.
+func TestRepeatedActsAreThinned(t *testing.T) {
+	log := &logText{}
+	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
+	g.permit(testNode, granting("bob", "ydb.generic.use"))
+	const attempts = 100
+	change := func(token, path string, want Ydb.StatusIds_StatusCode) {
+		t.Helper()
+		for i := range attempts {
+			action := granting("carol", "ydb.generic.read")
+			if i%2 == 1 {
+				action = revoking("carol", "ydb.generic.read")
+			}
+			answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ModifyPermissions(g.as(token),
+				&Ydb_Scheme.ModifyPermissionsRequest{Path: path, Actions: []*Ydb_Scheme.PermissionsAction{action}})
+			if err != nil || answer.GetOperation().GetStatus() != want {
+				t.Fatalf("got %v, %v", answer, err)
+			}
+		}
+	}
+	change("token-of-bob", testNode, Ydb.StatusIds_SUCCESS)
+	change("token-of-root", "/local/none", Ydb.StatusIds_SCHEME_ERROR)
+	for _, user := range []string{"bob", "root"} {
+		if n := log.with("act=SchemeService/ModifyPermissions", "carol", "user="+user); n < 2 || n > 20 {
+			t.Errorf("%d lines of %d acts of %s", n, attempts, user)
+		}
+	}
+}
+
 // TestFailedHandshakesAreTold has clients that speak plain text, or do not trust the certificate, and one
 // that says nothing.
 func TestFailedHandshakesAreTold(t *testing.T) {

@@ -32,7 +32,14 @@ var (
 	errCancelAfter      = errors.New("cancelled after the time asked for")
 )
 
-var unavailable = outcome.Because(outcome.Unavailable, "No leader: try again")
+// The answers to calls whose time ran out.
+var (
+	unavailable = outcome.Because(outcome.Unavailable, "No leader: try again")
+	late        = outcome.Because(outcome.Unavailable,
+		"The server did not come to the call in time: it was not executed, try again")
+	unanswered = outcome.Because(outcome.Unavailable,
+		"The call did not end in time: it may have been executed")
+)
 
 func (s *Server) patience() time.Duration { return cmp.Or(s.config.hooks.Patience, callPatience) }
 
@@ -81,9 +88,11 @@ func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, group.ErrStopped):
 		return outcome.Because(outcome.Unavailable, group.ErrStopped.Error()), nil
-	case errors.Is(cause, errPatience), errors.Is(cause, errOperationTimeout) &&
-		errors.Is(err, group.ErrNoLeader):
+	case errors.Is(err, group.ErrNoLeader) && (errors.Is(cause, errPatience) ||
+		errors.Is(cause, errOperationTimeout)):
 		return unavailable, nil
+	case errors.Is(cause, errPatience):
+		return outcome.Because(outcome.Unavailable, "Not answered in time: try again"), nil
 	case errors.Is(cause, errOperationTimeout):
 		return outcome.Because(outcome.Timeout, "Operation timeout"), nil
 	case errors.Is(cause, errCancelAfter):
@@ -113,8 +122,10 @@ func unexecuted(ctx context.Context, err error) (outcome.Outcome, error) {
 		return unavailable, nil
 	case errors.Is(err, group.ErrUnknown) && waited:
 		return coordination.CallUnknown, nil
+	case errors.Is(err, group.ErrNotAsked) && errors.Is(cause, errPatience):
+		return late, nil
 	case errors.Is(err, ctx.Err()) && errors.Is(cause, errPatience): // a leader has it
-		return coordination.CallUnknown, nil
+		return unanswered, nil
 	}
 	return outcome.Outcome{}, err
 }

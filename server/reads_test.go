@@ -18,10 +18,13 @@ func TestLargeListing(t *testing.T) {
 	const children = 2500
 	made, err := s.group.Read(t.Context(), func(m *coordination.Machine) (made outcome.Outcome) {
 		for i := range children {
-			if made = m.Tree().MakeDirectory(scheme.SplitLoose(fmt.Sprintf("/local/large/%05d", i)), "",
-				scheme.Stamp{}); !made.OK() {
+			var make scheme.Step
+			make, made = m.Tree().MakeDirectory(scheme.SplitLoose(fmt.Sprintf("/local/large/%05d", i)), "",
+				scheme.Stamp{})
+			if !made.OK() {
 				break
 			}
+			make()
 		}
 		return made
 	})

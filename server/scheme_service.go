@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -92,11 +93,29 @@ func (s schemeService) DescribePath(ctx context.Context,
 func (s schemeService) ModifyPermissions(ctx context.Context,
 	r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
+	change := wire.PermissionsChange(r)
+	if answer.OK() {
+		answer = checkSubjects(change.Actions)
+	}
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
 			return &coordination.ModifyPermissions{CallID: call, Caller: s.caller(ctx), Path: path,
-				Change: wire.PermissionsChange(r)}
+				Change: change}
 		})
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err
+}
+
+// maxSubjectBytes bounds a subject of permissions. No entry has room for a longer one, so that all it could
+// do is to make the log larger.
+var maxSubjectBytes = scheme.DefaultLimits().ACLBytes
+
+func checkSubjects(actions []scheme.Action) outcome.Outcome {
+	for _, a := range actions {
+		if len(a.Subject) > maxSubjectBytes {
+			return outcome.Because(outcome.BadRequest, fmt.Sprintf("Subject of permissions is too long: %d bytes, limit: %d",
+				len(a.Subject), maxSubjectBytes))
+		}
+	}
+	return outcome.Done()
 }

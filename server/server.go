@@ -77,7 +77,9 @@ type Server struct {
 	meters      meters
 	held        *heldAnswers
 	refusedActs quiet.Kinds // of administrators, or who would be one
-	inspect     atomic.Pointer[inspect.Service]
+	// of administrators what failed, of others what they did
+	repeatedActs quiet.Kinds
+	inspect      atomic.Pointer[inspect.Service]
 
 	stateLimit stateLimit
 

@@ -124,15 +124,15 @@ func (s clusterService) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*
 // SetLimits implements adminpb.ClusterServer.
 func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
 	error) {
-	if err := s.administer(ctx); err != nil {
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
+	if err := s.administerNow(ctx); err != nil {
 		return nil, err
 	}
 	if bytes := r.GetStateBytes(); bytes != 0 && bytes < MinStateLimit {
 		return nil, status.Errorf(codes.InvalidArgument, "The limit of the state is %s at least",
 			sizeText(MinStateLimit))
 	}
-	ctx, cancel := s.inTime(ctx)
-	defer cancel()
 	id := auth.Of(ctx)
 	by := coordination.Caller{Subject: id.Name, Enforced: id != auth.LocalAdministrator &&
 		(s.auth.Required || !s.isLocal(ctx))}

@@ -1,14 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -39,12 +43,26 @@ var errNotAdministrator = status.Error(codes.PermissionDenied,
 
 // Add implements adminpb.UsersServer.
 func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
+	if err := validNewUser(r.GetName()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
 	err := s.withPassword(ctx, r.GetPassword(),
 		func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
 			return &coordination.AddUser{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash,
 				Administrator: r.GetAdministrator()}
 		}, func(by coordination.Caller) bool { return s.mayManage(by) || s.isLocal(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
+}
+
+// validNewUser says what the name of a new user has to be, if name is none. An @ is not allowed because
+// reporter@cert, all-users@well-known and root@builtin are subjects of another kind.
+func validNewUser(name string) error {
+	if name == "" || len(name) > accounts.MaxUserNameBytes ||
+		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' }) {
+		return fmt.Errorf("User name: want 1 to %d printable ASCII characters without spaces and @",
+			accounts.MaxUserNameBytes)
+	}
+	return nil
 }
 
 // SetPassword implements adminpb.UsersServer. Who changes the own password has to show it, administrators
@@ -114,11 +132,11 @@ func (s userService) withPassword(ctx context.Context, password string,
 	if err != nil {
 		return err
 	}
-	if !allowed(by) {
-		return errNotAdministrator
-	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
+	if may, err := s.finds(ctx, func() bool { return allowed(by) }); err != nil || !may {
+		return cmp.Or(err, errNotAdministrator)
+	}
 	hash, err := s.auth.Passwords.Hash(ctx, password)
 	if err != nil {
 		return passwordStatus(ctx, err)
@@ -176,6 +194,18 @@ func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 // mayManage reports whether a caller may do everything, as far as this server knows at the moment.
 func (s userService) mayManage(by coordination.Caller) bool {
 	return !by.Enforced || s.group.Accounts().IsAdministrator(by.Subject)
+}
+
+// finds reports whether something holds by what this server knows. It looks again after a read barrier before
+// it denies that: another server may just have acknowledged it.
+func (s *Server) finds(ctx context.Context, holds func() bool) (bool, error) {
+	if holds() {
+		return true, nil
+	}
+	if err := s.group.CatchUp(ctx); err != nil {
+		return false, grpcStatus(ctx, outcome.Outcome{}, err)
+	}
+	return holds(), nil
 }
 
 func (s userService) noUsers() bool { return len(s.group.Accounts().Users()) == 0 }

@@ -220,3 +220,19 @@ func TestUsersSurviveRestart(t *testing.T) {
 		t.Errorf("got %d users", len(users))
 	}
 }
+
+// TestNewUserNames: a name with an @ would be a subject of another kind, and have its rights.
+func TestNewUserNames(t *testing.T) {
+	g := startGuarded(t, nil)
+	for _, name := range []string{"reporter@cert", "all-users@well-known", "root@builtin", "", "a b",
+		strings.Repeat("n", 257)} {
+		if got := g.manage("token-of-root", "Add", &adminpb.AddRequest{Name: name, Password: "x"},
+			new(adminpb.AddResponse)); got != codes.InvalidArgument {
+			t.Errorf("%q: got %v", name, got)
+		}
+	}
+	config := Config{InitialAdmin: "root@builtin", InitialAdminPassword: "x"}
+	if err := config.validateAuth(); err == nil || !strings.Contains(err.Error(), "without spaces and @") {
+		t.Errorf("initial administrator: got %v", err)
+	}
+}

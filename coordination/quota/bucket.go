@@ -11,7 +11,8 @@ type Bucket struct {
 	key       coordination.ResourceKey
 	capacity  float64 // B
 	watermark float64
-	keeps     bool // the level where properties change: there is no prefetch
+	keeps     bool    // the level where properties change: there is no prefetch
+	mostDebt  float64 // what the level may be below 0
 
 	detailed bool // the counters of its node
 
@@ -58,11 +59,16 @@ func (b *Bucket) count(f Flow) {
 // enormous keeps sums of levels finite.
 const enormous = math.MaxFloat64 / 8
 
+// MaxDebtSeconds bounds a debt: what the rate repays in a day. Everybody who may acquire may report any
+// amount as used, and must not put the resource out of order for good.
+const MaxDebtSeconds = 24 * 60 * 60
+
 // set gives the bucket the properties of its resource.
 func (b *Bucket) set(e coordination.Effective) {
 	b.capacity = min(max(0, e.Rate*e.Prefetch), enormous)
 	b.watermark = e.Watermark
 	b.keeps = e.Prefetch < 0
+	b.mostDebt = min(e.Rate*MaxDebtSeconds, enormous)
 	b.detailed = e.Detailed
 }
 
@@ -73,8 +79,8 @@ func (b *Bucket) at(now coordination.Instant) {
 	}
 }
 
-// take takes an amount, which may be more than there is.
-func (b *Bucket) take(amount float64) { b.level = max(b.level-amount, -enormous) }
+// bounded returns how much of an amount counts: what goes beyond the largest debt is forgiven.
+func (b *Bucket) bounded(amount float64) float64 { return min(amount, max(0, b.level+b.mostDebt)) }
 
 // may is the rule of pace: whether an amount may be granted now to whoever comes first. More than there is is
 // granted, and makes a debt, if the time since the last grant at the pace of the level is long enough for it.
@@ -90,6 +96,8 @@ func (b *Bucket) may(now coordination.Instant, amount float64) bool {
 
 // grant takes an amount that may be granted.
 func (b *Bucket) grant(now coordination.Instant, amount float64) {
+	b.count(Flow{Granted: amount})
+	amount = b.bounded(amount)
 	switch {
 	case amount <= b.level:
 		b.granted = now
@@ -99,13 +107,12 @@ func (b *Bucket) grant(now coordination.Instant, amount float64) {
 		b.granted = max(now-2*millisecond, b.granted+coordination.Instant(amount*float64(Tick)/b.pace))
 	}
 	b.paced = true
-	b.take(amount)
-	b.count(Flow{Granted: amount})
+	b.level -= amount
 }
 
 // use takes what was used already.
 func (b *Bucket) use(now coordination.Instant, amount float64) {
-	b.take(amount)
+	b.level -= b.bounded(amount)
 	b.granted, b.paced = now, true
 	b.count(Flow{Used: amount})
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/coordination"
 )
 
 // These are the numbers that the tests of YDB assert (§5.3), at any place between two ticks.
@@ -181,5 +183,30 @@ func TestEnormousRates(t *testing.T) {
 				t.Errorf("rate %g, prefetch %g: level %g", rate, prefetch, level)
 			}
 		}
+	}
+}
+
+// TestDebtIsBounded reports, or is granted, more than all units of years: what the rate repays in a day is
+// what others wait for.
+func TestDebtIsBounded(t *testing.T) {
+	const amount = 1 << 62
+	w := newWorld(t, 1)
+	w.resource(1, 0, usual(10))
+	w.resource(2, 0, usual(10))
+	s := w.servers[0]
+	s.Use(w.now, w.bucket(0, 1), amount)
+	s.Use(w.now, w.bucket(0, 1), amount)
+	if !s.Acquire(w.now, w.bucket(0, 2), amount) {
+		t.Error("a full bucket did not grant a large amount")
+	}
+	both := []coordination.ResourceID{1, 2}
+	for _, id := range both {
+		if level := w.bucket(0, id).Level(); level != -10*MaxDebtSeconds {
+			t.Errorf("resource %d: level %g", id, level)
+		}
+	}
+	w.pass((MaxDebtSeconds + 1) * time.Second)
+	for _, id := range both {
+		w.wants(true, id, 1, 0)
 	}
 }

@@ -26,6 +26,8 @@ const (
 var (
 	// ErrNoLeader says that no leader was asked, and that none will be.
 	ErrNoLeader = errors.New("there is no leader to ask")
+	// ErrNotAsked says that the call was not put to the leader, and will not be.
+	ErrNotAsked = errors.New("the server did not come to the call")
 	// ErrUnknown says that a leader was asked and went, and that nobody knows what becomes of it.
 	ErrUnknown = errors.New("the leader went away during the call")
 )

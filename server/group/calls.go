@@ -56,17 +56,24 @@ var callErrors = [...]error{
 	coordination.CallLost:     errLeaderGone,
 }
 
-// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose
-// leader goes is repeated to the next one, under the same name, so that it is executed once and gets its one
-// outcome. Errors: ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a
+// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A command that is
+// refused by what is committed already does not come into the log. A call whose leader goes is repeated to
+// the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
+// ErrStopped, and when ctx ends its own, which is ErrNoLeader, ErrNotAsked or ErrUnknown as well unless a
 // leader has the call at that moment.
 func (g *Group) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}),
 		since: coordination.Index(g.applied.Load())}
-	var answer outcome.Outcome
+	answer, err := g.refusal(ctx, a.command)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return outcome.Outcome{}, notAsked(err)
+	case err != nil || !answer.OK():
+		return answer, err
+	}
 	var ended error
-	err := g.AskLeader(ctx, func(repeated bool) Asked {
+	err = g.AskLeader(ctx, func(repeated bool) Asked {
 		a.repeated = repeated
 		answer, ended = g.try(ctx, a)
 		switch {
@@ -74,6 +81,8 @@ func (g *Group) Execute(ctx context.Context,
 			return LeaderGone
 		case errors.Is(ended, errNotLeading), errors.Is(ended, errWithdrawn) && !g.streams.led():
 			return NotLed
+		case errors.Is(ended, errWithdrawn) && !repeated:
+			ended = notAsked(ctx.Err())
 		case ended != nil && ctx.Err() != nil:
 			ended = ctx.Err()
 		}
@@ -86,6 +95,34 @@ func (g *Group) Execute(ctx context.Context,
 		return outcome.Outcome{}, err
 	}
 	return answer, nil
+}
+
+// refusal returns the refusal of a command by what was committed when the call came, success if it is not
+// refused. This server's own state may lack a permission that another one has just acknowledged, so its
+// refusal counts only after a read barrier.
+func (g *Group) refusal(ctx context.Context, c coordination.Command) (outcome.Outcome, error) {
+	judge := func(m *coordination.Machine) outcome.Outcome {
+		if answer, refused := m.Refusal(c); refused {
+			return answer
+		}
+		return outcome.Done()
+	}
+	answer, err := g.Read(ctx, judge)
+	if err != nil || answer.OK() {
+		return answer, err
+	}
+	if err := g.CatchUp(ctx); err != nil {
+		return outcome.Outcome{}, err
+	}
+	return g.Read(ctx, judge)
+}
+
+// notAsked adds ErrNotAsked to the error of a context, unless it says ErrNoLeader already.
+func notAsked(err error) error {
+	if errors.Is(err, ErrNoLeader) {
+		return err
+	}
+	return &unasked{err, ErrNotAsked}
 }
 
 // try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx, with

@@ -68,10 +68,12 @@ func TestListingInPages(t *testing.T) {
 	defer unlock()
 	for i := range want {
 		want[i] = fmt.Sprintf("%05d", i)
-		if answer := g.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "",
-			scheme.Stamp{}); !answer.OK() {
+		make, answer := g.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "",
+			scheme.Stamp{})
+		if !answer.OK() {
 			t.Fatal(answer)
 		}
+		make()
 	}
 	type result struct {
 		list Described

@@ -1,0 +1,124 @@
+package coordination
+
+import (
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// What commands do to the path tree and its nodes.
+
+func (m *Machine) stamp(millis uint64) scheme.Stamp {
+	return scheme.Stamp{PlanStep: millis, TxID: uint64(m.index)}
+}
+
+func (m *Machine) makeDirectory(c *MakeDirectory) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	m.boundTree(0)
+	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
+}
+
+func (m *Machine) removeDirectory(c *RemoveDirectory) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	return m.tree.RemoveDirectory(c.Path)
+}
+
+func (m *Machine) modifyPermissions(c *ModifyPermissions) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	m.boundTree(0)
+	modify, answer := m.tree.ModifyPermissions(c.Path, c.Change)
+	if modify == nil {
+		return nil, answer
+	}
+	return func() {
+		modify()
+		m.accessVersion++
+	}, answer
+}
+
+func (m *Machine) createNode(c *CreateNode) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	m.boundTree(NodeRow{}.sized())
+	create, answer := m.tree.CreateNode(c.Path, scheme.NewNode{
+		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
+	})
+	if create == nil {
+		return nil, answer
+	}
+	return func() {
+		create()
+		n := newNode(m.nextNode, c.Config, m.rows, m.room)
+		n.path = c.Path
+		n.startAt(m.lineage)
+		m.addNode(n)
+		m.nextNode++
+		n.touch(n)
+	}, answer
+}
+
+func (m *Machine) addNode(n *node) {
+	m.nodes[n.id] = n
+	m.inOrder.append(n)
+}
+
+func (m *Machine) alterNode(c *AlterNode) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	entry, answer := m.tree.NodeToAlter(c.Path)
+	switch {
+	case !answer.OK():
+		return nil, answer
+	case c.SetsPath:
+		return nil, scheme.RefuseConfigPath()
+	}
+	return func() {
+		n := m.nodes[entry.Node]
+		m.walk.altering(n)
+		n.touch(n)
+		detailed := n.config.DetailedCounters()
+		if n.config = n.config.Merge(c.Config); n.config.DetailedCounters() != detailed && len(n.resources) > 0 {
+			m.emit(Effect{Kind: EffectResourceAltered, Node: n.id})
+		}
+	}, answer
+}
+
+// dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next
+// checkpoint.
+func (m *Machine) dropNode(c *DropNode) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	id, drop, answer := m.tree.DropNode(c.Path)
+	if drop == nil {
+		return nil, answer
+	}
+	return func() {
+		drop()
+		m.forgetNode(m.nodes[id], c)
+	}, answer
+}
+
+func (m *Machine) forgetNode(n *node, c *DropNode) {
+	if m.observed {
+		m.occurred = append(m.occurred, Occurrence{Kind: OccurNodeDropped, StampMillis: m.stampMillis,
+			Node: n.id, Count: uint64(len(n.sessions)),
+			More: &OccurrenceMore{User: c.Subject, Path: c.Path.String()}})
+	}
+	n.walk.dropping(n)
+	m.inOrder.remove(n)
+	delete(m.nodes, n.id)
+	n.droppedIn = m.rows.generation
+	m.rows.base -= n.base
+	n.free(n.used)
+	n.count(n.counts, -1)
+	m.dropped = append(m.dropped, n.id)
+	m.emit(Effect{Kind: EffectNodeDropped, Node: n.id})
+}
