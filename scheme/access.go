@@ -3,6 +3,7 @@ package scheme
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/coordd/coordd/scheme/outcome"
 )
@@ -86,6 +87,15 @@ func accessOf(names []string) Access {
 
 // AllUsers is the group of everybody who is somebody: permissions given to it count for every named subject.
 const AllUsers = "all-users@well-known"
+
+// SubjectBytesMax bounds the name of a subject: of a user, on a token, or on a certificate.
+const SubjectBytesMax = 1024
+
+// IsSubject reports whether a name can be that of a subject. Names are stored and sent as text, so everything else is
+// refused where it enters.
+func IsSubject(name string) bool {
+	return name != "" && len(name) <= SubjectBytesMax && utf8.ValidString(name)
+}
 
 // Subject is who asks. The zero Subject is nobody, and has no rights.
 type Subject struct {

@@ -83,6 +83,7 @@ var trials = []trial{
 	{name: "timers of streams", folder: "server/group", tests: "^Test(TimerWithout|SilentEnd)"},
 	{name: "units", folder: "coordination/quota", tests: "^Test"},
 	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
+	{name: "names on the relay", folder: "server/group", tests: "^TestNameThatCannot", most: time.Minute},
 	{name: "units of servers", folder: "server/group",
 		tests: "^Test(Quanta|Demands|UnsentQuanta|KnownRights)"},
 	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},

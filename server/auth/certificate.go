@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -10,7 +11,7 @@ import (
 const certificateSuffix = "@cert"
 
 // certificateIdentity is the identity of a caller with a verified client certificate: its common name, or
-// where there is none the whole subject. It is nil without one.
+// where there is none the whole subject. It is nil without one, and if the name cannot be a subject.
 func certificateIdentity(ctx context.Context) *Identity {
 	state, _ := listen.TLSState(ctx)
 	if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 {
@@ -21,8 +22,8 @@ func certificateIdentity(ctx context.Context) *Identity {
 	if name == "" {
 		name = subject.String()
 	}
-	if name == "" {
+	if name += certificateSuffix; name == certificateSuffix || !scheme.IsSubject(name) {
 		return nil
 	}
-	return &Identity{Name: name + certificateSuffix, source: fromCertificate}
+	return &Identity{Name: name, source: fromCertificate}
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/filestamp"
 )
 
@@ -101,6 +102,9 @@ func readTokens(path string) (map[[sha256.Size]byte]*Identity, error) {
 			continue
 		case len(fields) != 2 || len(fields[0]) > maxTicketBytes:
 			return nil, fmt.Errorf("line %d: want a token, a space and the user's name", number)
+		case !scheme.IsSubject(fields[1]):
+			return nil, fmt.Errorf("line %d: the user's name is not UTF-8, or has more than %d bytes", number,
+				scheme.SubjectBytesMax)
 		}
 		digest := sha256.Sum256([]byte(fields[0]))
 		if content[digest] != nil {

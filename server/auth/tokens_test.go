@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/scheme"
 )
 
 func writeFile(t *testing.T, path, content string) {
@@ -21,7 +23,8 @@ func TestTokenFile(t *testing.T) {
 		t.Error("a file that is not there is opened")
 	}
 	for _, content := range []string{"token\n", "token user more\n", "a x\na y\n",
-		strings.Repeat("x", maxTicketBytes+1) + " user\n"} {
+		strings.Repeat("x", maxTicketBytes+1) + " user\n", "token m\xfcller\n",
+		"token " + strings.Repeat("x", scheme.SubjectBytesMax+1)} {
 		writeFile(t, path, content)
 		if _, err := openTokenFile(path); err == nil || strings.Contains(err.Error(), "token user") ||
 			!strings.Contains(err.Error(), "line ") {

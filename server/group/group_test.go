@@ -200,9 +200,14 @@ func (c *testClient) Wake() {
 
 func openStream(t testing.TB, g *Group) *testClient {
 	t.Helper()
+	return openStreamOf(t, g, Caller{})
+}
+
+func openStreamOf(t testing.TB, g *Group, caller Caller) *testClient {
+	t.Helper()
 	c := &testClient{woken: make(chan struct{}, 1)}
 	policy := &coordination.PingPolicy{Opaque: Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
-	c.stream = g.NewStream(c, Caller{}, policy)
+	c.stream = g.NewStream(c, caller, policy)
 	if err := c.stream.Enter(); err != nil {
 		t.Fatal(err)
 	}

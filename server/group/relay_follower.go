@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coordd/coordd/raftstore/turn"
 
@@ -64,10 +65,11 @@ type moment struct {
 	day int64
 }
 
-// put implements leaderLink. A stream with more open requests than a leader change can carry is ended.
+// put implements leaderLink. A stream with more open requests than a leader change can carry is ended, and one whose
+// words cannot be encoded.
 func (r *relay) put(s *Stream, f coordination.Forward) {
 	forward := forwardToPB(s.id, &f)
-	if f.Roster != nil && proto.Size(forward) > maxRosterBytes {
+	if f.Roster != nil && proto.Size(forward) > maxRosterBytes || !encodable(forward) {
 		go s.End(coordination.LinkFailure)
 		return
 	}
@@ -76,6 +78,15 @@ func (r *relay) put(s *Stream, f coordination.Forward) {
 	r.sentCount++
 	r.mutex.Unlock()
 	r.bell.Ring()
+}
+
+// encodable reports whether all texts of a forward are UTF-8; any other would break the relay of all streams.
+func encodable(f *relaypb.Forward) bool {
+	if f.GetAttach() == nil && f.GetRoster() == nil { // the many
+		return utf8.ValidString(f.GetRequest().GetName())
+	}
+	_, err := proto.Marshal(f)
+	return err == nil
 }
 
 // maySpeak implements leaderLink.
@@ -157,7 +168,7 @@ func (r *relay) take() *relaypb.ToLeader {
 	}
 	if r.version >= relayPieces && len(r.cut) == 0 && len(r.out) > 0 &&
 		proto.Size(r.out[0]) > relayBatchBytes {
-		r.cut, _ = proto.Marshal(r.out[0]) // it cannot fail: what clients send is UTF-8
+		r.cut, _ = proto.Marshal(r.out[0]) // it cannot fail: put has judged it
 		r.out[0] = nil
 		r.out = r.out[1:]
 	}
