@@ -2,6 +2,7 @@ package group
 
 import (
 	"math"
+	"unicode/utf8"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/accounts"
@@ -118,7 +119,14 @@ func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
 }
 
 // messageToPB addresses a message to the stream's number on its own server.
+// messageToPB ends the stream of a message whose texts cannot be encoded.
 func messageToPB(stream uint64, m *coordination.Message) *relaypb.Message {
+	if m.Refusal != nil && !utf8.ValidString(m.Refusal.Text) ||
+		m.Description != nil && !utf8.ValidString(m.Description.Name) {
+		end := *m
+		end.Kind, end.Refusal, end.Description = coordination.MessageEnd, coordination.LinkFailure, nil
+		m = &end
+	}
 	p := &relaypb.Message{Stream: stream, Kind: uint32(m.Kind), Sequence: uint64(m.Sequence),
 		Request: uint32(m.Request), Node: uint64(m.Node), Session: uint64(m.Session),
 		EpochTerm: uint64(m.Epoch.Term), EpochCounter: m.Epoch.Counter, GraceMillis: m.GraceMillis,

@@ -3,8 +3,27 @@ package group
 import (
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coordd/coordd/coordination"
 )
+
+// What a leader cannot encode ends the stream that it is for.
+func TestMessageThatCannotBeEncoded(t *testing.T) {
+	for name, m := range map[string]coordination.Message{
+		"refusal": {Kind: coordination.MessageResult, Refusal: &coordination.Refusal{Text: "m\xfcller"}},
+		"description": {Kind: coordination.MessageDescribed,
+			Description: &coordination.SemaphoreDescription{Name: "m\xfcller"}},
+	} {
+		p := messageToPB(7, &m)
+		if _, err := proto.Marshal(p); err != nil || p.GetStream() != 7 {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+		if back := messageFromPB(p); back.Kind != coordination.MessageEnd || back.Refusal == nil || back.Description != nil {
+			t.Errorf("%s: %+v", name, back)
+		}
+	}
+}
 
 // A name that cannot be encoded ends its own stream. The relay that all streams of the server share goes on.
 func TestNameThatCannotBeEncoded(t *testing.T) {

@@ -301,7 +301,7 @@ func (p *relayPeer) nextPiece(room uint64) *relaypb.Piece {
 			return nil
 		}
 		message := messageToPB(stream, &p.large[0].message)
-		p.cut, _ = proto.Marshal(message) // it cannot fail: what clients send is UTF-8
+		p.cut, _ = proto.Marshal(message) // it cannot fail: messageToPB has judged it
 		p.counts = counts(message)
 		p.sent += p.counts
 	}
