@@ -409,6 +409,11 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		return
 	}
 	open := &f.open.list[at]
+	if m.Kind == MessageChanged && !open.Watching {
+		early := *m
+		open.early = &early
+		return
+	}
 	if !open.answered {
 		open.answered = true
 		f.unanswered--
@@ -448,6 +453,9 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		f.open.close(at)
 	}
 	f.reply(reply)
+	if !last && open.Watching && open.early != nil {
+		f.deliverAnswer(now, open.early)
+	}
 }
 
 // Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a

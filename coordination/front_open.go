@@ -9,10 +9,11 @@ import (
 // as long as its watch lives.
 type openRequest struct {
 	OpenRequest
-	reqID    uint64  // the client's own number for it, which it wants to read in the reply
-	pending  int     // number of the reply that said Pending; 0 while none has
-	answered bool    // a message about it has come
-	received Instant // when the client's message came, 0 if the server does not say
+	reqID    uint64   // the client's own number for it, which it wants to read in the reply
+	pending  int      // number of the reply that said Pending; 0 while none has
+	answered bool     // a message about it has come
+	received Instant  // when the client's message came, 0 if the server does not say
+	early    *Message // a Changed that has come before its Described, for after it
 }
 
 // openRequests are a stream's open requests, ascending by number. A closed one leaves a gap, and gaps are

@@ -484,3 +484,19 @@ func TestWaited(t *testing.T) {
 		Reply{Kind: ReplyResult, Request: RequestRelease, ReqID: 4, Done: true},
 		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 5, Done: true})
 }
+
+// TestChangedBeforeDescribed has a Changed come before the Described that it belongs to: the client reads both, in
+// their order.
+func TestChangedBeforeDescribed(t *testing.T) {
+	r := attached(t, PingPolicy{}, 3000, AllRights)
+	sequence := r.send(RequestDescribe, 5)
+	r.front.Deliver(r.now, &Message{Kind: MessageChanged, Sequence: sequence, DataChanged: true})
+	r.expect()
+	r.front.Deliver(r.now, &Message{Kind: MessageDescribed, Sequence: sequence, Request: RequestDescribe,
+		WatchAdded: true})
+	r.expect(Reply{Kind: ReplyResult, Request: RequestDescribe, ReqID: 5, WatchAdded: true},
+		Reply{Kind: ReplyChanged, ReqID: 5, DataChanged: true})
+	if r.front.InFlight() != 0 || r.front.open.find(sequence) >= 0 {
+		t.Errorf("%d in flight", r.front.InFlight())
+	}
+}

@@ -86,11 +86,13 @@ type relayPeer struct {
 	sentCount, heardCount uint64
 	lost                  bool // nothing comes any more: there is no more permit
 
-	// Of the writer. out are messages that fit into a batch. large are those that do not, or whose
-	// descriptions wait for the other server to have room; they go in pieces, one after the other, and
-	// everything to the same stream goes behind them (behind counts it by stream), so that each stream hears
-	// in order what was said to it. cut is what is left of the first.
+	// Of the writer. out are messages that fit into a batch, and left counts those that have left it. large are
+	// those that do not fit, or whose descriptions wait for the other server to have room; they go in pieces, one
+	// after the other. Each stream hears in order what was said to it: a large message is begun when all have left
+	// that were in out before it, and later messages to its stream queue in large (behind counts them by stream).
+	// cut is the rest of the first.
 	out    []*relaypb.Message
+	left   uint64
 	large  []relayedMessage
 	behind map[uint64]int
 	cut    pieces
@@ -106,6 +108,7 @@ type relayPeer struct {
 type relayedMessage struct {
 	stream  uint64 // its number there
 	message coordination.Message
+	after   uint64 // of a large one: how many messages leave relayPeer.out before it
 }
 
 func newRelayPeer(g *Group, link *localLink, hello *relaypb.Hello) *relayPeer {
@@ -131,7 +134,7 @@ func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	if m.Last() {
 		delete(p.streams, s.number)
 	}
-	p.said = append(p.said, relayedMessage{s.number, *m})
+	p.said = append(p.said, relayedMessage{stream: s.number, message: *m})
 	p.sentCount++
 	p.mutex.Unlock()
 	p.bell.Ring()
@@ -256,6 +259,7 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 		waits := m.message.Description != nil && p.isFull(room)
 		if p.version >= relayPieces && (m.isLarge() || waits || p.behind[m.stream] > 0) {
 			p.behind[m.stream]++
+			m.after = p.left + uint64(len(p.out))
 			p.large = append(p.large, *m)
 		} else {
 			message := messageToPB(m.stream, &m.message)
@@ -268,6 +272,7 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 		out.Version = relayRoom
 	}
 	out.Messages, p.out = firstOf(p.out)
+	p.left += uint64(len(out.Messages))
 	for _, message := range out.Messages {
 		out.Counted += counts(message)
 	}
@@ -289,10 +294,10 @@ func (m *relayedMessage) isLarge() bool {
 // isFull reports whether the other server has no room for another description.
 func (p *relayPeer) isFull(room uint64) bool { return p.version >= relayRoom && p.sent >= room }
 
-// nextPiece returns the next piece of the first large message. It returns nil if there is none, or if the
-// other server has no room for it.
+// nextPiece returns the next piece of the first large message. It returns nil if there is none, if messages
+// that were said before it still wait, or if the other server has no room for it.
 func (p *relayPeer) nextPiece(room uint64) *relaypb.Piece {
-	if len(p.large) == 0 {
+	if len(p.large) == 0 || p.left < p.large[0].after {
 		return nil
 	}
 	stream := p.large[0].stream

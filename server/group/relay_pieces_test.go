@@ -3,6 +3,8 @@ package group
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -65,6 +67,66 @@ func TestLargeAnswersInPieces(t *testing.T) {
 	}
 	if len(p.behind) > 0 || p.large != nil || p.cut != nil || p.out != nil {
 		t.Errorf("something is kept: %v, %d, %d, %d", p.behind, len(p.large), len(p.cut), len(p.out))
+	}
+}
+
+// TestAnswersKeepTheirOrder has the leader say things of any size to several streams while a backlog leaves. Each
+// stream hears in order what was said to it, all of it, whatever stands before it and however much room there is.
+func TestAnswersKeepTheirOrder(t *testing.T) {
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		p := newRelayPeer(&Group{streams: newStreamSet()}, nil, &relaypb.Hello{Version: relayRoom})
+		p.room = 1 << 40
+		if seed%2 == 1 {
+			p.room = relayBatchBytes
+		}
+		said, heard := make(map[uint64]coordination.Sequence), make(map[uint64]coordination.Sequence)
+		hear := func(m *relaypb.Message) {
+			if heard[m.GetStream()]++; m.GetSequence() != uint64(heard[m.GetStream()]) {
+				t.Fatalf("seed %d: stream %d hears %d, then %d", seed, m.GetStream(), heard[m.GetStream()]-1,
+					m.GetSequence())
+			}
+		}
+		var coming pieces
+		take := func() bool {
+			out := p.take()
+			for _, m := range out.GetMessages() {
+				hear(m)
+			}
+			m := new(relaypb.Message)
+			if piece := out.GetPiece(); piece != nil {
+				if whole, err := coming.add(piece, m); err != nil {
+					t.Fatal(err)
+				} else if whole {
+					hear(m)
+				}
+			}
+			p.room += relayBatchBytes / 4 // what comes is taken
+			return out != nil
+		}
+		for range 80 {
+			stream := 1 + random.Uint64N(16)
+			m := &coordination.Message{Kind: coordination.MessageChanged}
+			switch random.IntN(10) {
+			case 0:
+				m = described(relayBatchBytes + 1000)
+			case 1, 2:
+				m = described(10)
+			case 3, 4, 5, 6, 7:
+				m = described(relayBatchBytes * 3 / 4)
+			}
+			said[stream]++
+			m.Sequence = said[stream]
+			(&relayedStream{peer: p, number: stream}).deliver(nil, m)
+			if random.IntN(20) == 0 {
+				take()
+			}
+		}
+		for take() || len(p.large) > 0 {
+		}
+		if !maps.Equal(said, heard) {
+			t.Errorf("seed %d: said %v, heard %v", seed, said, heard)
+		}
 	}
 }
 
