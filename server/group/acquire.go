@@ -108,9 +108,9 @@ func (g *Group) Acquire(ctx context.Context, look func() (context.Context, conte
 // such a resource, and whether the caller may.
 func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *acquisition, known bool,
 	err error) {
-	now, version := l.group.clock.Now(), l.group.AccessVersion()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
+	now, version := l.group.clock.Now(), l.group.AccessVersion()
 	b := l.named[resourceName{a.Node, a.Resource}]
 	switch {
 	case l.stopped:

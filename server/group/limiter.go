@@ -100,12 +100,11 @@ func (l *limiter) run() {
 
 // tick does what is due. It reports whether there are demands to be looked up.
 func (l *limiter) tick() bool {
-	now := l.group.clock.Now()
-	link := l.group.streams.present()
-	led := link != nil && link.maySpeak()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follow(link)
+	now := l.group.clock.Now()
+	l.follow()
+	led := l.link != nil && l.link.maySpeak()
 	if l.shares != nil {
 		l.share(now, led)
 	}
@@ -151,8 +150,10 @@ func (l *limiter) releaseEnded() {
 	}
 }
 
-// follow turns to another leader, which is to hear all demands. The mutex is held, here and below.
-func (l *limiter) follow(link leaderLink) {
+// follow turns to the present leader; a new one is to hear all demands. The mutex is held, here and below: a
+// leader that was looked up before may be followed by another, to which demands have come already.
+func (l *limiter) follow() {
+	link := l.group.streams.present()
 	if l.link == link {
 		return
 	}
@@ -264,10 +265,9 @@ func (l *limiter) findDemands(m *coordination.Machine) struct{} {
 
 // demanded takes what another server asks for. link is that of its relay.
 func (l *limiter) demanded(peer *relayPeer, demands []quota.Demand) {
-	link := l.group.streams.present()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follow(link)
+	l.follow()
 	if l.shares == nil || l.link != leaderLink(peer.link) {
 		return
 	}
@@ -301,9 +301,9 @@ func (l *limiter) forget(peer *relayPeer) {
 // received takes in what the leader behind a relay has shared out. What an earlier leader did comes to
 // nothing.
 func (l *limiter) received(from *relay, term uint64, ticks int, quanta []quota.Quantum) {
-	now := l.group.clock.Now()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
+	now := l.group.clock.Now()
 	if l.link != leaderLink(from) || term < l.term {
 		return
 	}

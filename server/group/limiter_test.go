@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
@@ -28,6 +29,9 @@ type stillClock struct{ hooks.Clock }
 
 func (stillClock) Now() coordination.Instant { return coordination.Instant(quota.Tick) }
 
+// AfterFunc implements hooks.Clock: nothing comes later.
+func (stillClock) AfterFunc(time.Duration, func()) hooks.Timer { return countedTimer{new(turnedClock)} }
+
 // What a server is given counts only if it comes from its present leader, and from no earlier one.
 func TestQuantaOfALeaderThatWas(t *testing.T) {
 	l, b := limiterOf(t)
@@ -49,7 +53,8 @@ func TestQuantaOfALeaderThatWas(t *testing.T) {
 func TestDemandsForWhatIsNotKnown(t *testing.T) {
 	g, _ := listedGroup(t, 1, 0)
 	l, _ := limiterOf(t)
-	l.follow(&localLink{group: g})
+	l.group.streams.link = &localLink{group: g}
+	l.follow()
 	missing := coordination.ResourceKey{Node: 1, ID: 77}
 	l.ask(7, []quota.Demand{{Resource: missing, Asks: true}, {Resource: quotaKey, Asks: true}})
 	g.turn.Lock()
@@ -68,6 +73,45 @@ func TestDemandsForWhatIsNotKnown(t *testing.T) {
 	l.findDemands(g.replica.Machine())
 	if len(l.wanted)+len(l.queue)+len(l.later) != 0 || l.shares.Next() != coordination.Never {
 		t.Error("something is left of demands that were taken back")
+	}
+}
+
+// changingLink is a link to a leader that is followed by another just when it is asked whether it may speak.
+type changingLink struct {
+	talker
+	change func()
+}
+
+func (c *changingLink) maySpeak() bool { c.change(); return false }
+
+// A server begins to lead during a tick, and another one says at once what it asks for. The tick must not turn back
+// to the leader before: nobody says a demand twice.
+func TestDemandsDuringATick(t *testing.T) {
+	g, _ := listedGroup(t, 1, 0)
+	l, _ := limiterOf(t)
+	l.wake = l.group.clock.AfterFunc(0, nil)
+	link := &localLink{group: g}
+	peer := newRelayPeer(g, link, new(relaypb.Hello))
+	demands := func() {
+		l.group.streams.link = link
+		l.demanded(peer, []quota.Demand{{Resource: quotaKey, Asks: true}})
+	}
+	early := false
+	l.group.streams.link = &changingLink{change: func() {
+		if early = l.mutex.TryLock(); early {
+			l.mutex.Unlock()
+			demands()
+		}
+	}}
+	l.tick()
+	if !early {
+		demands()
+	}
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	l.findDemands(g.replica.Machine())
+	if len(l.peers) != 1 || !l.shares.Knows(quotaKey) {
+		t.Errorf("%d servers are known, the resource is shared out: %v", len(l.peers), l.shares != nil)
 	}
 }
 
