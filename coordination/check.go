@@ -260,3 +260,58 @@ func checkShelf[E numbered](s *shelf[E], want int, fail func(string, ...any), be
 		fail("%d elements on a shelf, want %d", count, want)
 	}
 }
+
+// Check verifies the invariants of the machine and, where this server leads, of its leader.
+func (r *Replica[S, W]) Check() error {
+	if err := r.machine.Check(); err != nil || r.leader == nil {
+		return err
+	}
+	return r.leader.check()
+}
+
+// check verifies that watches, and requests that wait, are only of sessions that streams have.
+func (l *Leader) check() error {
+	watches, listed := 0, 0
+	for id, n := range l.nodes {
+		if l.machine.nodes[id] != n.node {
+			return fmt.Errorf("the leader knows a coordination node %d that is not there", id)
+		}
+		for _, s := range n.sessions {
+			if err := l.checkSession(n, s); err != nil {
+				return fmt.Errorf("session %d of coordination node %d: %w", s.id, id, err)
+			}
+			watches += len(s.watches)
+		}
+		for _, list := range n.watches {
+			for w := list.first; w != nil; w = w.next {
+				if listed++; w.session.watches[w.semaphore] != w || n.sessions[w.session.id] != w.session {
+					return fmt.Errorf("session %d of coordination node %d is not there for its watch",
+						w.session.id, id)
+				}
+			}
+		}
+	}
+	if watches != l.watches || listed != l.watches {
+		return fmt.Errorf("sessions have %d watches, %d are listed, the leader says %d", watches, listed, l.watches)
+	}
+	return nil
+}
+
+func (l *Leader) checkSession(n *ledNode, s *ledSession) error {
+	a := s.attachment
+	switch {
+	case n.node.sessions[s.id] == nil:
+		return errors.New("it is not there")
+	case a == nil && len(s.watches) > 0:
+		return errors.New("it is detached, and has watches")
+	case a == nil:
+		return nil
+	case a.session != s || l.streams[a.stream] != a:
+		return errors.New("its stream does not have it")
+	case s.countdown != nil:
+		return errors.New("it has a stream, and runs out")
+	case a.held != nil || len(a.later) > 0 && a.reads == 0:
+		return errors.New("requests of its stream wait for nothing")
+	}
+	return nil
+}

@@ -149,6 +149,208 @@ func TestStrictDescribeBehindWrites(t *testing.T) {
 	r.expect("1 #1 done false", "1 #2 described")
 }
 
+// strictStream is a rig with a stream on a node with strict reads, whose session has made the lock.
+func strictStream(t *testing.T) (*rig, StreamID) {
+	t.Helper()
+	r := newRig(t)
+	r.createNode("/local/a", NodeConfig{ReadConsistencyMode: ConsistencyStrict})
+	stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.request(stream, 1, createLock)
+	r.applyAll()
+	r.expect("1 #1 done false")
+	return r, stream
+}
+
+// passBarrier passes the last barrier, and checks the leader.
+func (r *rig) passBarrier() {
+	r.t.Helper()
+	r.replica.BarrierPassed(r.barriers[len(r.barriers)-1])
+	r.take()
+	if err := r.replica.Check(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A strict describe has its place where it was sent: what its stream sends after it is executed after it, and its
+// watch sees that. What others do meanwhile is not held up.
+func TestStrictDescribeIsNotOvertaken(t *testing.T) {
+	r, stream := strictStream(t)
+	other, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.request(stream, 2, watchData)
+	r.request(stream, 3, Request{Kind: RequestUpdate, Name: "lock", Data: []byte("new")})
+	r.request(stream, 4, describeLock)
+	r.request(stream, 5, Request{Kind: RequestUpdate, Name: "lock", Data: []byte("newer")})
+	r.request(other, 1, release)
+	r.applyAll()
+	r.expect("2 #1 done false")
+	r.passBarrier()
+	if data := r.messages[0].Description.Data; len(data) != 0 {
+		t.Errorf("the describe shows %q", data)
+	}
+	r.applyAll()
+	r.expect("1 #2 described", "1 #3 done false", "1 #2 changed data=true owners=false")
+	r.passBarrier()
+	if data := r.messages[0].Description.Data; string(data) != "new" {
+		t.Errorf("the second describe shows %q", data)
+	}
+	r.applyAll()
+	r.expect("1 #4 described", "1 #5 done false")
+}
+
+// Strict describes that follow each other share a barrier.
+func TestStrictDescribesShareABarrier(t *testing.T) {
+	r, stream := strictStream(t)
+	for sequence := range Sequence(3) {
+		r.request(stream, 2+sequence, describeLock)
+	}
+	r.request(stream, 5, Request{Kind: RequestUpdate, Name: "lock"})
+	r.passBarrier()
+	r.passBarrier()
+	r.applyAll()
+	r.expect("1 #2 described", "1 #3 described", "1 #4 described", "1 #5 done false")
+	if len(r.barriers) != 2 {
+		t.Errorf("%d barriers", len(r.barriers))
+	}
+}
+
+// SessionStopped comes after the answer to a strict describe, and nothing of the session is left.
+func TestStrictDescribeThenStop(t *testing.T) {
+	r, stream := strictStream(t)
+	r.request(stream, 2, watchData)
+	r.request(stream, 3, Request{Kind: RequestStop})
+	r.applyAll()
+	r.expect()
+	r.passBarrier()
+	r.applyAll()
+	r.expect("1 #2 described", "1 stopped 1")
+	if r.leader.Watches() != 0 {
+		t.Errorf("%d watches are left", r.leader.Watches())
+	}
+}
+
+// A session that ends, is stolen, or is left while a strict describe waits, takes the describe and all that waits
+// for it along, whichever way it goes.
+func TestStrictDescribeOfASessionThatGoes(t *testing.T) {
+	update := Request{Kind: RequestUpdate, Name: "lock", Data: []byte("new")}
+	for name, test := range map[string]struct {
+		goes func(r *rig, stream StreamID)
+		want []string
+	}{
+		"ended by an administrator": {func(r *rig, _ StreamID) {
+			r.call(&EndSession{Node: 1, Session: 1})
+		}, []string{"1 end Session has expired"}},
+		"stolen": {func(r *rig, _ StreamID) {
+			r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: 1, Server: 2})
+		}, []string{"1 end Session stolen by another remote client", "2 attached 1"}},
+		"no longer allowed": {func(r *rig, stream StreamID) {
+			r.leader.streams[stream].rights |= 1 << 7 // which nobody has
+			r.leader.RecheckAccess(r.now)
+		}, []string{"1 end " + NoAccess.Text}},
+		"dropped with its node": {func(r *rig, _ StreamID) { r.call(&DropNode{Path: []string{"local", "a"}}) },
+			[]string{"1 end Link failure"}},
+	} {
+		r, stream := strictStream(t)
+		r.request(stream, 2, watchData)
+		r.request(stream, 3, update)
+		test.goes(r, stream)
+		r.applyAll()
+		r.passBarrier()
+		r.applyAll()
+		r.expect(test.want...)
+		if r.leader.Watches() != 0 {
+			t.Errorf("%s: %d watches are left", name, r.leader.Watches())
+		}
+		if n := r.machine.nodes[1]; n != nil && len(n.semaphores["lock"].data) != 0 {
+			t.Errorf("%s: what waited was executed", name)
+		}
+	}
+}
+
+// A client that is gone does not wait for its describes any more: what it sent after them is executed.
+func TestStrictDescribeThenGone(t *testing.T) {
+	r, stream := strictStream(t)
+	r.request(stream, 2, watchData)
+	r.request(stream, 3, Request{Kind: RequestUpdate, Name: "lock", Data: []byte("new")})
+	r.request(stream, 4, watchData)
+	r.request(stream, 5, Request{Kind: RequestStop})
+	r.leader.Detach(r.now, stream)
+	r.applyAll()
+	r.passBarrier()
+	r.expect()
+	if n := r.machine.nodes[1]; string(n.semaphores["lock"].data) != "new" || len(n.sessions) != 0 {
+		t.Errorf("data %q, %d sessions", n.semaphores["lock"].data, len(n.sessions))
+	}
+}
+
+// A relaxed describe that waits behind the end of its session leaves no watch.
+func TestDescribeBehindTheEnd(t *testing.T) {
+	r := newRig(t)
+	r.createNode("/local/a", relaxed)
+	stream, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.request(stream, 1, createLock)
+	r.applyAll()
+	r.call(&EndSession{Node: 1, Session: session})
+	r.request(stream, 2, Request{Kind: RequestUpdate, Name: "lock"})
+	r.request(stream, 3, watchData)
+	r.said()
+	r.applyAll()
+	r.expect("1 end Session has expired")
+	if err := r.replica.Check(); err != nil || r.leader.Watches() != 0 {
+		t.Errorf("%v, %d watches", err, r.leader.Watches())
+	}
+}
+
+// The leader changes while a strict describe waits: the next one executes what its stream asked for, in its order.
+func TestStrictDescribeAndTheNextLeader(t *testing.T) {
+	r, stream := strictStream(t)
+	update := Request{Kind: RequestUpdate, Name: "lock", Data: []byte("new")}
+	watch := watchData
+	r.request(stream, 2, watch)
+	r.request(stream, 3, update)
+	roster := Roster{Node: 1, Session: 1, Epoch: r.leader.streams[stream].epoch, Rights: AllRights,
+		Path: "/local/a", TimeoutMillis: 1000, Open: []OpenRequest{{Sequence: 2, Request: &watch},
+			{Sequence: 3, Request: &update}}}
+	for range 2 { // the second time the relay breaks, under the same leader
+		r.forward(stream, Forward{Roster: &roster})
+		r.request(stream, 4, describeLock)
+		r.lead()
+	}
+	r.said()
+	r.forward(stream, Forward{Roster: &roster})
+	r.forward(stream, Forward{Roster: &roster})
+	r.request(stream, 4, describeLock)
+	r.passBarrier()
+	r.passBarrier()
+	r.applyAll()
+	r.passBarrier()
+	r.applyAll()
+	r.expect("1 resumed", "1 resumed", "1 #2 described", "1 #3 done false",
+		"1 #2 changed data=true owners=false", "1 #4 described")
+}
+
+// What waits for a strict describe is taken in time linear in its length.
+func TestQueueAfterAStrictDescribe(t *testing.T) {
+	cost := func(length int) float64 {
+		return testing.AllocsPerRun(3, func() {
+			r, stream := strictStream(t)
+			r.lax = true
+			r.request(stream, 2, describeLock)
+			for i := range length {
+				r.leader.Request(r.now, stream, &Forward{Sequence: Sequence(3 + i), Request: &update0})
+			}
+			r.passBarrier()
+			if r.take(); len(r.inFlight) != length {
+				t.Fatalf("%d requests are taken", len(r.inFlight))
+			}
+		})
+	}
+	if few, many := cost(1000), cost(10_000); many > 20*few {
+		t.Errorf("1,000 requests allocate %v times, 10,000 %v", few, many)
+	}
+}
+
+var update0 = Request{Kind: RequestUpdate, Name: "lock"}
+
 // A describe of a node that is dropped meanwhile has nobody to go to.
 func TestDescribeOfADroppedNode(t *testing.T) {
 	r := newRig(t)

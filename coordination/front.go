@@ -427,7 +427,7 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 			return // said before, under an earlier leader
 		}
 		reply.Kind, last = ReplyPending, false
-		open.pending = f.taken + len(f.replies) + 1
+		open.pending, open.Pending = f.taken+len(f.replies)+1, true
 	case MessageResult:
 		reply.Kind, reply.Request, reply.Refusal, reply.Done = ReplyResult, m.Request, m.Refusal, m.Done
 		if m.Done && m.Request == RequestAcquire && open.received != 0 {

@@ -88,6 +88,8 @@ type attachment struct {
 	stopping  bool
 	abandoned bool        // the stream went away while attaching
 	held      *heldRoster // nil unless it waits for what becomes of the session
+	reads     int         // strict describes that are not answered
+	later     []Forward   // requests that wait until there are none, or until the stream is no longer held
 }
 
 // NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and
@@ -196,6 +198,23 @@ func (l *Leader) end(a *attachment, refusal *Refusal) {
 	l.send(a, Message{Kind: MessageEnd, Refusal: refusal})
 }
 
+// forget takes a session from the stream that has it, and forgets what this leader keeps for the two: the
+// countdown, watches, describes and the requests that wait for them. It returns the stream, nil if the session
+// is detached. Every path on which a session ends, or changes hands, goes through it.
+func (l *Leader) forget(s *ledSession) *attachment {
+	l.stopCountdown(s)
+	for _, w := range s.watches {
+		w.remove()
+		l.watches--
+	}
+	a := s.attachment
+	s.watches, s.attachment = nil, nil
+	if a != nil {
+		a.later = nil // describes of a stream without its session are not answered
+	}
+	return a
+}
+
 // Applied takes the effects of a command, written in term. It must be called for every command that is
 // executed, before the next one is: a describe that waited for it is answered from the state as it is behind
 // it.
@@ -289,13 +308,11 @@ func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
 	if s == nil {
 		return
 	}
-	l.stopCountdown(s)
-	l.dropWatches(s)
+	a := l.forget(s)
 	delete(n.sessions, s.id)
 	if len(s.held) > 0 {
 		l.ended = append(l.ended, s)
 	}
-	a := s.attachment
 	switch {
 	case a == nil:
 	case a.stopping && a.epoch == e.Address.Epoch:
@@ -315,10 +332,9 @@ func (l *Leader) nodeDropped(id NodeID) {
 	}
 	for _, sessionID := range slices.Sorted(maps.Keys(n.sessions)) {
 		s := n.sessions[sessionID]
-		l.watches -= len(s.watches)
 		streams := s.held
-		if s.attachment != nil {
-			streams = append(streams, s.attachment)
+		if a := l.forget(s); a != nil {
+			streams = append(streams, a)
 		}
 		for _, a := range streams {
 			l.end(a, LinkFailure)

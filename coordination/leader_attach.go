@@ -132,9 +132,7 @@ func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
 // attachTo gives the session to the stream. Whoever had it is told that it was stolen (§2.5); watches and
 // reply addresses are forgotten silently (§2.4).
 func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created bool) {
-	l.stopCountdown(s)
-	l.dropWatches(s)
-	if old := s.attachment; old != nil {
+	if old := l.forget(s); old != nil {
 		l.end(old, stolenBy(a, old))
 	}
 	a.session, s.attachment = s, a
@@ -192,24 +190,26 @@ func (l *Leader) Detach(now Instant, stream StreamID) {
 		return
 	}
 	if s := a.session; s != nil && s.attachment == a {
+		l.takeAbandoned(a)
 		l.detach(now, s)
 		return
 	}
 	a.abandoned = true
 }
 
-// Lose is Detach for a stream that may live on: its relay is lost, and it can still claim its session.
+// Lose is Detach for a stream that may live on: its relay is lost, and it can still claim its session. Then it
+// repeats what waits for strict describes.
 func (l *Leader) Lose(now Instant, stream StreamID) {
 	if a := l.streams[stream]; a != nil && a.session != nil && a.session.attachment == a {
 		a.session.exclusive = false
+		a.later = nil
 	}
 	l.Detach(now, stream)
 }
 
 // detach starts the countdown with the session's present timeout; no grace is added (§2.10).
 func (l *Leader) detach(now Instant, s *ledSession) {
-	s.attachment = nil
-	l.dropWatches(s)
+	l.forget(s)
 	s.detached = now
 	l.occurs(OccurSessionDetached, s)
 	l.startCountdown(s, now.After(s.durable().timeoutMillis))

@@ -5,7 +5,8 @@ type waitingDescribe struct {
 	attachment *attachment
 	sequence   Sequence
 	request    *Request
-	after      uint64 // answered once so many of the node's commands are applied
+	after      uint64 // answered once so many of the node's commands are applied: those proposed before it
+	strict     bool   // later requests of its stream wait for it
 }
 
 // strictReads holds describes that wait for a proof of leadership (§4.5). One proof is asked for at a time;
@@ -17,13 +18,16 @@ type strictReads struct {
 }
 
 func (l *Leader) describe(a *attachment, sequence Sequence, r *Request) {
-	d := waitingDescribe{attachment: a, sequence: sequence, request: r}
-	if a.node.node.config.StrictReads() {
+	d := waitingDescribe{attachment: a, sequence: sequence, request: r, after: a.node.proposed,
+		strict: a.node.node.config.StrictReads()}
+	if d.strict {
+		a.reads++
+		l.hurry()
 		l.strict.next = append(l.strict.next, d)
 		l.askBarrier()
 		return
 	}
-	l.describeInTurn(d)
+	l.describeInTurn(&d)
 }
 
 func (l *Leader) askBarrier() {
@@ -42,30 +46,29 @@ func (l *Leader) BarrierPassed(barrier uint64) {
 	if barrier != l.strict.barrier {
 		return
 	}
-	covered := l.strict.covered
-	l.strict.barrier, l.strict.covered = 0, nil
-	for _, d := range covered {
-		l.describeInTurn(d)
+	for i := range l.strict.covered {
+		l.describeInTurn(&l.strict.covered[i])
 	}
+	l.strict.barrier, l.strict.covered = 0, nil
 	l.askBarrier()
 }
 
-func (l *Leader) describeInTurn(d waitingDescribe) {
+func (l *Leader) describeInTurn(d *waitingDescribe) {
 	n := d.attachment.node
-	if n.applied == n.proposed {
-		l.answerDescribe(n, &d)
+	if d.after <= n.applied {
+		l.answerInTurn(n, d)
 		return
 	}
-	d.after = n.proposed
 	l.hurry()
-	n.describes = append(n.describes, d)
+	n.describes = append(n.describes, *d)
 }
 
 // answerDescribes answers those whose turn has come.
 func (l *Leader) answerDescribes(n *ledNode) {
 	done := 0
 	for done < len(n.describes) && n.describes[done].after <= n.applied {
-		l.answerDescribe(n, &n.describes[done])
+		d := n.describes[done]
+		l.answerInTurn(n, &d)
 		n.describes[done] = waitingDescribe{}
 		done++
 	}
@@ -76,12 +79,23 @@ func (l *Leader) answerDescribes(n *ledNode) {
 	}
 }
 
+// answerInTurn answers a describe, and takes the requests that had to wait for it. A stream that has no session
+// any more has had its last message.
+func (l *Leader) answerInTurn(n *ledNode, d *waitingDescribe) {
+	a := d.attachment
+	if a.session.attachment != a {
+		return
+	}
+	l.answerDescribe(n, d)
+	if d.strict {
+		a.reads--
+		l.takeLater(a)
+	}
+}
+
 // answerDescribe is §3.8. The watch is installed at the same point at which the state is read.
 func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 	a, r := d.attachment, d.request
-	if a.session.attachment != a || l.nodes[n.id] != n {
-		return
-	}
 	sem := n.node.semaphores[r.Name]
 	if sem == nil {
 		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe,

@@ -7,7 +7,6 @@ import "slices"
 type heldRoster struct {
 	session *ledSession
 	roster  *Roster
-	later   []Forward // the requests that came behind the roster
 }
 
 // endsSession reports whether a command ends its session, unless it is void by the time at which it is
@@ -47,8 +46,8 @@ func (l *Leader) resumeHeld(now Instant, s *ledSession) {
 	for _, a := range held {
 		delete(l.streams, a.stream)
 		l.Resume(now, a.stream, a.held.roster)
-		for i := range a.held.later {
-			l.Request(now, a.stream, &a.held.later[i])
+		for i := range a.later {
+			l.Request(now, a.stream, &a.later[i])
 		}
 	}
 }

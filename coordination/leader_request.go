@@ -7,14 +7,41 @@ func (l *Leader) Request(now Instant, stream StreamID, f *Forward) {
 	switch a := l.streams[stream]; {
 	case a == nil:
 	case a.held != nil:
-		a.held.later = append(a.held.later, *f)
+		a.later = append(a.later, *f)
 	case a.session != nil && a.session.attachment == a:
 		l.request(now, a, f)
 	}
 }
 
+// readsBefore reports whether a request has to wait for strict describes. Another one need not: they are answered
+// in their order.
+func (a *attachment) readsBefore(r *Request) bool {
+	return a.reads > 0 && !(r.Kind == RequestDescribe && a.node.node.config.StrictReads())
+}
+
+// takeLater takes the requests that need not wait any more.
+func (l *Leader) takeLater(a *attachment) {
+	for len(a.later) > 0 && !a.readsBefore(a.later[0].Request) {
+		f := a.later[0]
+		a.later[0] = Forward{}
+		a.later = a.later[1:]
+		l.take(a, &f)
+	}
+}
+
+// takeAbandoned takes the requests that wait for strict describes of a stream whose client is gone: nobody waits
+// for their answers any more, and what was sent after them is executed as if they had come.
+func (l *Leader) takeAbandoned(a *attachment) {
+	for i := range a.later {
+		if f := &a.later[i]; f.Request.Kind != RequestDescribe {
+			l.take(a, f)
+		}
+	}
+}
+
 // request ends the stream if the request is of a kind that this program does not know: a newer server may
-// hold the stream.
+// hold the stream. It holds a request that has to wait for strict describes of its stream: those have their place
+// where they were sent, but are answered later, so nothing that was sent after them may be executed before that.
 func (l *Leader) request(now Instant, a *attachment, f *Forward) {
 	r := f.Request
 	if !r.Kind.Known() {
@@ -25,12 +52,22 @@ func (l *Leader) request(now Instant, a *attachment, f *Forward) {
 		l.send(a, Message{Kind: MessageResult, Sequence: f.Sequence, Request: r.Kind, Refusal: refusal})
 		return
 	}
+	if r.Kind == RequestStop {
+		a.stopping = true
+	}
+	if len(a.later) > 0 || a.readsBefore(r) {
+		a.later = append(a.later, *f)
+		return
+	}
+	l.take(a, f)
+}
+
+// take answers a describe, or waits until it may, and proposes any other request.
+func (l *Leader) take(a *attachment, f *Forward) {
+	r := f.Request
 	if r.Kind == RequestDescribe {
 		l.describe(a, f.Sequence, r)
 		return
-	}
-	if r.Kind == RequestStop {
-		a.stopping = true
 	}
 	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, f.Sequence},
 		Acknowledged: f.Acknowledged, Answered: f.Answered}

@@ -60,11 +60,9 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 		l.hold(a, s, r)
 		return
 	}
-	if other := s.attachment; other != nil && other.stream != stream {
+	if other := l.forget(s); other != nil && other.stream != stream {
 		l.end(other, stolenBy(a, other))
 	}
-	l.stopCountdown(s)
-	l.dropWatches(s)
 	a.session, s.attachment, s.exclusive = s, a, true
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
@@ -82,10 +80,11 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 }
 
 // awaits reports whether the stream waits for nothing but requests of this kind. Watches do not count: they
-// need no answer.
+// need no answer. Nor do acquires that the client knows to wait: the end of their session answers none of them
+// (§2.8, §3.9).
 func (r *Roster) awaits(kind RequestKind) bool {
 	for i := range r.Open {
-		if open := &r.Open[i]; !open.Watching && open.Request.Kind != kind {
+		if open := &r.Open[i]; !open.Watching && !open.Pending && open.Request.Kind != kind {
 			return false
 		}
 	}

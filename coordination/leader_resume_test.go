@@ -310,7 +310,7 @@ func TestRequestsBehindATakenOverCheckpoint(t *testing.T) {
 func TestStopThatWasExecuted(t *testing.T) {
 	create := Request{Kind: RequestCreate, Name: "s", Limit: 1}
 	read := Request{Kind: RequestDescribe, Name: "s", WatchData: true}
-	stop := Request{Kind: RequestStop}
+	stop, wait := Request{Kind: RequestStop}, waitLock
 	for _, test := range []struct {
 		name string
 		open []OpenRequest
@@ -320,7 +320,10 @@ func TestStopThatWasExecuted(t *testing.T) {
 		{"a watch", []OpenRequest{{Sequence: 1, Request: &read, Watching: true},
 			{Sequence: 2, Request: &stop}}, "9 stopped 1"},
 		{"a request", []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &stop}},
-			"9 end Link failure"}, {"a describe",
+			"9 end Link failure"}, {"an acquire", []OpenRequest{{Sequence: 1, Request: &wait},
+			{Sequence: 2, Request: &stop}}, "9 end Link failure"}, {"an acquire whose client knows that it waits",
+			[]OpenRequest{{Sequence: 1, Request: &wait, Pending: true}, {Sequence: 2, Request: &stop}},
+			"9 stopped 1"}, {"a describe",
 			[]OpenRequest{{Sequence: 1, Request: &read}, {Sequence: 2, Request: &stop}},
 			"9 end Link failure"},
 	} {

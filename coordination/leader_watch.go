@@ -85,12 +85,3 @@ func (w *watch) remove() {
 	}
 	delete(w.session.watches, w.semaphore)
 }
-
-// dropWatches forgets a session's watches without a word: on attach, detach and end (§4.1).
-func (l *Leader) dropWatches(s *ledSession) {
-	for _, w := range s.watches {
-		w.remove()
-		l.watches--
-	}
-	s.watches = nil
-}

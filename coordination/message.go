@@ -66,6 +66,7 @@ type OpenRequest struct {
 	Request  *Request
 	Watching bool      // it is a describe that was answered; its watch lives
 	Mark     WatchMark // with Watching
+	Pending  bool      // it is an acquire whose client has been told that it waits
 }
 
 // Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).

@@ -93,7 +93,7 @@ func (r *rig) applyForeign(term Term, c Command) {
 	if r.lax {
 		return
 	}
-	if err := r.machine.Check(); err != nil {
+	if err := r.replica.Check(); err != nil {
 		r.t.Fatalf("after %#v: %v", c, err)
 	}
 }

@@ -24,7 +24,20 @@ func (m *Model) ask(s *Stream, r Request) {
 		}
 		return
 	}
-	if r.Kind == Describe {
+	if len(s.waiting) > 0 || s.waitsToRead(c) {
+		s.waiting = append(s.waiting, c)
+		return
+	}
+	m.turn(c)
+}
+
+// turn is a request that need not wait for a describe.
+func (m *Model) turn(c call) {
+	if c.Kind == Describe && m.node.config.ReadMode == 1 {
+		m.read(c)
+		return
+	}
+	if c.Kind == Describe {
 		// It must not overtake a write, but has no need to wait for anything else (§4.5).
 		if len(m.queue) == 0 {
 			m.execute(c)

@@ -5,7 +5,8 @@
 // Everything is a slice and a linear scan; nothing is cached, nothing is fast. Every request is carried out
 // completely before the next one is looked at, except between Hold and Release, when requests and expiries
 // pile up in one queue, as they do at a leader whose disk is slow. The rings put what has piled up into
-// entries of the log of random sizes; the model knows no entries.
+// entries of the log of random sizes; the model knows no entries. Strict describes wait for a proof of leadership until
+// time passes, on both sides, and later requests of their streams wait for them.
 //
 // Limiter is the same of the resources of a rate limiter, without their units, which package
 // coordination/quota has a model for; TestResources compares random calls.

@@ -354,10 +354,10 @@ func (g *generator) node(*run, int) step {
 
 // createNode draws a configuration. All its grace periods are whole seconds: see sessionTimeout.
 func (g *generator) createNode() step {
-	return step{op: opCreate, readMode: pick[int32](g, 0, 1, 2),
+	return step{op: opCreate,
 		config: Config{SelfCheckMillis: pick[uint64](g, 0, 0, 10, 3000, 20000),
 			GraceMillis: pick[uint64](g, 0, 0, 10, 2000, 40000),
-			AttachMode:  pick[int32](g, 0, 1, 2, 7)}}
+			AttachMode:  pick[int32](g, 0, 1, 2, 7), ReadMode: pick[int32](g, 0, 1, 2)}}
 }
 
 // send numbers a request. A few share a number, which is allowed.

@@ -182,6 +182,7 @@ func (r *overGRPC) openRemotely(c *slot) (*pair, error) {
 
 func (r *overGRPC) sendBoth(p *pair, request Request) error {
 	r.model.Send(p.model, request)
+	r.model.Settle()
 	return r.streams[p].send(request)
 }
 
@@ -194,7 +195,7 @@ func (r *overGRPC) closeBoth(p *pair) error {
 func (r *overGRPC) callBoth(s step) error {
 	config := &Ydb_Coordination.Config{SelfCheckPeriodMillis: uint32(s.config.SelfCheckMillis),
 		SessionGracePeriodMillis: uint32(s.config.GraceMillis),
-		ReadConsistencyMode:      Ydb_Coordination.ConsistencyMode(s.readMode),
+		ReadConsistencyMode:      Ydb_Coordination.ConsistencyMode(s.config.ReadMode),
 		AttachConsistencyMode:    Ydb_Coordination.ConsistencyMode(s.config.AttachMode)}
 	var err error
 	switch s.op {

@@ -31,6 +31,9 @@ const (
 	markClientPing
 	markExecutedAfterEnd
 	markDescribeWaits
+	markReadsShareAProof
+	markWaitedForARead
+	markAbandonedRead
 	markAttachOvertakes
 	markRefusalOvertakes
 	markAskedWhileStopping
@@ -172,6 +175,9 @@ var markRules = [markCount]string{
 	markRefusalOvertakes:      "§4.6: an immediate refusal overtakes",
 	markAttachOvertakes:       "§4.5: a relaxed attach overtakes",
 	markDescribeWaits:         "§4.5: a describe behind writes in flight",
+	markReadsShareAProof:      "§4.5: a strict describe while another one is proven",
+	markWaitedForARead:        "§4.6: a request that was sent after a strict describe",
+	markAbandonedRead:         "§4.6: a request that was sent after a strict describe by a client that is gone",
 	markExecutedAfterEnd:      "§2.9: a request outlives its stream",
 	markClientPing:            "§2.6: ping of the client",
 	markClosedBeforeStart:     "§2.3 1: closed before the first message",

@@ -10,6 +10,7 @@ type Config struct {
 	SelfCheckMillis uint64
 	GraceMillis     uint64
 	AttachMode      int32 // consistency: 0 and 1 are strict, anything else is relaxed
+	ReadMode        int32 // consistency: 1 is strict, anything else is relaxed
 }
 
 // attachesRelaxed is §4.5: an attach that changes nothing leaves no trace.
@@ -61,6 +62,7 @@ type Model struct {
 
 	held  bool
 	queue []func() // what the leader has not yet done, while held
+	reads reads
 
 	group, block int // of the messages being sent
 	lastGroup    int
@@ -110,6 +112,9 @@ func (m *Model) AlterNode(c Config) {
 	if c.AttachMode != 0 {
 		m.node.config.AttachMode = c.AttachMode
 	}
+	if c.ReadMode != 0 {
+		m.node.config.ReadMode = c.ReadMode
+	}
 }
 
 // DropNode removes the node with everything in it (§1.3).
@@ -132,13 +137,21 @@ func (m *Model) DropNode() {
 // stopping: what comes of thefts that meet requests in flight is left open by the specification.
 func (m *Model) Hold() { m.held = true }
 
-// Release carries out what is in flight, in the order in which it was asked.
+// Release carries out what is in flight, in the order in which it was asked, and then what strict describes wait
+// for.
 func (m *Model) Release() {
-	m.held = false
-	for _, do := range m.queue {
+	m.drain()
+	m.Settle()
+}
+
+// drain carries out what is in flight. What comes of it goes to the end of the queue.
+func (m *Model) drain() {
+	for m.held = true; len(m.queue) > 0; {
+		do := m.queue[0]
+		m.queue = m.queue[1:]
 		do()
 	}
-	m.queue = nil
+	m.held, m.queue = false, nil
 }
 
 // later does something about a session in its turn at the leader; sess is nil if
@@ -164,7 +177,7 @@ func (m *Model) Restart() {
 	if len(m.queue) > 0 {
 		m.mark(markInFlightLost)
 	}
-	m.queue = nil
+	m.queue, m.reads = nil, reads{}
 	for _, s := range m.streams {
 		if s.attaching {
 			m.mark(markRestartEndsAttach)
@@ -200,6 +213,7 @@ func (m *Model) Ambiguous() bool { return m.ambiguous }
 func (m *Model) Advance(d time.Duration) {
 	target := m.now + d
 	for {
+		m.Settle()
 		next, found := m.NextWake()
 		if !found || next > target {
 			break

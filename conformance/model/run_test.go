@@ -184,7 +184,7 @@ func (r *run) carryOut(s step) {
 // server carries out the steps that no client takes part in.
 func (r *run) server(s step) {
 	config := coordination.NodeConfig{SelfCheckPeriodMillis: uint32(s.config.SelfCheckMillis),
-		SessionGracePeriodMillis: uint32(s.config.GraceMillis), ReadConsistencyMode: s.readMode,
+		SessionGracePeriodMillis: uint32(s.config.GraceMillis), ReadConsistencyMode: s.config.ReadMode,
 		AttachConsistencyMode: s.config.AttachMode}
 	path := scheme.SplitLoose(nodePath)
 	switch s.op {

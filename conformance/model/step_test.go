@@ -73,18 +73,17 @@ func (o op) inFlight() bool {
 
 // step is one action of a sequence. Which fields count depends on op.
 type step struct {
-	op       op
-	slot     int
-	other    int
-	server   uint64
-	request  Request // of opStart: without Session, SeqNo and ProtectionKey
-	session  sessionRef
-	seq      int // added to the last seq_no of the session asked for
-	key      keyRef
-	pong     pongRef
-	by       time.Duration
-	config   Config
-	readMode int32 // read consistency of config
+	op      op
+	slot    int
+	other   int
+	server  uint64
+	request Request // of opStart: without Session, SeqNo and ProtectionKey
+	session sessionRef
+	seq     int // added to the last seq_no of the session asked for
+	key     keyRef
+	pong    pongRef
+	by      time.Duration
+	config  Config
 }
 
 func (s step) String() string {
@@ -105,7 +104,7 @@ func (s step) String() string {
 	case opDeadline:
 		return fmt.Sprintf("advance to the next expiry and %v", s.by)
 	case opCreate, opAlter:
-		return fmt.Sprintf("%s %+v read mode %d", s.op, s.config, s.readMode)
+		return fmt.Sprintf("%s %+v", s.op, s.config)
 	case opHold, opRelease, opRestart, opReload, opDrop:
 		return string(s.op)
 	}

@@ -16,6 +16,9 @@ type Stream struct {
 	pingAt      *time.Duration // nil while none is due
 	outstanding uint64         // the ping to be answered, 0 if it was
 
+	reads   int    // strict describes that are not answered
+	waiting []call // for these
+
 	replies []Reply
 }
 
@@ -98,6 +101,7 @@ func (m *Model) Close(s *Stream) {
 	}
 	m.mark(markClosed)
 	sess := s.session
+	m.abandonReads(s)
 	m.forget(s)
 	m.detach(sess)
 }
@@ -171,6 +175,7 @@ func (m *Model) pong(s *Stream, opaque uint64) {
 // fail ends a stream by a mistake of its own; its session is detached.
 func (m *Model) fail(s *Stream, status Status, text string) {
 	sess := s.session
+	m.abandonReads(s)
 	m.end(s, status, text)
 	if sess != nil {
 		m.detach(sess)

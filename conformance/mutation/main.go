@@ -75,11 +75,11 @@ var trials = []trial{
 	{name: "resources", folder: "coordination", tests: "^Test(Resource|EffectiveProp|ListResources)"},
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination",
-		tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk|" +
+		tests: "^Test(Claim|Resume|Held|Repeated|Describe|StrictDescribe|Stop|StreamLeft|Outcomes|TakeOver|Walk|" +
 			"Unlogged|Robbery|Earlier)"},
 	{name: "company in the log", folder: "coordination", tests: "^Test(WhatMayWait|WaitForCompany)"},
 	{name: "pings of a late server", folder: "coordination",
-		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack)"},
+		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack|ChangedBefore)"},
 	{name: "timers of streams", folder: "server/group", tests: "^Test(TimerWithout|SilentEnd)"},
 	{name: "units", folder: "coordination/quota", tests: "^Test"},
 	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
@@ -97,6 +97,7 @@ var trials = []trial{
 		tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
 	{name: "permits and credit", folder: "server/group",
 		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
+	{name: "the order of answers", folder: "server/group", tests: "^TestAnswersKeep"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
 	{name: "servers that start", folder: "server", tests: "^Test(FirstListIsComplete|ElectionIsHidden|RightsOfAToken)"},
 	{name: "calls without a leader", folder: "server", tests: "^TestEveryMethodIsAnswered$"},

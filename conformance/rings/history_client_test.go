@@ -310,7 +310,6 @@ func (c *historyClient) linkFails() {
 
 func (c *historyClient) hearAnswer(a *asked, r *coordination.Reply) {
 	describes := a.request.Kind == coordination.RequestDescribe
-	unsure := c.doomed || describes && c.history.overtakes()
 	switch r.Kind {
 	case coordination.ReplyPending:
 		if a.request.Kind != coordination.RequestAcquire || a.first {
@@ -326,7 +325,7 @@ func (c *historyClient) hearAnswer(a *asked, r *coordination.Reply) {
 		}
 		c.inOrder(a, r.ReqID)
 		a.last, a.watching = true, r.WatchAdded
-		if a.known && !unsure {
+		if a.known && !c.doomed {
 			c.compare(a, r)
 		}
 	case coordination.ReplyChanged:
@@ -334,7 +333,7 @@ func (c *historyClient) hearAnswer(a *asked, r *coordination.Reply) {
 			c.fail("Changed of %d, for the %d. time", r.ReqID, a.fired)
 		}
 		spurious := !r.DataChanged && !r.OwnersChanged && c.history.changes > a.changes
-		if a.known && !a.mustFire && !spurious && !unsure {
+		if a.known && !a.mustFire && !spurious && !c.doomed {
 			c.fail("the watch of %d fires although nothing has changed", r.ReqID)
 		}
 	}
@@ -358,10 +357,7 @@ func (c *historyClient) inOrder(a *asked, reqID uint64) {
 	}
 	a.first = true
 	for i, earlier := range c.asked[:reqID-1] {
-		describes := earlier.request.Kind == coordination.RequestDescribe ||
-			a.request.Kind == coordination.RequestDescribe
-		if earlier.first || earlier.request.Kind == coordination.RequestAcquire && !earlier.known ||
-			describes && c.history.overtakes() || c.doomed {
+		if earlier.first || earlier.request.Kind == coordination.RequestAcquire && !earlier.known || c.doomed {
 			continue
 		}
 		c.disorder = fmt.Sprintf("request %d is answered before %d", reqID, i+1)
@@ -382,7 +378,7 @@ func (c *historyClient) verify() {
 		if !a.last {
 			c.fail("request %d of kind %d has no answer", i+1, a.request.Kind)
 		}
-		if a.watching && a.mustFire && a.fired == 0 && !c.history.overtakes() {
+		if a.watching && a.mustFire && a.fired == 0 {
 			c.fail("the watch of %d has not fired", i+1)
 		}
 	}

@@ -68,12 +68,12 @@ type history struct {
 	drawn    uint64 // stream ids, nonces, numbers of pings
 	policy   coordination.PingPolicy
 
-	calm                      int  // relays and leaders last this much longer
-	thefts, restores, alters  bool // what happens besides
-	altered, strict, restored bool // the modes are known no more; describes are strict; a memory is not complete
-	changes                   int  // of leaders and relays
-	counts                    map[string]int
-	trace                     []string // if only this history runs
+	calm                     int  // relays and leaders last this much longer
+	thefts, restores, alters bool // what happens besides
+	strict, restored         bool // describes are strict; a memory is not complete
+	changes                  int  // of leaders and relays
+	counts                   map[string]int
+	trace                    []string // if only this history runs
 }
 
 type loggedEntry struct {
@@ -482,7 +482,6 @@ func (h *history) alter() {
 		h.call(&coordination.EndSession{CallID: h.callID(), Node: 1, Session: session})
 		return
 	}
-	h.altered = true
 	h.counts["modes altered"]++
 	h.call(&coordination.AlterNode{CallID: h.callID(), Path: []string{"local", "n"},
 		Config: coordination.NodeConfig{ReadConsistencyMode: int32(1 + h.random.IntN(2)),
@@ -537,8 +536,3 @@ func (h *history) compareServers() {
 		}
 	}
 }
-
-var strictDescribes = flag.Bool("strict-describes", false, "judge strict describes")
-
-// overtakes reports whether describes are overtaken by later requests.
-func (h *history) overtakes() bool { return !*strictDescribes && (h.strict || h.altered) }

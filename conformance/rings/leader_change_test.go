@@ -9,7 +9,7 @@ import (
 )
 
 // TestStopOverLeaderChange stops sessions whose leader goes before the answer comes: every stop is answered
-// once, whether or not it was carried out before, and the session is gone.
+// once, whether or not it was carried out before, and the session is gone. So is an acquire that waits.
 func TestStopOverLeaderChange(t *testing.T) {
 	for _, applied := range []int{0, 1} {
 		t.Run(fmt.Sprintf("%d applied", applied), func(t *testing.T) {
@@ -21,6 +21,9 @@ func TestStopOverLeaderChange(t *testing.T) {
 				return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"}}
 			})
 			s := startStream(w, 0)
+			owner := startStream(w, 0)
+			owner.Send(acquireLock)
+			s.Send(acquireLock)
 			_, session := s.kinds()
 			w.Hold()
 			s.Send(coordination.ClientMessage{Kind: coordination.ClientStop})
@@ -41,6 +44,9 @@ func TestStopOverLeaderChange(t *testing.T) {
 		})
 	}
 }
+
+var acquireLock = coordination.ClientMessage{Kind: coordination.ClientSemaphore, Request: &coordination.Request{
+	Kind: coordination.RequestAcquire, Name: "lock", Count: coordination.Infinite, Ephemeral: true, TimeoutMillis: coordination.Infinite}}
 
 func startStream(w *World, session coordination.SessionID) *Stream {
 	s := w.Open(1)

@@ -22,12 +22,13 @@ type Options struct {
 	Batch func(n int) int
 	// Reencode, if set, passes every entry through the stored format and back.
 	Reencode func(coordination.Entry) coordination.Entry
-	// Check verifies the machine's invariants after every command, and panics if one is broken.
+	// Check verifies the machine's and the leader's invariants after every command, and panics if one is broken.
 	Check bool
 }
 
 // World is a server in memory. Everything that follows from a call has happened when the call returns, unless
-// Hold is in force. It is not safe for concurrent use.
+// Hold is in force; but a proof of leadership, for which strict describes wait, takes until Settle. It is not safe
+// for concurrent use.
 type World struct {
 	options Options
 	replica *replica
@@ -39,6 +40,7 @@ type World struct {
 	opened  coordination.StreamID
 	order   []*Stream // in the order of opening
 	held    bool
+	barrier uint64                 // under way, 0 if none is
 	log     []coordination.Command // proposed and not yet applied
 	named   uint64                 // calls
 	calls   []*Call                // not answered yet, in the order in which they were made
@@ -81,6 +83,7 @@ func (w *World) start(m *coordination.Machine) {
 // lead begins the next term with an entry of its own.
 func (w *World) lead() {
 	w.term++
+	w.barrier = 0 // lost with its leader
 	w.replica.Leading(w.term, 0)
 	w.commit(nil)
 }
@@ -123,10 +126,21 @@ func (w *World) Machine() *coordination.Machine { return w.replica.Machine() }
 // Now is the time since the World was made.
 func (w *World) Now() time.Duration { return time.Duration(w.now) }
 
+// Settle lets proofs of leadership come that are under way, and what follows from them.
+func (w *World) Settle() {
+	for w.barrier != 0 {
+		barrier := w.barrier
+		w.barrier = 0
+		w.replica.BarrierPassed(barrier)
+		w.run()
+	}
+}
+
 // Advance lets time pass, stopping at every moment at which something is due.
 func (w *World) Advance(d time.Duration) {
 	target := w.now + coordination.Instant(d)
 	for {
+		w.Settle()
 		next := w.NextWake()
 		if next > target {
 			break
@@ -182,6 +196,7 @@ func (w *World) Held() bool { return w.held }
 func (w *World) Release() {
 	w.held = false
 	w.run()
+	w.Settle()
 }
 
 // Restart replaces the leader by one of a new term, as after a crash: commands in flight are lost, every
@@ -243,20 +258,16 @@ func (w *World) Reload() error {
 // run carries out what the replica wants until nothing is left.
 func (w *World) run() {
 	for {
-		barrier := w.carryOut()
-		switch {
-		case barrier != 0:
-			w.replica.BarrierPassed(barrier)
-		case w.held || len(w.log) == 0:
+		w.carryOut()
+		if w.held || len(w.log) == 0 {
 			return
-		default:
-			w.apply()
 		}
+		w.apply()
 	}
 }
 
-// carryOut does what the replica wants, and returns the barrier that it waits for, 0 for none.
-func (w *World) carryOut() (barrier uint64) {
+// carryOut does what the replica wants.
+func (w *World) carryOut() {
 	work := w.replica.Take()
 	for i := range work.Messages {
 		m := &work.Messages[i]
@@ -268,14 +279,16 @@ func (w *World) carryOut() (barrier uint64) {
 		w.answer(a)
 	}
 	w.log = append(w.log, work.Commands...)
-	return work.Barrier
+	if work.Barrier != 0 {
+		w.barrier = work.Barrier
+	}
 }
 
 func (w *World) apply() {
 	before := w.log
 	w.commitFirst(len(w.log))
 	if w.options.Check {
-		if err := w.Machine().Check(); err != nil {
+		if err := w.replica.Check(); err != nil {
 			panic(fmt.Sprintf("after %#v: %v", before[:len(before)-len(w.log)], err))
 		}
 	}

@@ -97,7 +97,8 @@ func rosterToPB(r *coordination.Roster) *relaypb.Roster {
 		Enforced: r.Caller.Enforced, Identity: identityToPB(r.Identity)}
 	for _, open := range r.Open {
 		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence),
-			Request: requestToPB(open.Request), Watching: open.Watching, Mark: markToPB(open.Mark)})
+			Request: requestToPB(open.Request), Watching: open.Watching, Mark: markToPB(open.Mark),
+			Pending: open.Pending})
 	}
 	return p
 }
@@ -113,7 +114,7 @@ func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
 	for _, open := range p.GetOpen() {
 		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
 			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(),
-			Mark: markFromPB(open.GetMark())})
+			Mark: markFromPB(open.GetMark()), Pending: open.GetPending()})
 	}
 	return r
 }

@@ -1160,11 +1160,13 @@ func (x *Roster) GetIdentity() *Identity {
 }
 
 type OpenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Request       *Request               `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
-	Watching      bool                   `protobuf:"varint,3,opt,name=watching,proto3" json:"watching,omitempty"`
-	Mark          *WatchMark             `protobuf:"bytes,4,opt,name=mark,proto3" json:"mark,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Request  *Request               `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	Watching bool                   `protobuf:"varint,3,opt,name=watching,proto3" json:"watching,omitempty"`
+	Mark     *WatchMark             `protobuf:"bytes,4,opt,name=mark,proto3" json:"mark,omitempty"`
+	// The client has been told that its acquire is in the queue.
+	Pending       bool `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1225,6 +1227,13 @@ func (x *OpenRequest) GetMark() *WatchMark {
 		return x.Mark
 	}
 	return nil
+}
+
+func (x *OpenRequest) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
 }
 
 type WatchMark struct {
@@ -1999,12 +2008,13 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	" \x03(\v2\x1c.coordd.relay.v1.OpenRequestR\x04open\x12\x18\n" +
 	"\asubject\x18\v \x01(\tR\asubject\x12\x1a\n" +
 	"\benforced\x18\f \x01(\bR\benforced\x125\n" +
-	"\bidentity\x18\r \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\"\xa9\x01\n" +
+	"\bidentity\x18\r \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\"\xc3\x01\n" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
 	"\bwatching\x18\x03 \x01(\bR\bwatching\x12.\n" +
-	"\x04mark\x18\x04 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\"U\n" +
+	"\x04mark\x18\x04 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\x12\x18\n" +
+	"\apending\x18\x05 \x01(\bR\apending\"U\n" +
 	"\tWatchMark\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
