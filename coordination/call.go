@@ -17,6 +17,7 @@ func (c *CallID) name() *CallID { return c }
 type callCommand interface {
 	Command
 	name() *CallID
+	by() Caller
 }
 
 // CallOf returns the name of the call that a command belongs to; false if it belongs to a session, or to

@@ -52,6 +52,7 @@ func (m *Machine) Check() error {
 		broken = append(broken, fmt.Errorf("the rows of users and keys count %d bytes, it says %d", bytes,
 			m.accountBytes))
 	}
+	broken = append(broken, m.checkQuotas()...)
 	chained, last := 0, NodeID(0)
 	for n := m.inOrder.first; n != nil && chained <= len(m.nodes); n = n.place.next {
 		if chained++; n.id <= last || m.nodes[n.id] != n {

@@ -21,6 +21,8 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 			create, _ := m.tree.CreateNode([]string{"local", "b"}, scheme.NewNode{ID: n.id})
 			create()
 		}},
+		{"is used of the quota of /local", func(m *Machine, n *node) { n.quotas[0].Used.Bytes++ }},
+		{"does not have the quotas of", func(m *Machine, n *node) { n.quotas = nil }},
 		{`is filed under "other"`,
 			func(_ *Machine, n *node) { n.semaphores["other"] = n.semaphores["door"] }},
 		{`semaphore 0 "door" is filed`, func(_ *Machine, n *node) { n.semaphores["door"].id = 0 }},
@@ -70,6 +72,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 			r.request(second, 1, Request{Kind: RequestAcquire, Name: "door", Count: 2,
 				TimeoutMillis: Infinite})
 			r.applyAll()
+			r.run(&SetQuota{Path: pathOf("/local"), Quota: scheme.Quota{Entries: 10}})
 			if err := r.machine.Check(); err != nil {
 				t.Fatal(err)
 			}

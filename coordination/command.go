@@ -168,6 +168,14 @@ type SetLimits struct {
 	OnlyFirst bool
 }
 
+// SetQuota replaces the quota of a path; the zero one takes it away. What is used already stays.
+type SetQuota struct {
+	CallID
+	Caller
+	Path  scheme.Path
+	Quota scheme.Quota
+}
+
 // Mark is a place in the log at which every server takes a checkpoint of its state as it is behind the mark's
 // entry, so that their digests can be compared. It changes nothing. A server that is busy with another
 // checkpoint passes it over.

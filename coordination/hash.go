@@ -66,7 +66,8 @@ func (r MachineRow) hash() uint64 {
 	}
 	h = h.later(1, r.StampMillis)
 	if l := r.Limits; l != (StateLimits{}) {
-		h = h.number(7).number(l.State).number(l.NodeBytes).number(l.Sessions).number(l.Semaphores)
+		h = h.number(7).number(l.State).number(l.NodeBytes).number(l.Sessions).number(l.Semaphores).
+			later(8, l.Reserve)
 	}
 	return uint64(h)
 }
@@ -82,7 +83,7 @@ func (r PathRow) hash() uint64 {
 			h = h.text(name)
 		}
 	}
-	return uint64(h)
+	return uint64(h.later(1, r.Quota.Bytes).later(2, r.Quota.Entries))
 }
 
 func (r NodeRow) hash() uint64 {

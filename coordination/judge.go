@@ -33,6 +33,8 @@ func (m *Machine) executeCall(c callCommand) {
 // judge returns the outcome of the command of a call, and the step that carries it out; nil if it is refused
 // or changes nothing. The step is valid until the machine changes.
 func (m *Machine) judge(c callCommand) (scheme.Step, outcome.Outcome) {
+	m.administers = m.Subject(c.by()).Exempt
+	defer func() { m.administers = false }()
 	switch c := c.(type) {
 	case *CreateNode:
 		return m.createNode(c)
@@ -46,6 +48,8 @@ func (m *Machine) judge(c callCommand) (scheme.Step, outcome.Outcome) {
 		return m.removeDirectory(c)
 	case *ModifyPermissions:
 		return m.modifyPermissions(c)
+	case *SetQuota:
+		return m.setQuota(c)
 	case *SetLimits:
 		return m.setLimits(c)
 	case *EndSession:

@@ -68,6 +68,8 @@ func DefaultLimits() Limits {
 type StateLimits struct {
 	// State is how many bytes all rows together may count (Machine.Used); 0: no limit.
 	State uint64
+	// Reserve is how many of these are for commands of administrators only.
+	Reserve uint64
 	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions,
 	// MaxSemaphores, which is what every server proposes but those of tests.
 	NodeBytes, Sessions, Semaphores uint64
@@ -81,9 +83,13 @@ func (l *StateLimits) semaphores() uint64 { return cmp.Or(l.Semaphores, MaxSemap
 
 // merge returns the limits with those of other in their place that are not 0.
 func (l StateLimits) merge(other StateLimits) StateLimits {
-	return StateLimits{State: cmp.Or(other.State, l.State), NodeBytes: cmp.Or(other.NodeBytes, l.NodeBytes),
-		Sessions: cmp.Or(other.Sessions, l.Sessions), Semaphores: cmp.Or(other.Semaphores, l.Semaphores)}
+	return StateLimits{State: cmp.Or(other.State, l.State), Reserve: cmp.Or(other.Reserve, l.Reserve),
+		NodeBytes: cmp.Or(other.NodeBytes, l.NodeBytes),
+		Sessions:  cmp.Or(other.Sessions, l.Sessions), Semaphores: cmp.Or(other.Semaphores, l.Semaphores)}
 }
+
+// ReserveOf is the Reserve of a limit of the state.
+func ReserveOf(state uint64) uint64 { return state / 16 }
 
 // Proposed is what a server proposes for a state that has no limits; the zero value: nothing.
 func (l Limits) Proposed() StateLimits {
@@ -93,7 +99,7 @@ func (l Limits) Proposed() StateLimits {
 		}
 		return value
 	}
-	return StateLimits{State: l.State, NodeBytes: other(l.Bytes, MaxNodeBytes),
+	return StateLimits{State: l.State, Reserve: ReserveOf(l.State), NodeBytes: other(l.Bytes, MaxNodeBytes),
 		Sessions:   other(uint64(l.Sessions), MaxSessions),
 		Semaphores: other(uint64(l.Semaphores), MaxSemaphores)}
 }

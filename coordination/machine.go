@@ -30,6 +30,7 @@ type Machine struct {
 	observed       bool // occurrences are collected
 	occurred       []Occurrence
 	asking         *session // whose command is being executed
+	administers    bool     // an administrator's command is being judged
 	calls          callMemory
 
 	nextNode NodeID
@@ -223,8 +224,9 @@ func (m *Machine) attach(c *Attach) {
 		case uint64(len(n.sessions)) >= m.limits.sessions():
 			refuse(TooManySessions)
 			return
-		case !m.fits(c.sized()):
-			refuse(StateFull)
+		}
+		if refusal := m.refuseGrowth(n, c.sized()); refusal != nil {
+			refuse(refusal)
 			return
 		}
 		s := n.addSession(c, m.stampMillis)
@@ -258,7 +260,7 @@ func (m *Machine) attach(c *Attach) {
 // is no room for a longer description, it keeps the one that it has.
 func (m *Machine) describeSession(n *node, s *session, description string) {
 	before := len(s.description)
-	if len(description) > before && !m.fits(uint64(len(description)-before)) {
+	if len(description) > before && m.refuseGrowth(n, uint64(len(description)-before)) != nil {
 		return
 	}
 	n.free(uint64(before))

@@ -15,7 +15,7 @@ func (m *Machine) makeDirectory(c *MakeDirectory) (scheme.Step, outcome.Outcome)
 	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
-	m.boundTree(0)
+	m.boundTree()
 	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
 }
 
@@ -30,7 +30,7 @@ func (m *Machine) modifyPermissions(c *ModifyPermissions) (scheme.Step, outcome.
 	if answer := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
-	m.boundTree(0)
+	m.boundTree()
 	modify, answer := m.tree.ModifyPermissions(c.Path, c.Change)
 	if modify == nil {
 		return nil, answer
@@ -45,9 +45,10 @@ func (m *Machine) createNode(c *CreateNode) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
-	m.boundTree(NodeRow{}.sized())
+	m.boundTree()
 	create, answer := m.tree.CreateNode(c.Path, scheme.NewNode{
 		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
+		Bytes: NodeRow{}.sized(),
 	})
 	if create == nil {
 		return nil, answer
@@ -56,6 +57,10 @@ func (m *Machine) createNode(c *CreateNode) (scheme.Step, outcome.Outcome) {
 		create()
 		n := newNode(m.nextNode, c.Config, m.rows, m.room)
 		n.path = c.Path
+		n.quotas = m.tree.Accounts(c.Path)
+		for _, a := range n.quotas {
+			a.Used.Bytes += n.used
+		}
 		n.startAt(m.lineage)
 		m.addNode(n)
 		m.nextNode++

@@ -18,6 +18,8 @@ type node struct {
 	// links.
 	bytes uint64
 	used  uint64 // what the node's rows count, its own included
+	// quotas are those of the node and of what is above it, the nearest first.
+	quotas []*scheme.Account
 	// counts is what the node has its part of Machine.Counts in.
 	counts Counts
 

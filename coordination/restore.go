@@ -160,6 +160,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 			n.path, _ = m.tree.PathOf(entry.ID)
 		}
 	}
+	m.countQuotas()
 	m.accounts = accounts.Restored(r.users, r.keys)
 	m.accountBytes = accountsBytes(m.accounts)
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode

@@ -1,6 +1,8 @@
 package coordination
 
 import (
+	"math"
+
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
@@ -69,17 +71,43 @@ func (n *node) count(more Counts, sign int) {
 func (n *node) use(bytes uint64) {
 	n.used += bytes
 	n.room.used += bytes
+	for _, a := range n.quotas {
+		a.Used.Bytes += bytes
+	}
 }
 
-func (n *node) free(bytes uint64) {
-	n.used -= bytes
-	n.room.used -= bytes
-}
+func (n *node) free(bytes uint64) { n.use(-bytes) }
 
 // fits says whether the state has room for so many bytes more. What does not grow always fits, also where the
 // state is above its limit because that was lowered, or came later than the state.
 func (m *Machine) fits(more uint64) bool {
-	return more == 0 || m.limits.State == 0 || m.Used() <= m.limits.State && more <= m.limits.State-m.Used()
+	most := m.most()
+	return more == 0 || m.Used() <= most && more <= most-m.Used()
+}
+
+// most is how many bytes the state may count after the command that is executed: the reserve is for
+// administrators, so that a full state can still be administered.
+func (m *Machine) most() uint64 {
+	switch {
+	case m.limits.State == 0:
+		return math.MaxUint64
+	case m.administers:
+		return m.limits.State
+	}
+	return m.limits.State - min(m.limits.Reserve, m.limits.State)
+}
+
+// refuseGrowth is why a node may not take so many bytes more, nil if it may.
+func (m *Machine) refuseGrowth(n *node, more uint64) *Refusal {
+	for _, a := range n.quotas {
+		if !a.Fits(more, 0) {
+			return &Refusal{outcome.PreconditionFailed, a.FullText()}
+		}
+	}
+	if !m.fits(more) {
+		return StateFull
+	}
+	return nil
 }
 
 // refusalOf is why there is no room for some new rows of a node, and for names and data that take the place
@@ -92,20 +120,13 @@ func (m *Machine) refusalOf(n *node, newRows, added, replaced int) *Refusal {
 		}
 		more += uint64(added - replaced)
 	}
-	if !m.fits(more) {
-		return StateFull
-	}
-	return nil
+	return m.refuseGrowth(n, more)
 }
 
-// boundTree has the path tree refuse what would leave no room for so many bytes of other rows.
-func (m *Machine) boundTree(others uint64) {
-	if m.limits.State == 0 {
-		m.tree.Bound(scheme.Unbounded)
-		return
-	}
-	others += m.Used() - m.tree.Bytes()
-	m.tree.Bound(m.limits.State - min(others, m.limits.State))
+// boundTree makes the path tree refuse what the state has no room for.
+func (m *Machine) boundTree() {
+	most, others := m.most(), m.Used()-m.tree.Bytes()
+	m.tree.Bound(most - min(others, most))
 }
 
 // sized is what a row counts.

@@ -24,6 +24,14 @@ func (r *rig) limit(more int64) {
 	r.run(&SetLimits{Limits: StateLimits{State: r.machine.Used() + uint64(more)}})
 }
 
+// bound sets the quota of a path to what is used of it and some bytes more.
+func (r *rig) bound(path string, more int64) {
+	r.t.Helper()
+	r.run(&SetQuota{Path: pathOf(path), Quota: scheme.Quota{Bytes: 1}})
+	used := r.machine.tree.Account(pathOf(path)).Used.Bytes
+	r.run(&SetQuota{Path: pathOf(path), Quota: scheme.Quota{Bytes: used + uint64(more)}})
+}
+
 // run makes a call that must succeed.
 func (r *rig) run(c Command) {
 	r.t.Helper()
@@ -47,7 +55,7 @@ func (r *rig) outcome(c Command) outcome.Outcome {
 func pathOf(text string) scheme.Path { return scheme.SplitLoose(text) }
 
 // Each way in which the state grows is accepted at exactly the limit and refused one byte past it, without a
-// trace.
+// trace; and so by the quota of a path above.
 func TestStateLimit(t *testing.T) {
 	request := func(q Request) func(*rig, StreamID) string {
 		return func(r *rig, stream StreamID) string {
@@ -110,29 +118,40 @@ func TestStateLimit(t *testing.T) {
 			call(&SetPassword{Name: "bob", PasswordHash: "hashes"}), 2},
 	} {
 		for past := range 2 {
-			r, stream, n := roomRig(t)
-			for i, q := range c.before {
-				r.request(stream, Sequence(i+1), q)
-			}
-			for _, command := range c.calls {
-				r.run(command)
-			}
-			r.applyAll()
-			r.limit(int64(c.bytes - past))
-			before, digest := r.machine.Used(), r.machine.Digest()
-			nextSession := n.nextSession
-			answer := c.grow(r, stream)
-			refused := strings.Contains(answer, "Cluster state has no space left")
-			used := r.machine.Used()
-			switch {
-			case past == 0 && (refused || used != before+uint64(c.bytes) || used != r.machine.limits.State):
-				t.Errorf("%s at the limit: %s, %d bytes, %d before", c.what, answer, used, before)
-			case past == 1 && (!refused || used != before || r.machine.Digest() != digest ||
-				n.nextSession != nextSession):
-				t.Errorf("%s past the limit: %s, %d bytes, %d before", c.what, answer, used, before)
-			}
-			if err := r.machine.Check(); err != nil {
-				t.Errorf("%s: %v", c.what, err)
+			for quota, text := range map[bool]string{false: "Cluster state has no space left",
+				true: "Quota of /local is used up"} {
+				if quota && (c.what == "user" || c.what == "password") { // of no path
+					continue
+				}
+				r, stream, n := roomRig(t)
+				for i, q := range c.before {
+					r.request(stream, Sequence(i+1), q)
+				}
+				for _, command := range c.calls {
+					r.run(command)
+				}
+				r.applyAll()
+				limit := r.machine.Used() + uint64(c.bytes-past)
+				if quota {
+					r.bound("/local", int64(c.bytes-past))
+				} else {
+					r.limit(int64(c.bytes - past))
+				}
+				before, digest := r.machine.Used(), r.machine.Digest()
+				nextSession := n.nextSession
+				answer := c.grow(r, stream)
+				refused := strings.Contains(answer, text)
+				used := r.machine.Used()
+				switch {
+				case past == 0 && (refused || used != before+uint64(c.bytes) || used != limit):
+					t.Errorf("%s at the limit: %s, %d bytes, %d before", c.what, answer, used, before)
+				case past == 1 && (!refused || used != before || r.machine.Digest() != digest ||
+					n.nextSession != nextSession):
+					t.Errorf("%s past the limit: %s, %d bytes, %d before", c.what, answer, used, before)
+				}
+				if err := r.machine.Check(); err != nil {
+					t.Errorf("%s: %v", c.what, err)
+				}
 			}
 		}
 	}

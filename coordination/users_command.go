@@ -10,6 +10,8 @@ type Caller struct {
 	Enforced bool
 }
 
+func (c Caller) by() Caller { return c }
+
 // AddUser adds a user with a password. The first user of an empty list is an administrator whatever the flag
 // says, and may be added by anybody. With OnlyFirst nothing happens, and that is success, if there are users
 // already.

@@ -11,7 +11,8 @@ type NewNode struct {
 	ID            NodeID // not 0, never used before
 	Owner         string // RootOwner if empty; directories created on the way get the same
 	Created       Stamp
-	ConfigHasPath bool // the client's config named a path, which is refused at its place among the checks
+	ConfigHasPath bool   // the client's config named a path, which is refused at its place among the checks
+	Bytes         uint64 // what the node takes besides its entry
 }
 
 // Step carries out what an operation was judged to do. It is nil if the operation is refused or changes
@@ -23,7 +24,7 @@ type Step func()
 // SCHEME_ERROR if something else has the name, for a bad name and for depth; GENERIC_ERROR if an entry above
 // is not a directory; PRECONDITION_FAILED for counts and beyond Bound.
 func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) (Step, outcome.Outcome) {
-	return t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
+	return t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, NewNode{})
 }
 
 // CreateNode judges the creation of a coordination node and of the directories missing above it
@@ -35,11 +36,11 @@ func (t *Tree) CreateNode(path Path, node NewNode) (Step, outcome.Outcome) {
 		panic(fmt.Sprintf("scheme: CreateNode %s without a node id", path))
 	}
 	leaf := Entry{Kind: CoordinationNode, Node: node.ID, Owner: node.Owner, Created: node.Created}
-	return t.create(path, leaf, node.ConfigHasPath)
+	return t.create(path, leaf, node)
 }
 
-// create judges the creation of leaf at path. The order of the checks is that of coordination.md §1.1.
-func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (Step, outcome.Outcome) {
+// create judges the creation of leaf at path, of which node says more. The order of the checks is that of coordination.md §1.1.
+func (t *Tree) create(path Path, leaf Entry, node NewNode) (Step, outcome.Outcome) {
 	if leaf.Owner == "" {
 		leaf.Owner = RootOwner
 	}
@@ -49,7 +50,7 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (Step, outcome.
 			fmt.Sprintf("Cannot resolve working dir, path: '%s'", Shown(path.String())))
 	}
 	exists, inDirectory := depth == len(path), base.entry.Kind.likeDirectory()
-	if configHasPath && (exists || !inDirectory) {
+	if node.ConfigHasPath && (exists || !inDirectory) {
 		return nil, RefuseConfigPath()
 	}
 	if exists {
@@ -58,11 +59,13 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (Step, outcome.
 	if !inDirectory {
 		return nil, notDirectory(base)
 	}
-	if answer := t.checkMissing(base, path, depth, configHasPath); !answer.OK() {
+	if answer := t.checkMissing(base, path, depth, node.ConfigHasPath); !answer.OK() {
 		return nil, answer
 	}
-	if !t.fits(creationBytes(path[depth:], leaf)) {
-		return nil, noSpace()
+	missing := path[depth:]
+	if answer := t.refuseGrowth(base, creationBytes(missing, leaf)+node.Bytes,
+		uint64(len(missing))); !answer.OK() {
+		return nil, answer
 	}
 	return func() { t.addMissing(base, path, depth, leaf) }, outcome.Done()
 }
@@ -114,7 +117,7 @@ func (t *Tree) checkMissing(base *vertex, path Path, depth int, configHasPath bo
 		if configHasPath && i == len(path)-1 {
 			return RefuseConfigPath()
 		}
-		if status, reason := t.checkOne(path[i], i+1, t.count()+i-depth, children); reason != "" {
+		if status, reason := t.checkOne(path[i], i+1, t.paths()+i-depth, children); reason != "" {
 			return checkFailed(status, path[:i+1], reason)
 		}
 		children = 0

@@ -68,6 +68,7 @@ type Entry struct {
 	Permissions          []Permission
 	InterruptInheritance bool // the permissions of the entries above do not count here
 	Created              Stamp
+	Quota                Quota
 }
 
 // basicInfo is how the texts of the reference introduce an existing entry.

@@ -74,11 +74,13 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) (Step, out
 		return nil, outcome.Done()
 	}
 	before, now := EntryBytes(&v.entry), EntryBytes(&after)
-	if now > before && !t.fits(now-before) {
-		return nil, noSpace()
+	if now > before {
+		if answer := t.refuseGrowth(v, now-before, 0); !answer.OK() {
+			return nil, answer
+		}
 	}
 	return func() {
-		t.bytes += now - before
+		t.count(v, now-before, 0)
 		v.entry = after
 		t.touch(v.entry.ID)
 	}, outcome.Done()

@@ -1,10 +1,6 @@
 package scheme
 
-import (
-	"math"
-
-	"github.com/coordd/coordd/scheme/outcome"
-)
+import "math"
 
 // What the rows of the tree count towards a limit that its user may set with Bound. The charges cover the
 // numbers of a row and what its lists take in memory; they decide which commands are refused, so they must
@@ -39,10 +35,3 @@ func (t *Tree) Bytes() uint64 { return t.bytes }
 // Bound sets how many bytes all entries may count from now on; at first they are Unbounded. What does not
 // grow is possible also above it.
 func (t *Tree) Bound(most uint64) { t.most = most }
-
-// fits reports whether there is room for so many bytes more.
-func (t *Tree) fits(more uint64) bool {
-	return more == 0 || t.bytes <= t.most && more <= t.most-t.bytes
-}
-
-func noSpace() outcome.Outcome { return outcome.Because(outcome.PreconditionFailed, NoSpaceText) }

@@ -79,6 +79,7 @@ func (t *Tree) restoreOne(entry Entry) error {
 	}
 	entry.Permissions = clonePermissions(entry.Permissions)
 	v := &vertex{entry: entry, parent: parent}
+	v.setQuota(entry.Quota)
 	parent.children = slices.Insert(parent.children, at, v)
 	t.byID = append(t.byID, v)
 	t.bytes += EntryBytes(&v.entry)

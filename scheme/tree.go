@@ -25,6 +25,7 @@ type vertex struct {
 	entry    Entry
 	parent   *vertex   // nil for the unnamed root only
 	children []*vertex // ascending names
+	account  *Account  // nil if the entry has no quota
 }
 
 // New returns the tree that holds nothing but the database, such as "/local" or "/Root/db", under
@@ -182,8 +183,8 @@ func (t *Tree) searchID(id EntryID) (int, bool) {
 		func(v *vertex, id EntryID) int { return cmp.Compare(v.entry.ID, id) })
 }
 
-// count is how many entries count against Limits.Paths.
-func (t *Tree) count() int { return len(t.byID) - len(t.database) }
+// paths is how many entries count against Limits.Paths.
+func (t *Tree) paths() int { return len(t.byID) - len(t.database) }
 
 // add puts a new entry below parent and gives it its id. The caller has checked that the name is free.
 func (t *Tree) add(parent *vertex, entry Entry) *vertex {
@@ -196,7 +197,7 @@ func (t *Tree) add(parent *vertex, entry Entry) *vertex {
 	at, _ := parent.search(entry.Name)
 	parent.children = slices.Insert(parent.children, at, v)
 	t.byID = append(t.byID, v)
-	t.bytes += EntryBytes(&v.entry)
+	t.count(v, EntryBytes(&v.entry), 1)
 	t.touch(entry.ID)
 	return v
 }
@@ -207,7 +208,7 @@ func (t *Tree) remove(v *vertex) {
 	v.parent.children = slices.Delete(v.parent.children, at, at+1)
 	at, _ = t.searchID(v.entry.ID)
 	t.byID = slices.Delete(t.byID, at, at+1)
-	t.bytes -= EntryBytes(&v.entry)
+	t.count(v, -EntryBytes(&v.entry), ^uint64(0))
 	t.touch(v.entry.ID)
 }
 

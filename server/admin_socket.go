@@ -44,6 +44,7 @@ func (s *Server) isLocal(ctx context.Context) bool {
 // readsOnly are the administrators' calls that change nothing and take nothing away.
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
+	adminpb.Cluster_Quotas_FullMethodName:    true,
 	adminpb.Inspect_ListNodes_FullMethodName: true, adminpb.Inspect_ListSemaphores_FullMethodName: true,
 	adminpb.Inspect_ListSessions_FullMethodName: true, adminpb.Inspect_ListResources_FullMethodName: true,
 	adminpb.Inspect_Watch_FullMethodName: true}
@@ -197,6 +198,9 @@ func targetOf(request any) string {
 		return inspected(r)
 	case *adminpb.DeleteSemaphoreRequest:
 		return deleted(r)
+	case *adminpb.SetQuotaRequest:
+		return fmt.Sprintf("%s: %d bytes, %d entries", quiet.Printable(r.GetPath(), 64), r.GetBytes(),
+			r.GetEntries())
 	case *adminpb.SetLimitsRequest:
 		return "a state of " + stateLimitText(r.GetStateBytes())
 	}

@@ -36,7 +36,7 @@ func listResources(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
 // tell.
 func TestInspectResources(t *testing.T) {
 	c := startClusterWith(t, 3, inRealTime)
-	c.awaitFormat(codec.VersionEntries)
+	c.awaitFormat(codec.Version)
 	c.createNode(0, testNode)
 	clients := make([]*limiterClient, 3)
 	for i := range clients {

@@ -185,7 +185,7 @@ func TestStopWithWaiters(t *testing.T) {
 // Every server of a cluster hands out units that the leader shares out, and each begins with a full bucket.
 func TestLimiterOfCluster(t *testing.T) {
 	c := startClusterWith(t, 3, inRealTime)
-	c.awaitFormat(codec.VersionEntries)
+	c.awaitFormat(codec.Version)
 	c.createNode(0, "/local/n")
 	clients := make([]*limiterClient, 3)
 	for i := range clients {
@@ -208,7 +208,7 @@ func TestLimiterOfCluster(t *testing.T) {
 // Another leader changes nothing of what a server has handed out, and goes on to share out.
 func TestLimiterOutlivesTheLeader(t *testing.T) {
 	c := startClusterWith(t, 3, inRealTime)
-	c.awaitFormat(codec.VersionEntries)
+	c.awaitFormat(codec.Version)
 	c.createNode(0, "/local/n")
 	leads, follows := c.leader()
 	client := newLimiterClient(t, c.conns[follows], "/local/n")

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 )
@@ -43,6 +44,7 @@ func firstLimits(configured coordination.Limits, used uint64) coordination.State
 	limits := configured.Proposed()
 	if limits.State == 0 {
 		limits.State = max(coordination.DefaultStateBytes, roomPerByte*used)
+		limits.Reserve = coordination.ReserveOf(limits.State)
 	}
 	return limits
 }
@@ -53,14 +55,24 @@ func firstLimits(configured coordination.Limits, used uint64) coordination.State
 // command nothing happens.
 func (s *Server) setFirstLimits(ctx context.Context) {
 	used, now := s.group.StateSize()
-	if now != (coordination.StateLimits{}) || !s.group.Leads() {
+	if now.State != 0 && now.Reserve != 0 || !s.group.Leads() {
 		return
 	}
 	limits := firstLimits(s.config.Limits, used)
+	switch readable := s.group.FormatVersion() >= codec.VersionQuotas; {
+	case now == coordination.StateLimits{}:
+		if !readable {
+			limits.Reserve = 0
+		}
+	case now.State != 0 && readable: // set by servers of an older version
+		limits = coordination.StateLimits{Reserve: coordination.ReserveOf(now.State)}
+	default:
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.SetLimits{CallID: call, Limits: limits, OnlyFirst: true}
+		return &coordination.SetLimits{CallID: call, Limits: limits, OnlyFirst: limits.State != 0}
 	})
 	if err == nil && !answer.OK() && len(answer.Issues) > 0 && !s.stateLimit.refused.Swap(true) {
 		s.config.Logger.Info("the limit of the state is not set yet", "reason", answer.Issues[0].Message)
@@ -133,12 +145,13 @@ func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsReque
 		return nil, status.Errorf(codes.InvalidArgument, "The limit of the state is %s at least",
 			sizeText(MinStateLimit))
 	}
-	id := auth.Of(ctx)
-	by := coordination.Caller{Subject: id.Name, Enforced: id != auth.LocalAdministrator &&
-		(s.auth.Required || !s.isLocal(ctx))}
+	by := s.administrator(ctx)
+	limits := coordination.StateLimits{State: r.GetStateBytes()}
+	if s.group.FormatVersion() >= codec.VersionQuotas {
+		limits.Reserve = coordination.ReserveOf(limits.State)
+	}
 	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.SetLimits{CallID: call, Caller: by,
-			Limits: coordination.StateLimits{State: r.GetStateBytes()}}
+		return &coordination.SetLimits{CallID: call, Caller: by, Limits: limits}
 	})
 	if err := grpcStatus(ctx, answer, err); err != nil {
 		return nil, err
@@ -148,12 +161,17 @@ func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsReque
 	return s.limitsStatus(), nil
 }
 
+// administrator is the caller of a command that administer has let through.
+func (s clusterService) administrator(ctx context.Context) coordination.Caller {
+	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: !s.isOwner(ctx)}
+}
+
 func (s *Server) limitsStatus() *adminpb.LimitsStatus {
 	used, now := s.group.StateSize()
 	answer := &adminpb.LimitsStatus{StateLimitBytes: now.State, StateUsedBytes: used,
 		NodeLimitBytes: now.NodeBytes, ServerName: s.config.Cluster.Name,
 		ConfiguredBytes: s.config.Limits.State, MemoryBytes: s.stateLimit.memory.bytes,
-		MemorySource: s.stateLimit.memory.source}
+		MemorySource: s.stateLimit.memory.source, ReserveBytes: now.Reserve}
 	if answer.NodeLimitBytes == 0 {
 		answer.NodeLimitBytes = coordination.MaxNodeBytes
 	}

@@ -258,7 +258,8 @@ func TestFirstLimits(t *testing.T) {
 		{given, 1000, 5 << 20},
 		{given, 6 << 20, 5 << 20},
 	} {
-		if got := firstLimits(c.configured, c.used); got != (coordination.StateLimits{State: c.want}) {
+		if got := firstLimits(c.configured, c.used); got != (coordination.StateLimits{State: c.want,
+			Reserve: c.want / 16}) {
 			t.Errorf("%+v with %d bytes in use: %+v, want %d", c.configured, c.used, got, c.want)
 		}
 	}

@@ -230,7 +230,7 @@ func grpcStatus(ctx context.Context, answer outcome.Outcome, err error) error {
 	}
 	code := map[outcome.Status]codes.Code{
 		outcome.Unauthorized: codes.PermissionDenied, outcome.AlreadyExists: codes.AlreadyExists,
-		outcome.NotFound:   codes.NotFound,
+		outcome.NotFound: codes.NotFound, outcome.SchemeError: codes.NotFound,
 		outcome.BadRequest: codes.InvalidArgument, outcome.PreconditionFailed: codes.FailedPrecondition,
 		outcome.Unavailable: codes.Unavailable,
 	}[answer.Status]

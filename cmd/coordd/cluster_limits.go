@@ -82,6 +82,7 @@ type limitsStatusText struct {
 	Unlimited      bool    `json:"state_unlimited"`
 	StateUsed      uint64  `json:"state_used_bytes"`
 	StateHeadroom  *uint64 `json:"state_headroom_bytes"` // null without a limit
+	Reserve        uint64  `json:"state_reserve_bytes"`  // of the limit: for administrators only
 	NodeLimit      uint64  `json:"node_limit_bytes"`
 	ConfiguredHere uint64  `json:"server_state_limit_bytes"` // 0: not given
 	Memory         uint64  `json:"server_memory_bytes"`      // 0: unknown
@@ -92,7 +93,7 @@ func limitsTextOf(now *adminpb.LimitsStatus) limitsStatusText {
 	text := limitsStatusText{Server: now.GetServerName(),
 		Unlimited: now.GetStateLimitBytes() == server.UnlimitedState, StateUsed: now.GetStateUsedBytes(),
 		NodeLimit: now.GetNodeLimitBytes(), ConfiguredHere: now.GetConfiguredBytes(),
-		Memory: now.GetMemoryBytes(), MemorySource: now.GetMemorySource()}
+		Reserve: now.GetReserveBytes(), Memory: now.GetMemoryBytes(), MemorySource: now.GetMemorySource()}
 	if limit := now.GetStateLimitBytes(); limit != 0 && !text.Unlimited {
 		headroom := limit - min(limit, text.StateUsed)
 		text.StateLimit, text.StateHeadroom = &limit, &headroom
@@ -138,8 +139,12 @@ func stateText(now *adminpb.LimitsStatus) string {
 		return fmt.Sprintf("the state is limited to %s, %s ARE USED: nothing new is accepted", sizeOf(limit),
 			sizeOf(used))
 	}
-	return fmt.Sprintf("the state is limited to %s, %s are used, %s are left", sizeOf(limit), sizeOf(used),
+	text := fmt.Sprintf("the state is limited to %s, %s are used, %s are left", sizeOf(limit), sizeOf(used),
 		sizeOf(limit-used))
+	if reserve := now.GetReserveBytes(); reserve != 0 {
+		text += ", the last " + sizeOf(reserve) + " for administrators only"
+	}
+	return text
 }
 
 // memoryText warns of a limit that the server may not have the memory for.

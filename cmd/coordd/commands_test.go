@@ -58,6 +58,27 @@ func at(t *testing.T, value any, path ...any) any {
 	return value
 }
 
+// TestNodeQuota sets, shows and takes away quotas, and meets one.
+func TestNodeQuota(t *testing.T) {
+	t.Parallel()
+	endpoint := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off",
+		"--loopback-admin").ready(t)
+	does(t, endpoint, "mkdir team")
+	does(t, endpoint, "node quota team -o json", "[]")
+	does(t, endpoint, "node quota team --bytes 1MiB --entries 1", "/local/team", "1 MiB", "1")
+	does(t, endpoint, "node create team/app", "made /local/team/app")
+	coordd(t, exitFailure, []string{"node", "create", "team/other", "--endpoint", endpoint},
+		"Quota of /local/team is used up")
+	shown := parsed(t, does(t, endpoint, "node quota team/app -o json"))
+	first := shown.([]any)[0].(map[string]any)
+	if first["path"] != "/local/team" || first["bytes"] != 1048576.0 || first["used_entries"] != 1.0 ||
+		first["used_bytes"].(float64) < 1024 {
+		t.Errorf("got %v", first)
+	}
+	does(t, endpoint, "node quota team --none -o json", "[]")
+	does(t, endpoint, "node create team/other", "made")
+}
+
 // Nodes and directories, from their making to their end.
 func TestNodeCommands(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,8 @@ var withoutServer = []string{"cert", "doctor", "help", "licenses", "version"}
 // withServers are the commands whose examples need servers in a certain state, in the order in which
 // TestExamplesOfServers runs them.
 var withServers = []string{"serve", "check", "user add", "user passwd", "user list", "user rotate-key",
-	"user remove", "cluster add", "cluster promote", "cluster status", "cluster limits", "cluster snapshot",
+	"user remove", "cluster add", "cluster promote", "cluster status", "node quota", "cluster limits",
+	"cluster snapshot",
 	"cluster transfer-leader", "cluster remove", "cluster restore", "cluster recover"}
 
 // examples calls tell for each command that has to have examples, by its name without that of the program.
@@ -90,7 +91,7 @@ func TestExamplesOfServers(t *testing.T) {
 		"cluster promote": func() { d.start(t, "--join", a.peer); d.ready(t) },
 		"cluster status": func() {
 			waitFor(t, "the version that both can read",
-				func() bool { return a.status(t).FormatVersion >= 2 })
+				func() bool { return a.status(t).FormatVersion >= 3 })
 		},
 		"cluster recover": func() {
 			for _, server := range []*clusterProcess{a, d} {

@@ -27,7 +27,7 @@ func (p *program) nodeCommand() *cobra.Command {
 		RunE:  wantsCommand,
 	}
 	parent.AddCommand(p.nodeCreateCommand(), p.nodeAlterCommand(), p.nodeShowCommand(), p.nodeDropCommand(),
-		p.nodeListCommand(), p.nodeTreeCommand())
+		p.nodeListCommand(), p.nodeTreeCommand(), p.nodeQuotaCommand())
 	return parent
 }
 

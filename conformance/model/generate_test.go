@@ -70,6 +70,9 @@ func newGenerator(seed uint64) *generator {
 		g.limits.State = EmptyState(nodePath) + g.random.IntN(6000)
 	}
 	if g.one(8) {
+		g.limits.Quota = EmptyState(nodePath) + g.random.IntN(6000)
+	}
+	if g.one(8) {
 		g.limits.Described = 64 + g.random.IntN(300)
 	}
 	g.drawClients()

@@ -63,7 +63,7 @@ type overGRPC struct {
 func sequenceOverGRPC(t *testing.T, from uint64, trace *strings.Builder) (compared int, err error) {
 	t.Helper()
 	g := newGenerator(from)
-	g.limits.State = 0 // a server has rows of its own
+	g.limits.State, g.limits.Quota = 0, 0 // a server has rows of its own
 	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
 		InMemory: true, Limits: g.limits.ofServer(),
 		HoldStartFailureMillis: new(uint64(0))})

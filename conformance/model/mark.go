@@ -152,6 +152,7 @@ const (
 	markSessionNoRoom
 	markDescriptionKept
 	markStateFull
+	markQuotaUsedUp
 	markDescribeTooLarge
 	markSharedEntry
 
@@ -294,6 +295,7 @@ var markRules = [markCount]string{
 	markSessionNoRoom:         "limits: a new session past the state's bytes",
 	markDescriptionKept:       "limits: a longer description past the state's bytes",
 	markStateFull:             "limits: a request past the state's bytes",
+	markQuotaUsedUp:           "limits: a request past the quota of a path",
 	markDescribeTooLarge:      "limits: description too large",
 	markSharedEntry:           "several commands in one entry of the log",
 }

@@ -47,6 +47,7 @@ type Limits struct {
 	Semaphores int
 	Bytes      int // 0: as many as the test can think of
 	State      int // bytes of the whole state, EmptyState at least; 0 likewise
+	Quota      int // bytes of the database; the same
 	Described  int // bytes of one description; 0 likewise
 }
 

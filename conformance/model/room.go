@@ -50,28 +50,37 @@ func (m *Model) used() int {
 	return sum
 }
 
-// mayGrow reports whether the state may count so many bytes more.
-func (m *Model) mayGrow(more int) bool {
-	return more <= 0 || m.limits.State == 0 || m.used()+more <= m.limits.State
+// full is why the state may not count so many bytes more; empty if it may. A sixteenth of it is for
+// administrators. The quota is that of the database, which has all rows but the machine's below it.
+func (m *Model) full(more int) string {
+	used := m.used() + more
+	switch {
+	case more <= 0:
+	case m.limits.Quota > 0 && used-rowCharge > m.limits.Quota:
+		return "Quota of /local is used up"
+	case m.limits.State > 0 && used > m.limits.State-m.limits.State/16:
+		return "Cluster state has no space left"
+	}
+	return ""
 }
 
 // noRoom is why there may not be so many new rows, and so many bytes instead of so many others; empty if
 // there may. What does not grow always may.
 func (m *Model) noRoom(rows, instead, of int) string {
 	grown := max(0, instead-of)
-	switch {
-	case grown > 0 && m.limits.Bytes > 0 && m.node.bytes()+grown > m.limits.Bytes:
+	if grown > 0 && m.limits.Bytes > 0 && m.node.bytes()+grown > m.limits.Bytes {
 		return "Coordination node has no space left"
-	case !m.mayGrow(rows*rowCharge + grown):
-		return "Cluster state has no space left"
 	}
-	return ""
+	return m.full(rows*rowCharge + grown)
 }
 
 // refuseGrowth refuses what there is no room for.
 func (m *Model) refuseGrowth(c call, branch Mark, why string) {
-	if strings.HasPrefix(why, "Cluster") {
+	switch {
+	case strings.HasPrefix(why, "Cluster"):
 		m.mark(markStateFull)
+	case strings.HasPrefix(why, "Quota"):
+		m.mark(markQuotaUsedUp)
 	}
 	m.refuse(c, branch, PreconditionFailed, why)
 }

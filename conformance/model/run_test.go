@@ -51,13 +51,14 @@ func (l Limits) ofServer() coordination.Limits {
 
 func newRun(s setup, marks *Marks, trace *strings.Builder) (*run, error) {
 	model, random := New(nodePath, s.limits, marks), rand.New(rand.NewPCG(s.batches, 0x656e74727))
-	world, err := rings.New(rings.Options{Check: true, Limits: s.limits.ofServer(), Batch: func(n int) int {
-		n = 1 + random.IntN(n)
-		if n > 1 {
-			model.mark(markSharedEntry)
-		}
-		return n
-	}})
+	world, err := rings.New(rings.Options{Check: true, Limits: s.limits.ofServer(),
+		Quota: scheme.Quota{Bytes: uint64(s.limits.Quota)}, Batch: func(n int) int {
+			n = 1 + random.IntN(n)
+			if n > 1 {
+				model.mark(markSharedEntry)
+			}
+			return n
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,8 @@ func (r *run) server(s step) {
 // startsAlone reports whether what comes of a start does not depend on what else is in flight about its
 // session.
 func (r *run) startsAlone(s step) bool {
-	if r.model.node == nil || r.model.limits.Sessions < 1000 || r.model.limits.State > 0 {
+	if r.model.node == nil || r.model.limits.Sessions < 1000 || r.model.limits.State > 0 ||
+		r.model.limits.Quota > 0 {
 		return false
 	}
 	if s.session != sessionOf {

@@ -96,9 +96,9 @@ func (m *Model) attachNew(s *Stream, r Request) {
 		m.end(s, PreconditionFailed, "Too many sessions already exist")
 		return
 	}
-	if !m.mayGrow(sessionCharge + len(r.Description) + len(r.ProtectionKey)) {
+	if why := m.full(sessionCharge + len(r.Description) + len(r.ProtectionKey)); why != "" {
 		m.mark(markSessionNoRoom)
-		m.end(s, PreconditionFailed, "Cluster state has no space left")
+		m.end(s, PreconditionFailed, why)
 		return
 	}
 	m.mark(markSessionNew)
@@ -144,7 +144,7 @@ func (m *Model) restore(s *Stream, sess *session, r Request) {
 // attached is the common end of a new and of a restored session.
 func (m *Model) attached(s *Stream, sess *session, r Request) {
 	sess.timeoutMillis = r.TimeoutMillis
-	if m.mayGrow(len(r.Description) - len(sess.description)) {
+	if m.full(len(r.Description)-len(sess.description)) == "" {
 		sess.description = r.Description
 	} else {
 		m.mark(markDescriptionKept)

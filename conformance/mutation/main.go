@@ -70,7 +70,7 @@ var trials = []trial{
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "limits", folder: "coordination",
-		tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},
+		tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes|Quota|Reserve)"},
 	{name: "marks", folder: "coordination", tests: "^TestMark"},
 	{name: "resources", folder: "coordination", tests: "^Test(Resource|EffectiveProp|ListResources)"},
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
 )
 
 // Options are what a World starts from. The zero value of each field is usable.
 type Options struct {
 	Database string              // default /local
 	Limits   coordination.Limits // default DefaultLimits
+	Quota    scheme.Quota        // of the database
 	// HoldStartFailure is coordination.PingPolicy.HoldStartFailureMillis. 0 tells failed starts at once.
 	HoldStartFailureMillis uint64
 	// Batch, if set, says how many of the n commands in flight, 2 or more, the next entry of the log has;
@@ -70,6 +72,10 @@ func New(options Options) (*World, error) {
 	w.start(machine)
 	if proposed := options.Limits.Proposed(); proposed != (coordination.StateLimits{}) {
 		w.commit([]coordination.Command{&coordination.SetLimits{Limits: proposed, OnlyFirst: true}})
+	}
+	if options.Quota != (scheme.Quota{}) {
+		w.commit([]coordination.Command{&coordination.SetQuota{Path: scheme.SplitLoose(options.Database),
+			Quota: options.Quota}})
 	}
 	return w, nil
 }

@@ -140,6 +140,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.AlterResource)
 	case 28:
 		return new(coordination.DropResource)
+	case 29:
+		return new(coordination.SetQuota)
 	}
 	return nil
 }
@@ -220,6 +222,11 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		w.limits(5, &c.Limits)
 		w.flag(6, &c.OnlyFirst)
 		return 21
+	case *coordination.SetQuota:
+		w.call(&c.CallID, &c.Path)
+		w.caller(4, &c.Caller)
+		w.quota(6, &c.Quota)
+		return 29
 	case *coordination.Mark:
 		return 22
 	case *coordination.EndSession:
@@ -398,6 +405,7 @@ func (w *wire) limits(field protowire.Number, l *coordination.StateLimits) {
 		number(w, 2, &l.NodeBytes)
 		number(w, 3, &l.Sessions)
 		number(w, 4, &l.Semaphores)
+		number(w, 5, &l.Reserve)
 	})
 	if w.mode != reading || len(list) == 0 {
 		return
@@ -405,6 +413,11 @@ func (w *wire) limits(field protowire.Number, l *coordination.StateLimits) {
 	if *l = list[0]; len(list) > 1 || *l == (coordination.StateLimits{}) {
 		w.fail("field %d is empty or twice there", field)
 	}
+}
+
+func (w *wire) quota(first protowire.Number, q *scheme.Quota) {
+	number(w, first, &q.Bytes)
+	number(w, first+1, &q.Entries)
 }
 
 func (w *wire) makeDirectory(c *coordination.MakeDirectory) {

@@ -60,7 +60,7 @@ func TestEntriesComeBack(t *testing.T) {
 
 // What was written before there were entries of several commands is read as ever.
 func TestEntriesOfTheFirstVersion(t *testing.T) {
-	for _, c := range filledCommands(&filler{first: true}) {
+	for _, c := range filledCommands(&filler{version: 1}) {
 		if Since(c) != versionFirst { // came later as a whole
 			continue
 		}
@@ -85,7 +85,7 @@ func TestBrokenEntries(t *testing.T) {
 		t.Errorf("an entry as full as can be: %v", err)
 	}
 	for name, c := range map[string]struct{ data, want string }{
-		"a later version":     {"\x03" + string(one[1:]), "format version 3"},
+		"a later version":     {"\x04" + string(one[1:]), "format version 4"},
 		"no command":          {"\x02", "has no command"},
 		"a stamp that is 0":   {"\x02\x08\x00" + string(one[1:]), "field 1 is zero"},
 		"a stamp and no more": {"\x02\x08\x01", "has no command"},

@@ -186,6 +186,7 @@ func (w *wire) pathRow(r *coordination.PathRow) {
 	w.flag(7, &r.InterruptInheritance)
 	number(w, 8, &r.Created.PlanStep)
 	number(w, 9, &r.Created.TxID)
+	w.quota(10, &r.Quota)
 }
 
 func (w *wire) nodeRow(r *coordination.NodeRow) {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/coordd/coordd/coordination"
@@ -26,7 +25,7 @@ func allCommands() []coordination.Command {
 		new(coordination.RemoveUser), new(coordination.RotateSigningKey), new(coordination.BeginLineage),
 		new(coordination.SetLimits), new(coordination.Mark), new(coordination.EndSession),
 		new(coordination.RemoveSemaphore), new(coordination.CreateResource), new(coordination.AlterResource),
-		new(coordination.DropResource),
+		new(coordination.DropResource), new(coordination.SetQuota),
 	}
 }
 
@@ -54,21 +53,22 @@ type filler struct {
 	// random is nil for values that are all different and never zero.
 	random *rand.Rand
 	next   uint64
-	// first leaves out what the first version of the format did not have.
-	first bool
+	// version leaves out what that version of the format did not have; 0 is the newest.
+	version uint64
 }
 
-// laterFields came with a version behind the first.
-var laterFields = []string{"Position.Place", "Origin.Answered", "Attach.Identity", "Attach.MayWrite",
-	"MachineRow.StampMillis", "MachineRow.Limits", "NodeRow.NextResource", "SessionRow.BeganMillis",
-	"SessionRow.Owner", "LinkRow.BeganMillis"}
+// laterFields came with a version after the first.
+var laterFields = map[string]uint64{"Position.Place": 2, "Origin.Answered": 2, "Attach.Identity": 2,
+	"Attach.MayWrite": 2, "MachineRow.StampMillis": 2, "MachineRow.Limits": 2, "NodeRow.NextResource": 2,
+	"SessionRow.BeganMillis": 2, "SessionRow.Owner": 2, "LinkRow.BeganMillis": 2,
+	"StateLimits.Reserve": 3, "Entry.Quota": 3}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if name := v.Type().Name() + "." + v.Type().Field(i).Name; !f.first ||
-				!slices.Contains(laterFields, name) {
+			name := v.Type().Name() + "." + v.Type().Field(i).Name
+			if f.version == 0 || laterFields[name] <= f.version {
 				f.fill(v.Field(i))
 			}
 		}

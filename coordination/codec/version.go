@@ -1,10 +1,13 @@
 package codec
 
-import "github.com/coordd/coordd/coordination"
+import (
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
 
 // Version is the newest version of the stored format that this program knows. What it writes has the version
 // with which its form came, so that it is read by as many as can read it.
-const Version = 2
+const Version = 3
 
 // The versions with which things came. Nothing of a version is written before every server of the cluster can
 // read it.
@@ -15,6 +18,8 @@ const (
 	// an open request, the owners of sessions, limits, marks, what administrators do to sessions and
 	// semaphores, and rate limiters.
 	VersionEntries = 2
+	// VersionQuotas is the version with which quotas of paths came, and the reserve for administrators.
+	VersionQuotas = 3
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
@@ -47,7 +52,11 @@ func Since(c coordination.Command) uint64 {
 		return sinceOrigin(&c.Origin)
 	case *coordination.StopSession:
 		return sinceOrigin(&c.Origin)
-	case *coordination.SetLimits, *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
+	case *coordination.SetLimits:
+		return sinceLimits(&c.Limits)
+	case *coordination.SetQuota:
+		return VersionQuotas
+	case *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
 		*coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
 	}
@@ -61,11 +70,25 @@ func sinceOrigin(o *coordination.Origin) uint64 {
 	return versionFirst
 }
 
+func sinceLimits(l *coordination.StateLimits) uint64 {
+	if l.Reserve != 0 {
+		return VersionQuotas
+	}
+	return VersionEntries
+}
+
 // sinceRow is Since for a row with its key. What made it came through the log, so every server can read it.
 func sinceRow(row coordination.Row) uint64 {
 	later := false
 	switch r := row.(type) {
+	case coordination.PathRow:
+		if r.Quota != (scheme.Quota{}) {
+			return VersionQuotas
+		}
 	case coordination.MachineRow:
+		if r.Limits.Reserve != 0 {
+			return VersionQuotas
+		}
 		later = r.StampMillis != 0 || r.Limits != coordination.StateLimits{}
 	case coordination.NodeRow:
 		later = r.NextResource != 0

@@ -930,6 +930,231 @@ func (x *SetLimitsRequest) GetStateBytes() uint64 {
 	return 0
 }
 
+type QuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotasRequest) Reset() {
+	*x = QuotasRequest{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotasRequest) ProtoMessage() {}
+
+func (x *QuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotasRequest.ProtoReflect.Descriptor instead.
+func (*QuotasRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *QuotasRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type SetQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // 0: no bound, here and below
+	Entries       uint64                 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequest) Reset() {
+	*x = SetQuotaRequest{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequest) ProtoMessage() {}
+
+func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SetQuotaRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SetQuotaRequest) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+type QuotasStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotasStatus) Reset() {
+	*x = QuotasStatus{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotasStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotasStatus) ProtoMessage() {}
+
+func (x *QuotasStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotasStatus.ProtoReflect.Descriptor instead.
+func (*QuotasStatus) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *QuotasStatus) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+// What a path and everything below it may take.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`     // as rows count towards the limit of the state
+	Entries       uint64                 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"` // paths below it
+	UsedBytes     uint64                 `protobuf:"varint,4,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	UsedEntries   uint64                 `protobuf:"varint,5,opt,name=used_entries,json=usedEntries,proto3" json:"used_entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Quota) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Quota) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Quota) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *Quota) GetUsedBytes() uint64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *Quota) GetUsedEntries() uint64 {
+	if x != nil {
+		return x.UsedEntries
+	}
+	return 0
+}
+
 type LimitsStatus struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	StateLimitBytes uint64                 `protobuf:"varint,1,opt,name=state_limit_bytes,json=stateLimitBytes,proto3" json:"state_limit_bytes,omitempty"` // of all rows together; 0: none is set yet, 2^64-1: no limit
@@ -939,13 +1164,14 @@ type LimitsStatus struct {
 	ConfiguredBytes uint64                 `protobuf:"varint,5,opt,name=configured_bytes,json=configuredBytes,proto3" json:"configured_bytes,omitempty"`   // its --state-limit, 0 if it was not given
 	MemoryBytes     uint64                 `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`               // how much memory it may use, 0 if it does not know
 	MemorySource    string                 `protobuf:"bytes,7,opt,name=memory_source,json=memorySource,proto3" json:"memory_source,omitempty"`             // who says so
+	ReserveBytes    uint64                 `protobuf:"varint,8,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`            // of state_limit_bytes: for commands of administrators only
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *LimitsStatus) Reset() {
 	*x = LimitsStatus{}
-	mi := &file_server_adminpb_cluster_proto_msgTypes[15]
+	mi := &file_server_adminpb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1183,7 @@ func (x *LimitsStatus) String() string {
 func (*LimitsStatus) ProtoMessage() {}
 
 func (x *LimitsStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_cluster_proto_msgTypes[15]
+	mi := &file_server_adminpb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1196,7 @@ func (x *LimitsStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsStatus.ProtoReflect.Descriptor instead.
 func (*LimitsStatus) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LimitsStatus) GetStateLimitBytes() uint64 {
@@ -1020,6 +1246,13 @@ func (x *LimitsStatus) GetMemorySource() string {
 		return x.MemorySource
 	}
 	return ""
+}
+
+func (x *LimitsStatus) GetReserveBytes() uint64 {
+	if x != nil {
+		return x.ReserveBytes
+	}
+	return 0
 }
 
 var File_server_adminpb_cluster_proto protoreflect.FileDescriptor
@@ -1090,7 +1323,22 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\rLimitsRequest\"3\n" +
 	"\x10SetLimitsRequest\x12\x1f\n" +
 	"\vstate_bytes\x18\x01 \x01(\x04R\n" +
-	"stateBytes\"\xa2\x02\n" +
+	"stateBytes\"#\n" +
+	"\rQuotasRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"U\n" +
+	"\x0fSetQuotaRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x04R\aentries\">\n" +
+	"\fQuotasStatus\x12.\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x16.coordd.admin.v1.QuotaR\x06quotas\"\x8d\x01\n" +
+	"\x05Quota\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x04R\aentries\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\x04 \x01(\x04R\tusedBytes\x12!\n" +
+	"\fused_entries\x18\x05 \x01(\x04R\vusedEntries\"\xc7\x02\n" +
 	"\fLimitsStatus\x12*\n" +
 	"\x11state_limit_bytes\x18\x01 \x01(\x04R\x0fstateLimitBytes\x12(\n" +
 	"\x10state_used_bytes\x18\x02 \x01(\x04R\x0estateUsedBytes\x12(\n" +
@@ -1099,7 +1347,8 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"serverName\x12)\n" +
 	"\x10configured_bytes\x18\x05 \x01(\x04R\x0fconfiguredBytes\x12!\n" +
 	"\fmemory_bytes\x18\x06 \x01(\x04R\vmemoryBytes\x12#\n" +
-	"\rmemory_source\x18\a \x01(\tR\fmemorySource2\xa4\x05\n" +
+	"\rmemory_source\x18\a \x01(\tR\fmemorySource\x12#\n" +
+	"\rreserve_bytes\x18\b \x01(\x04R\freserveBytes2\xba\x06\n" +
 	"\aCluster\x12O\n" +
 	"\x06Status\x12%.coordd.admin.v1.ClusterStatusRequest\x1a\x1e.coordd.admin.v1.ClusterStatus\x12L\n" +
 	"\x03Add\x12!.coordd.admin.v1.AddMemberRequest\x1a\".coordd.admin.v1.AddMemberResponse\x12X\n" +
@@ -1107,7 +1356,9 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\x06Remove\x12$.coordd.admin.v1.RemoveMemberRequest\x1a%.coordd.admin.v1.RemoveMemberResponse\x12a\n" +
 	"\x0eTransferLeader\x12&.coordd.admin.v1.TransferLeaderRequest\x1a'.coordd.admin.v1.TransferLeaderResponse\x12G\n" +
 	"\x06Limits\x12\x1e.coordd.admin.v1.LimitsRequest\x1a\x1d.coordd.admin.v1.LimitsStatus\x12M\n" +
-	"\tSetLimits\x12!.coordd.admin.v1.SetLimitsRequest\x1a\x1d.coordd.admin.v1.LimitsStatus\x12N\n" +
+	"\tSetLimits\x12!.coordd.admin.v1.SetLimitsRequest\x1a\x1d.coordd.admin.v1.LimitsStatus\x12G\n" +
+	"\x06Quotas\x12\x1e.coordd.admin.v1.QuotasRequest\x1a\x1d.coordd.admin.v1.QuotasStatus\x12K\n" +
+	"\bSetQuota\x12 .coordd.admin.v1.SetQuotaRequest\x1a\x1d.coordd.admin.v1.QuotasStatus\x12N\n" +
 	"\bSnapshot\x12 .coordd.admin.v1.SnapshotRequest\x1a\x1e.coordd.admin.v1.SnapshotChunk0\x01B)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
 var (
@@ -1123,7 +1374,7 @@ func file_server_adminpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_adminpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_server_adminpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_server_adminpb_cluster_proto_goTypes = []any{
 	(ClusterMember_Role)(0),        // 0: coordd.admin.v1.ClusterMember.Role
 	(*ClusterStatusRequest)(nil),   // 1: coordd.admin.v1.ClusterStatusRequest
@@ -1141,32 +1392,41 @@ var file_server_adminpb_cluster_proto_goTypes = []any{
 	(*SnapshotChunk)(nil),          // 13: coordd.admin.v1.SnapshotChunk
 	(*LimitsRequest)(nil),          // 14: coordd.admin.v1.LimitsRequest
 	(*SetLimitsRequest)(nil),       // 15: coordd.admin.v1.SetLimitsRequest
-	(*LimitsStatus)(nil),           // 16: coordd.admin.v1.LimitsStatus
+	(*QuotasRequest)(nil),          // 16: coordd.admin.v1.QuotasRequest
+	(*SetQuotaRequest)(nil),        // 17: coordd.admin.v1.SetQuotaRequest
+	(*QuotasStatus)(nil),           // 18: coordd.admin.v1.QuotasStatus
+	(*Quota)(nil),                  // 19: coordd.admin.v1.Quota
+	(*LimitsStatus)(nil),           // 20: coordd.admin.v1.LimitsStatus
 }
 var file_server_adminpb_cluster_proto_depIdxs = []int32{
 	3,  // 0: coordd.admin.v1.ClusterStatus.members:type_name -> coordd.admin.v1.ClusterMember
 	0,  // 1: coordd.admin.v1.ClusterMember.role:type_name -> coordd.admin.v1.ClusterMember.Role
-	1,  // 2: coordd.admin.v1.Cluster.Status:input_type -> coordd.admin.v1.ClusterStatusRequest
-	4,  // 3: coordd.admin.v1.Cluster.Add:input_type -> coordd.admin.v1.AddMemberRequest
-	6,  // 4: coordd.admin.v1.Cluster.Promote:input_type -> coordd.admin.v1.PromoteMemberRequest
-	8,  // 5: coordd.admin.v1.Cluster.Remove:input_type -> coordd.admin.v1.RemoveMemberRequest
-	10, // 6: coordd.admin.v1.Cluster.TransferLeader:input_type -> coordd.admin.v1.TransferLeaderRequest
-	14, // 7: coordd.admin.v1.Cluster.Limits:input_type -> coordd.admin.v1.LimitsRequest
-	15, // 8: coordd.admin.v1.Cluster.SetLimits:input_type -> coordd.admin.v1.SetLimitsRequest
-	12, // 9: coordd.admin.v1.Cluster.Snapshot:input_type -> coordd.admin.v1.SnapshotRequest
-	2,  // 10: coordd.admin.v1.Cluster.Status:output_type -> coordd.admin.v1.ClusterStatus
-	5,  // 11: coordd.admin.v1.Cluster.Add:output_type -> coordd.admin.v1.AddMemberResponse
-	7,  // 12: coordd.admin.v1.Cluster.Promote:output_type -> coordd.admin.v1.PromoteMemberResponse
-	9,  // 13: coordd.admin.v1.Cluster.Remove:output_type -> coordd.admin.v1.RemoveMemberResponse
-	11, // 14: coordd.admin.v1.Cluster.TransferLeader:output_type -> coordd.admin.v1.TransferLeaderResponse
-	16, // 15: coordd.admin.v1.Cluster.Limits:output_type -> coordd.admin.v1.LimitsStatus
-	16, // 16: coordd.admin.v1.Cluster.SetLimits:output_type -> coordd.admin.v1.LimitsStatus
-	13, // 17: coordd.admin.v1.Cluster.Snapshot:output_type -> coordd.admin.v1.SnapshotChunk
-	10, // [10:18] is the sub-list for method output_type
-	2,  // [2:10] is the sub-list for method input_type
-	2,  // [2:2] is the sub-list for extension type_name
-	2,  // [2:2] is the sub-list for extension extendee
-	0,  // [0:2] is the sub-list for field type_name
+	19, // 2: coordd.admin.v1.QuotasStatus.quotas:type_name -> coordd.admin.v1.Quota
+	1,  // 3: coordd.admin.v1.Cluster.Status:input_type -> coordd.admin.v1.ClusterStatusRequest
+	4,  // 4: coordd.admin.v1.Cluster.Add:input_type -> coordd.admin.v1.AddMemberRequest
+	6,  // 5: coordd.admin.v1.Cluster.Promote:input_type -> coordd.admin.v1.PromoteMemberRequest
+	8,  // 6: coordd.admin.v1.Cluster.Remove:input_type -> coordd.admin.v1.RemoveMemberRequest
+	10, // 7: coordd.admin.v1.Cluster.TransferLeader:input_type -> coordd.admin.v1.TransferLeaderRequest
+	14, // 8: coordd.admin.v1.Cluster.Limits:input_type -> coordd.admin.v1.LimitsRequest
+	15, // 9: coordd.admin.v1.Cluster.SetLimits:input_type -> coordd.admin.v1.SetLimitsRequest
+	16, // 10: coordd.admin.v1.Cluster.Quotas:input_type -> coordd.admin.v1.QuotasRequest
+	17, // 11: coordd.admin.v1.Cluster.SetQuota:input_type -> coordd.admin.v1.SetQuotaRequest
+	12, // 12: coordd.admin.v1.Cluster.Snapshot:input_type -> coordd.admin.v1.SnapshotRequest
+	2,  // 13: coordd.admin.v1.Cluster.Status:output_type -> coordd.admin.v1.ClusterStatus
+	5,  // 14: coordd.admin.v1.Cluster.Add:output_type -> coordd.admin.v1.AddMemberResponse
+	7,  // 15: coordd.admin.v1.Cluster.Promote:output_type -> coordd.admin.v1.PromoteMemberResponse
+	9,  // 16: coordd.admin.v1.Cluster.Remove:output_type -> coordd.admin.v1.RemoveMemberResponse
+	11, // 17: coordd.admin.v1.Cluster.TransferLeader:output_type -> coordd.admin.v1.TransferLeaderResponse
+	20, // 18: coordd.admin.v1.Cluster.Limits:output_type -> coordd.admin.v1.LimitsStatus
+	20, // 19: coordd.admin.v1.Cluster.SetLimits:output_type -> coordd.admin.v1.LimitsStatus
+	18, // 20: coordd.admin.v1.Cluster.Quotas:output_type -> coordd.admin.v1.QuotasStatus
+	18, // 21: coordd.admin.v1.Cluster.SetQuota:output_type -> coordd.admin.v1.QuotasStatus
+	13, // 22: coordd.admin.v1.Cluster.Snapshot:output_type -> coordd.admin.v1.SnapshotChunk
+	13, // [13:23] is the sub-list for method output_type
+	3,  // [3:13] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_cluster_proto_init() }
@@ -1180,7 +1440,7 @@ func file_server_adminpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_cluster_proto_rawDesc), len(file_server_adminpb_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

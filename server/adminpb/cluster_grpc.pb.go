@@ -36,6 +36,8 @@ const (
 	Cluster_TransferLeader_FullMethodName = "/coordd.admin.v1.Cluster/TransferLeader"
 	Cluster_Limits_FullMethodName         = "/coordd.admin.v1.Cluster/Limits"
 	Cluster_SetLimits_FullMethodName      = "/coordd.admin.v1.Cluster/SetLimits"
+	Cluster_Quotas_FullMethodName         = "/coordd.admin.v1.Cluster/Quotas"
+	Cluster_SetQuota_FullMethodName       = "/coordd.admin.v1.Cluster/SetQuota"
 	Cluster_Snapshot_FullMethodName       = "/coordd.admin.v1.Cluster/Snapshot"
 )
 
@@ -56,6 +58,10 @@ type ClusterClient interface {
 	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsStatus, error)
 	// Sets the limits that are not 0, for all servers, and tells what they are then.
 	SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*LimitsStatus, error)
+	// Shows the quotas that bound a path, the nearest first, with everything that was acknowledged before the call.
+	Quotas(ctx context.Context, in *QuotasRequest, opts ...grpc.CallOption) (*QuotasStatus, error)
+	// Replaces the quota of a path, and shows the quotas that bound it then.
+	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*QuotasStatus, error)
 	// Sends a backup in which is everything that was acknowledged before the call, made by the asked server.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
 }
@@ -138,6 +144,26 @@ func (c *clusterClient) SetLimits(ctx context.Context, in *SetLimitsRequest, opt
 	return out, nil
 }
 
+func (c *clusterClient) Quotas(ctx context.Context, in *QuotasRequest, opts ...grpc.CallOption) (*QuotasStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuotasStatus)
+	err := c.cc.Invoke(ctx, Cluster_Quotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*QuotasStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuotasStatus)
+	err := c.cc.Invoke(ctx, Cluster_SetQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[0], Cluster_Snapshot_FullMethodName, cOpts...)
@@ -174,6 +200,10 @@ type ClusterServer interface {
 	Limits(context.Context, *LimitsRequest) (*LimitsStatus, error)
 	// Sets the limits that are not 0, for all servers, and tells what they are then.
 	SetLimits(context.Context, *SetLimitsRequest) (*LimitsStatus, error)
+	// Shows the quotas that bound a path, the nearest first, with everything that was acknowledged before the call.
+	Quotas(context.Context, *QuotasRequest) (*QuotasStatus, error)
+	// Replaces the quota of a path, and shows the quotas that bound it then.
+	SetQuota(context.Context, *SetQuotaRequest) (*QuotasStatus, error)
 	// Sends a backup in which is everything that was acknowledged before the call, made by the asked server.
 	Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
 	mustEmbedUnimplementedClusterServer()
@@ -206,6 +236,12 @@ func (UnimplementedClusterServer) Limits(context.Context, *LimitsRequest) (*Limi
 }
 func (UnimplementedClusterServer) SetLimits(context.Context, *SetLimitsRequest) (*LimitsStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetLimits not implemented")
+}
+func (UnimplementedClusterServer) Quotas(context.Context, *QuotasRequest) (*QuotasStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method Quotas not implemented")
+}
+func (UnimplementedClusterServer) SetQuota(context.Context, *SetQuotaRequest) (*QuotasStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetQuota not implemented")
 }
 func (UnimplementedClusterServer) Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
 	return status.Error(codes.Unimplemented, "method Snapshot not implemented")
@@ -357,6 +393,42 @@ func _Cluster_SetLimits_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Quotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(QuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Quotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Quotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Quotas(ctx, req.(*QuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_SetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetQuota(ctx, req.(*SetQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Snapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(SnapshotRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -402,6 +474,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetLimits",
 			Handler:    _Cluster_SetLimits_Handler,
+		},
+		{
+			MethodName: "Quotas",
+			Handler:    _Cluster_Quotas_Handler,
+		},
+		{
+			MethodName: "SetQuota",
+			Handler:    _Cluster_SetQuota_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -3,7 +3,8 @@
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
-// what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters, 1 for everything else. The encoding is canonical:
+// what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
+// quotas of paths and the reserve for administrators; 1 for everything else. The encoding is canonical:
 // fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
 // reader refuses everything else. A field or a command that is added later comes with a new version.
 //
@@ -120,6 +121,7 @@ type Command struct {
 	//	*Command_CreateResource
 	//	*Command_AlterResource
 	//	*Command_DropResource
+	//	*Command_SetQuota
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,6 +407,15 @@ func (x *Command) GetDropResource() *DropResource {
 	return nil
 }
 
+func (x *Command) GetSetQuota() *SetQuota {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SetQuota); ok {
+			return x.SetQuota
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -517,6 +528,10 @@ type Command_DropResource struct {
 	DropResource *DropResource `protobuf:"bytes,28,opt,name=drop_resource,json=dropResource,proto3,oneof"`
 }
 
+type Command_SetQuota struct {
+	SetQuota *SetQuota `protobuf:"bytes,29,opt,name=set_quota,json=setQuota,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -570,6 +585,8 @@ func (*Command_CreateResource) isCommand_Command() {}
 func (*Command_AlterResource) isCommand_Command() {}
 
 func (*Command_DropResource) isCommand_Command() {}
+
+func (*Command_SetQuota) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -2461,9 +2478,11 @@ type Limits struct {
 	// Of the state, as its rows count.
 	State uint64 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
 	// Of a coordination node.
-	NodeBytes     uint64 `protobuf:"varint,2,opt,name=node_bytes,json=nodeBytes,proto3" json:"node_bytes,omitempty"`
-	Sessions      uint64 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Semaphores    uint64 `protobuf:"varint,4,opt,name=semaphores,proto3" json:"semaphores,omitempty"`
+	NodeBytes  uint64 `protobuf:"varint,2,opt,name=node_bytes,json=nodeBytes,proto3" json:"node_bytes,omitempty"`
+	Sessions   uint64 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Semaphores uint64 `protobuf:"varint,4,opt,name=semaphores,proto3" json:"semaphores,omitempty"`
+	// Of state: for commands of administrators only.
+	Reserve       uint64 `protobuf:"varint,5,opt,name=reserve,proto3" json:"reserve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2526,6 +2545,98 @@ func (x *Limits) GetSemaphores() uint64 {
 	return 0
 }
 
+func (x *Limits) GetReserve() uint64 {
+	if x != nil {
+		return x.Reserve
+	}
+	return 0
+}
+
+// Replaces the quota of a path; 0: no bound.
+type SetQuota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	QuotaBytes    uint64                 `protobuf:"varint,6,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
+	QuotaEntries  uint64                 `protobuf:"varint,7,opt,name=quota_entries,json=quotaEntries,proto3" json:"quota_entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuota) Reset() {
+	*x = SetQuota{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuota) ProtoMessage() {}
+
+func (x *SetQuota) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuota.ProtoReflect.Descriptor instead.
+func (*SetQuota) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SetQuota) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *SetQuota) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *SetQuota) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *SetQuota) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *SetQuota) GetQuotaBytes() uint64 {
+	if x != nil {
+		return x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *SetQuota) GetQuotaEntries() uint64 {
+	if x != nil {
+		return x.QuotaEntries
+	}
+	return 0
+}
+
 // Sets the limits that are not 0.
 type SetLimits struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2541,7 +2652,7 @@ type SetLimits struct {
 
 func (x *SetLimits) Reset() {
 	*x = SetLimits{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2664,7 @@ func (x *SetLimits) String() string {
 func (*SetLimits) ProtoMessage() {}
 
 func (x *SetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2677,7 @@ func (x *SetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimits.ProtoReflect.Descriptor instead.
 func (*SetLimits) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetLimits) GetNonce() uint64 {
@@ -2614,7 +2725,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2737,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2750,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -2658,7 +2769,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2781,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2794,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 // Ends a session for an administrator, or for somebody who may erase rows on the node.
@@ -2702,7 +2813,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2825,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2838,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EndSession) GetNonce() uint64 {
@@ -2787,7 +2898,7 @@ type RemoveSemaphore struct {
 
 func (x *RemoveSemaphore) Reset() {
 	*x = RemoveSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +2910,7 @@ func (x *RemoveSemaphore) String() string {
 func (*RemoveSemaphore) ProtoMessage() {}
 
 func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +2923,7 @@ func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSemaphore.ProtoReflect.Descriptor instead.
 func (*RemoveSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveSemaphore) GetNonce() uint64 {
@@ -2878,7 +2989,7 @@ type CreateResource struct {
 
 func (x *CreateResource) Reset() {
 	*x = CreateResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2890,7 +3001,7 @@ func (x *CreateResource) String() string {
 func (*CreateResource) ProtoMessage() {}
 
 func (x *CreateResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2903,7 +3014,7 @@ func (x *CreateResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResource.ProtoReflect.Descriptor instead.
 func (*CreateResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateResource) GetNonce() uint64 {
@@ -3003,7 +3114,7 @@ type AlterResource struct {
 
 func (x *AlterResource) Reset() {
 	*x = AlterResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3126,7 @@ func (x *AlterResource) String() string {
 func (*AlterResource) ProtoMessage() {}
 
 func (x *AlterResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3139,7 @@ func (x *AlterResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterResource.ProtoReflect.Descriptor instead.
 func (*AlterResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AlterResource) GetNonce() uint64 {
@@ -3121,7 +3232,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3244,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3146,7 +3257,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DropResource) GetNonce() uint64 {
@@ -3202,7 +3313,7 @@ type MachineRow struct {
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3325,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3338,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -3291,13 +3402,16 @@ type PathRow struct {
 	InterruptInheritance bool                   `protobuf:"varint,7,opt,name=interrupt_inheritance,json=interruptInheritance,proto3" json:"interrupt_inheritance,omitempty"`
 	CreatedPlanStep      uint64                 `protobuf:"varint,8,opt,name=created_plan_step,json=createdPlanStep,proto3" json:"created_plan_step,omitempty"`
 	CreatedTxId          uint64                 `protobuf:"varint,9,opt,name=created_tx_id,json=createdTxId,proto3" json:"created_tx_id,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// 0: no bound.
+	QuotaBytes    uint64 `protobuf:"varint,10,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
+	QuotaEntries  uint64 `protobuf:"varint,11,opt,name=quota_entries,json=quotaEntries,proto3" json:"quota_entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3423,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3436,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -3388,6 +3502,20 @@ func (x *PathRow) GetCreatedTxId() uint64 {
 	return 0
 }
 
+func (x *PathRow) GetQuotaBytes() uint64 {
+	if x != nil {
+		return x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *PathRow) GetQuotaEntries() uint64 {
+	if x != nil {
+		return x.QuotaEntries
+	}
+	return 0
+}
+
 // A coordination node's configuration and counters.
 type NodeRow struct {
 	state                    protoimpl.MessageState `protogen:"open.v1"`
@@ -3407,7 +3535,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3547,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3560,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -3519,7 +3647,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3659,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3672,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -3637,7 +3765,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3777,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3790,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -3715,7 +3843,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3855,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3868,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -3843,7 +3971,7 @@ type ResourceRow struct {
 
 func (x *ResourceRow) Reset() {
 	*x = ResourceRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +3983,7 @@ func (x *ResourceRow) String() string {
 func (*ResourceRow) ProtoMessage() {}
 
 func (x *ResourceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +3996,7 @@ func (x *ResourceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceRow.ProtoReflect.Descriptor instead.
 func (*ResourceRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ResourceRow) GetPath() string {
@@ -3935,7 +4063,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4075,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4088,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -4009,7 +4137,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4149,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4162,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -4062,7 +4190,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4202,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4249,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4261,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4274,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -4170,7 +4298,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"^\n" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xbf\x0e\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xf7\x0e\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -4204,7 +4332,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x10remove_semaphore\x18\x19 \x01(\v2\x1e.coordd.log.v1.RemoveSemaphoreH\x00R\x0fremoveSemaphore\x12H\n" +
 	"\x0fcreate_resource\x18\x1a \x01(\v2\x1d.coordd.log.v1.CreateResourceH\x00R\x0ecreateResource\x12E\n" +
 	"\x0ealter_resource\x18\x1b \x01(\v2\x1c.coordd.log.v1.AlterResourceH\x00R\ralterResource\x12B\n" +
-	"\rdrop_resource\x18\x1c \x01(\v2\x1b.coordd.log.v1.DropResourceH\x00R\fdropResourceB\t\n" +
+	"\rdrop_resource\x18\x1c \x01(\v2\x1b.coordd.log.v1.DropResourceH\x00R\fdropResource\x126\n" +
+	"\tset_quota\x18\x1d \x01(\v2\x17.coordd.log.v1.SetQuotaH\x00R\bsetQuotaB\t\n" +
 	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
@@ -4394,7 +4523,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x12drop_before_millis\x18\a \x01(\x04R\x10dropBeforeMillis\x12\x14\n" +
 	"\x05after\x18\b \x01(\x04R\x05after\x12\x1f\n" +
 	"\vafter_place\x18\t \x01(\rR\n" +
-	"afterPlace\"y\n" +
+	"afterPlace\"\x93\x01\n" +
 	"\x06Limits\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x04R\x05state\x12\x1d\n" +
 	"\n" +
@@ -4402,7 +4531,16 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\bsessions\x18\x03 \x01(\x04R\bsessions\x12\x1e\n" +
 	"\n" +
 	"semaphores\x18\x04 \x01(\x04R\n" +
-	"semaphores\"\xa5\x01\n" +
+	"semaphores\x12\x18\n" +
+	"\areserve\x18\x05 \x01(\x04R\areserve\"\xb0\x01\n" +
+	"\bSetQuota\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1f\n" +
+	"\vquota_bytes\x18\x06 \x01(\x04R\n" +
+	"quotaBytes\x12#\n" +
+	"\rquota_entries\x18\a \x01(\x04R\fquotaEntries\"\xa5\x01\n" +
 	"\tSetLimits\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
@@ -4468,7 +4606,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\alineage\x18\x04 \x01(\x04R\alineage\x12!\n" +
 	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\x12!\n" +
 	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\x12-\n" +
-	"\x06limits\x18\a \x01(\v2\x15.coordd.log.v1.LimitsR\x06limits\"\xfb\x02\n" +
+	"\x06limits\x18\a \x01(\v2\x15.coordd.log.v1.LimitsR\x06limits\"\xc1\x03\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4478,7 +4616,11 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vpermissions\x18\x06 \x03(\v2!.coordd.log.v1.PathRow.PermissionR\vpermissions\x123\n" +
 	"\x15interrupt_inheritance\x18\a \x01(\bR\x14interruptInheritance\x12*\n" +
 	"\x11created_plan_step\x18\b \x01(\x04R\x0fcreatedPlanStep\x12\"\n" +
-	"\rcreated_tx_id\x18\t \x01(\x04R\vcreatedTxId\x1a<\n" +
+	"\rcreated_tx_id\x18\t \x01(\x04R\vcreatedTxId\x12\x1f\n" +
+	"\vquota_bytes\x18\n" +
+	" \x01(\x04R\n" +
+	"quotaBytes\x12#\n" +
+	"\rquota_entries\x18\v \x01(\x04R\fquotaEntries\x1a<\n" +
 	"\n" +
 	"Permission\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x14\n" +
@@ -4561,7 +4703,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -4585,25 +4727,26 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*RemoveUser)(nil),               // 19: coordd.log.v1.RemoveUser
 	(*RotateSigningKey)(nil),         // 20: coordd.log.v1.RotateSigningKey
 	(*Limits)(nil),                   // 21: coordd.log.v1.Limits
-	(*SetLimits)(nil),                // 22: coordd.log.v1.SetLimits
-	(*BeginLineage)(nil),             // 23: coordd.log.v1.BeginLineage
-	(*Mark)(nil),                     // 24: coordd.log.v1.Mark
-	(*EndSession)(nil),               // 25: coordd.log.v1.EndSession
-	(*RemoveSemaphore)(nil),          // 26: coordd.log.v1.RemoveSemaphore
-	(*CreateResource)(nil),           // 27: coordd.log.v1.CreateResource
-	(*AlterResource)(nil),            // 28: coordd.log.v1.AlterResource
-	(*DropResource)(nil),             // 29: coordd.log.v1.DropResource
-	(*MachineRow)(nil),               // 30: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 31: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 32: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 33: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 34: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 35: coordd.log.v1.LinkRow
-	(*ResourceRow)(nil),              // 36: coordd.log.v1.ResourceRow
-	(*UserRow)(nil),                  // 37: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 38: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 39: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 40: coordd.log.v1.PathRow.Permission
+	(*SetQuota)(nil),                 // 22: coordd.log.v1.SetQuota
+	(*SetLimits)(nil),                // 23: coordd.log.v1.SetLimits
+	(*BeginLineage)(nil),             // 24: coordd.log.v1.BeginLineage
+	(*Mark)(nil),                     // 25: coordd.log.v1.Mark
+	(*EndSession)(nil),               // 26: coordd.log.v1.EndSession
+	(*RemoveSemaphore)(nil),          // 27: coordd.log.v1.RemoveSemaphore
+	(*CreateResource)(nil),           // 28: coordd.log.v1.CreateResource
+	(*AlterResource)(nil),            // 29: coordd.log.v1.AlterResource
+	(*DropResource)(nil),             // 30: coordd.log.v1.DropResource
+	(*MachineRow)(nil),               // 31: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 32: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 33: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 34: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 35: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 36: coordd.log.v1.LinkRow
+	(*ResourceRow)(nil),              // 37: coordd.log.v1.ResourceRow
+	(*UserRow)(nil),                  // 38: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 39: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 40: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 41: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -4626,23 +4769,24 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	18, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
 	19, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
 	20, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	23, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
-	22, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
-	24, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
-	25, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
-	26, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
-	27, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
-	28, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
-	29, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
-	39, // 28: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	21, // 29: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	21, // 30: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	40, // 31: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	24, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	23, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
+	25, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
+	26, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
+	27, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
+	28, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
+	29, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
+	30, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
+	22, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
+	40, // 29: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	21, // 30: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	21, // 31: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	41, // 32: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -4678,6 +4822,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_CreateResource)(nil),
 		(*Command_AlterResource)(nil),
 		(*Command_DropResource)(nil),
+		(*Command_SetQuota)(nil),
 	}
 	file_coordination_codec_internal_logpb_log_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
@@ -4686,7 +4831,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
