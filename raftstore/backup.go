@@ -30,10 +30,14 @@ const (
 // pages of state.db.
 var ErrBackupRuns = errors.New("another backup is under way")
 
+// ErrOvertaken says that a received checkpoint has replaced the one that was being read: this member had fallen too
+// far back for the log.
+var ErrOvertaken = errors.New("overtaken: another server's checkpoint has replaced the one that was being read")
+
 // Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum
 // over everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it.
-// Other work goes on meanwhile. It returns the index of the checkpoint. Call it between Start and Stop, which
-// waits for it: ctx ends it early. Errors: ErrBackupRuns, those of w and ctx.
+// Other work goes on meanwhile and does not wait for w. It returns the index of the checkpoint. Call it between Start
+// and Stop. Errors, the middle two as soon as w returns: ErrBackupRuns, ErrOvertaken, ErrStopped, those of w and ctx.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err error) {
 	if !s.backups.TryLock() {
 		return 0, ErrBackupRuns
@@ -62,7 +66,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err erro
 		}
 		rows, err := p.next()
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("backup: %w", err)
 		}
 		if len(rows) == 0 {
 			break

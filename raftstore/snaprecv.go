@@ -199,12 +199,10 @@ func (l *loop) withdraw() {
 
 // install makes a received checkpoint this member's own: first the file takes state.db's place, in one
 // rename, then the log is emptied. A crash between the two leaves a log that does not belong to the
-// checkpoint; the next start empties it. The appender calls it, between writes, so nothing is appended
-// meanwhile.
+// checkpoint; the next start empties it. Backups and checkpoints on their way to others, which are read from the old
+// file, end with ErrOvertaken. The appender calls it, between writes, so nothing is appended meanwhile.
 func (s *Store) install(r *received) error {
 	defer func() { <-s.receiving }()
-	s.outgoing.cancelAll() // checkpoints on their way to others are read from the old file
-	s.pins.releaseAll()
 	if err := s.keeper.replace(r); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -18,9 +19,14 @@ import (
 
 // pinned is a checkpoint that stays readable while later ones are written: a read transaction. No page that
 // was in use when it began is used again before it ends, so the file grows by what is written meanwhile:
-// whoever pins a checkpoint has a bound on the time (snapshotTimeMax, backupTimeMax).
+// whoever pins a checkpoint has a bound on the time (snapshotTimeMax, backupTimeMax). Nothing waits for a reader: the
+// store ends the transaction when the file is to be closed.
 type pinned struct {
-	path    string
+	path     string
+	released func()
+
+	mutex   sync.Mutex // held while the transaction is used
+	over    error      // why it has ended
 	tx      *bbolt.Tx
 	meta    checkpointMeta
 	dropped prefixSet
@@ -74,10 +80,26 @@ func (p *pinned) begin() error {
 	return nil
 }
 
-func (p *pinned) release() { p.tx.Rollback() }
+// release ends the transaction for the reader itself.
+func (p *pinned) release() {
+	p.end(errReleased)
+	p.released()
+}
+
+var errReleased = errors.New("the reader is done")
+
+// end ends the transaction, which the reader may still use: next returns why.
+func (p *pinned) end(why error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.over == nil {
+		p.over = why
+		p.tx.Rollback()
+	}
+}
 
 // row returns the following row that is not dropped, as it is stored; a nil key behind the last. The slices
-// are valid until the next call.
+// are valid until the next call. The mutex is held.
 func (p *pinned) row() (key, stored []byte, err error) {
 	for {
 		key, stored, err = p.source.step()
@@ -89,6 +111,11 @@ func (p *pinned) row() (key, stored []byte, err error) {
 
 // next returns the following rows, about snapshotChunkBytes of them; none at the end.
 func (p *pinned) next() (rows []*peerpb.Row, err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.over != nil {
+		return nil, p.over
+	}
 	err = guardBolt(p.path, func() error {
 		for size := 0; size < snapshotChunkBytes; {
 			k, v, err := p.row()
@@ -145,15 +172,6 @@ func (p *pins) take(token []byte) *pinned {
 	s := p.open[id]
 	delete(p.open, id)
 	return s
-}
-
-func (p *pins) releaseAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.open {
-		s.release()
-	}
-	p.open = nil
 }
 
 // snapshotFor answers raft.Storage's Snapshot: it pins the last checkpoint. The data is a token for
@@ -233,8 +251,6 @@ func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
 	defer p.release()
 	ctx, cancel := context.WithTimeout(s.peers.ctx, snapshotTimeMax)
 	defer cancel()
-	stop := s.outgoing.add(cancel)
-	defer stop()
 	first := proto.CloneOf(m)
 	first.Snapshot.Data, first.Snapshot.Metadata.ConfState = nil, p.meta.Conf.confState()
 	message, err := proto.Marshal(first)
@@ -267,35 +283,4 @@ func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
 		}
 		return &peerpb.Chunk{Rows: rows}, nil
 	})
-}
-
-// cancels are ends of work under way.
-type cancels struct {
-	mu   sync.Mutex
-	next int
-	all  map[int]context.CancelFunc
-}
-
-func (c *cancels) add(cancel context.CancelFunc) (remove func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = map[int]context.CancelFunc{}
-	}
-	c.next++
-	id := c.next
-	c.all[id] = cancel
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.all, id)
-	}
-}
-
-func (c *cancels) cancelAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cancel := range c.all {
-		cancel()
-	}
 }

@@ -48,8 +48,9 @@ type stateStore struct {
 	path  string
 	steps stepLimits
 	pages int // of the steps' limits, those of the present step
-	// reading is held by who begins to read from another goroutine, while db may be replaced.
-	reading sync.RWMutex
+	// reading guards readers, and db while it may be replaced, where another goroutine begins to read.
+	reading sync.Mutex
+	readers map[*pinned]struct{} // whose transactions are open
 	// ready is closed once bbolt has opened the file, or has failed to, with openErr. Nobody waits for that
 	// while a server starts: what the file says was read before.
 	ready   chan struct{}
@@ -114,6 +115,11 @@ func (s *stateStore) rows(fn func(key, value []byte) error) error {
 		return err
 	}
 	defer p.release()
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.over != nil {
+		return p.over
+	}
 	return guardBolt(s.path, func() error {
 		for {
 			key, stored, err := p.row()
@@ -131,32 +137,44 @@ func (s *stateStore) rows(fn func(key, value []byte) error) error {
 	})
 }
 
-// pin begins to read the last checkpoint, which stays readable until it is released.
+// pin begins to read the last checkpoint, which stays readable until it is released, replaced or closed.
 func (s *stateStore) pin() (*pinned, error) {
-	s.reading.RLock()
-	defer s.reading.RUnlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	db, err := s.bolt()
 	if err != nil {
 		return nil, err
 	}
 	p := &pinned{path: s.path}
+	p.released = func() {
+		s.reading.Lock()
+		defer s.reading.Unlock()
+		delete(s.readers, p)
+	}
 	err = guardBolt(s.path, func() (err error) {
 		if p.tx, err = db.Begin(false); err != nil {
 			return wrapStep("begin", s.path, err)
 		}
 		return p.begin()
 	})
-	if err != nil && p.tx != nil {
-		p.release()
+	if err != nil {
+		if p.tx != nil {
+			p.tx.Rollback()
+		}
+		return nil, err
 	}
-	return p, err
+	if s.readers == nil {
+		s.readers = map[*pinned]struct{}{}
+	}
+	s.readers[p] = struct{}{}
+	return p, nil
 }
 
 // replace puts a received file in the place of this one and gives up what was not finished.
 func (s *stateStore) replace(r *received) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if err := s.close(); err != nil {
+	if err := s.closeFile(ErrOvertaken); err != nil {
 		return err
 	}
 	if err := s.disk.rename(r.path, s.path); err != nil {
@@ -625,6 +643,17 @@ func sweepPrefix(b *bbolt.Bucket, prefix string) error {
 
 // close closes the file. What was not finished is given up.
 func (s *stateStore) close() error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	return s.closeFile(ErrStopped)
+}
+
+// closeFile ends all readers, because bbolt waits for them, and closes the file. The mutex is held.
+func (s *stateStore) closeFile(why error) error {
+	for p := range s.readers {
+		p.end(why)
+	}
+	s.readers = nil
 	db, err := s.bolt()
 	if err != nil { // told already
 		return nil

@@ -217,7 +217,6 @@ type Store struct {
 	view      atomic.Pointer[memberView]
 	lease     lease
 	pins      pins
-	outgoing  cancels       // checkpoints on their way to others
 	receiving chan struct{} // capacity 1: held while a checkpoint is being received or installed
 	short     atomic.Bool   // the disk is nearly full
 	full      atomic.Bool   // the same, once a turn has dealt with it
@@ -530,14 +529,11 @@ func (s *Store) end() error {
 		s.leaveNetwork()
 		s.appender.close()
 		s.keeper.close()
-		s.backups.Lock()
-		defer s.backups.Unlock()
 	}
 	return s.closeFiles()
 }
 
-// leaveNetwork ends all traffic with other members. Read transactions end with it, without which state.db
-// cannot be closed.
+// leaveNetwork ends all traffic with other members.
 func (s *Store) leaveNetwork() {
 	if s.network == nil {
 		return
@@ -547,5 +543,4 @@ func (s *Store) leaveNetwork() {
 	s.asker.Wait()
 	s.peers.close()
 	s.network.close()
-	s.pins.releaseAll()
 }

@@ -75,6 +75,9 @@ func backupError(ctx context.Context, err error) error {
 	case errors.Is(err, raftstore.ErrBackupRuns):
 		return status.Error(codes.ResourceExhausted,
 			"This server makes another snapshot already: wait, or ask another server")
+	case errors.Is(err, raftstore.ErrOvertaken):
+		return status.Error(codes.Aborted, "The snapshot was overtaken: this server had lagged, and a checkpoint of the "+
+			"leader has replaced the one that was being read. Run the command again, or ask another server")
 	case errors.Is(err, group.ErrStopped), errors.Is(err, raftstore.ErrStopped):
 		return status.Error(codes.Unavailable, group.ErrStopped.Error())
 	case errors.Is(context.Cause(ctx), errBackupStalled):
@@ -103,7 +106,8 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 
 // backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go
 // on meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader
-// for callPatience, group.ErrStopped, raftstore.ErrBackupRuns, those of ctx and w.
+// for callPatience, group.ErrStopped, raftstore.ErrBackupRuns, raftstore.ErrOvertaken, raftstore.ErrStopped, those of ctx
+// and w.
 func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
 	bounded, cancel := s.inTime(ctx)
 	defer cancel()

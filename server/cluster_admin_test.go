@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -451,6 +452,14 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 	}
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("the dead reader got %v", err)
+	}
+}
+
+// A snapshot that a received checkpoint has ended says so, and what to do.
+func TestOvertakenSnapshot(t *testing.T) {
+	err := backupError(t.Context(), fmt.Errorf("backup: %w", raftstore.ErrOvertaken))
+	if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "overtaken") {
+		t.Errorf("the client gets %v", err)
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 )
 
 // Backup writes a checkpoint to w in which is everything that this server has applied when it is called.
-// Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped,
-// raftstore.ErrBackupRuns, those of ctx and w.
+// Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped, those of ctx and those
+// of Store.Backup.
 func (g *Group) Backup(ctx context.Context, w io.Writer) (uint64, error) {
 	if err := g.checkpointNow(ctx); err != nil {
 		return 0, err
