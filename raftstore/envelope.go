@@ -25,8 +25,8 @@ import (
 //	| data ...
 //
 // The checksum runs over the member id, then everything but itself. The member id is in it so that a file of
-// another member does not fit, and so that data sent by a client cannot be made to look like a whole log
-// batch.
+// another member does not fit, and so that data of a client, who does not know the id, does not look like an entry where
+// findIntactBatch comes upon it.
 const (
 	entryFormat    = 1
 	entryHeaderLen = 24
@@ -92,13 +92,21 @@ func (c entryCodec) check(b []byte) (index, term uint64, err error) {
 	if want, got := binary.LittleEndian.Uint32(b[4:]), c.checksum(b, b[entryHeaderLen:]); want != got {
 		return 0, 0, fmt.Errorf("checksum %08x, stored %08x", got, want)
 	}
-	if b[0] != entryFormat {
-		return 0, 0, fmt.Errorf("unknown entry format %d", b[0])
-	}
-	if typ := pb.EntryType(b[1]); typ < pb.EntryNormal || typ > pb.EntryConfChangeV2 {
-		return 0, 0, fmt.Errorf("unknown entry type %d", b[1])
+	if err := checkKind(b); err != nil {
+		return 0, 0, err
 	}
 	return binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), nil
+}
+
+// checkKind checks the format and the type in an envelope.
+func checkKind(b []byte) error {
+	if b[0] != entryFormat {
+		return fmt.Errorf("unknown entry format %d", b[0])
+	}
+	if typ := pb.EntryType(b[1]); typ < pb.EntryNormal || typ > pb.EntryConfChangeV2 {
+		return fmt.Errorf("unknown entry type %d", b[1])
+	}
+	return nil
 }
 
 // decode checks an envelope and copies the entry out of it.

@@ -259,7 +259,7 @@ func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmen
 	if junk == len(b) {
 		return nil
 	}
-	if at, found := findIntactBatch(b, w.end); found {
+	if at, found := findIntactBatch(b, w.end, x.codec, next); found {
 		return corrupt(path, next, "the batch at byte %d is broken but a later one at byte %d is whole",
 			w.end, at)
 	}

@@ -81,13 +81,17 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
+// imageCodec is of the member whose segments segmentImage builds.
+var imageCodec = newEntryCodec(5)
+
 // segmentImage builds a segment of batches with the given numbers of entries.
 func segmentImage(batches ...int) (b []byte, ends []int) {
 	b = make([]byte, segmentHeaderLen)
-	start := 0
+	start, index := 0, uint64(0)
 	for n, entries := range batches {
 		for i := range entries {
-			payload := bytes.Repeat([]byte{byte(n + 1)}, 5*i+n)
+			index++
+			payload := envelope(imageCodec, index, 3, pb.EntryNormal, bytes.Repeat([]byte{byte(n + 1)}, 5*i+n))
 			h := make([]byte, frameHeaderLen)
 			h[0] = frameEntry
 			binary.LittleEndian.PutUint32(h[4:], uint32(len(payload)))
@@ -122,11 +126,62 @@ func TestFindIntactBatch(t *testing.T) {
 			if w.end != ends[broken-1] {
 				t.Fatalf("byte %d: intact up to %d", at, w.end)
 			}
-			start, found := findIntactBatch(b, w.end)
+			start, found := findIntactBatch(b, w.end, imageCodec, uint64(len(w.entries)+1))
 			if found != (broken < 3) || found && start != ends[broken] {
 				t.Fatalf("byte %d bit %d in batch %d: found %v at %d", at, bit, broken, found, start)
 			}
 		}
+	}
+}
+
+// TestClientDataIsNoBatch tears a write whose data looks like whole batches, at each alignment. A start takes it for a
+// torn write all the same.
+func TestClientDataIsNoBatch(t *testing.T) {
+	t.Parallel()
+	for name, payload := range map[string]func(codec entryCodec, last uint64) []byte{
+		"frames only":        func(entryCodec, uint64) []byte { return []byte("whatever") },
+		"of another member":  func(_ entryCodec, last uint64) []byte { return envelope(imageCodec, last+2, 3, 0, nil) },
+		"an entry of before": func(c entryCodec, last uint64) []byte { return envelope(c, last, 1, 0, nil) },
+		"an index only":      func(entryCodec, uint64) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Dir: filepath.Join(t.TempDir(), "data"), Logger: noLog}
+			s := open(t, cfg)
+			r := start(t, s)
+			term := r.lead(t)
+			propose(t, r, term, "first")
+			batch := make([]byte, frameHeaderLen)
+			batch[0] = frameIndex
+			if data := payload(newEntryCodec(s.Member()), r.last()); data != nil {
+				batch[0] = frameEntry
+				binary.LittleEndian.PutUint32(batch[4:], uint32(len(data)))
+				batch = append(batch, data...)
+			}
+			batch = append(batch, frameCommit, 0, 0, 0)
+			batch = binary.LittleEndian.AppendUint32(batch, crc32.Checksum(batch[:len(batch)-4], castagnoli))
+			data := bytes.Repeat(append(batch, 0), 1000) // the next one is at another alignment
+			propose(t, r, term, string(data))
+			stop(t, s)
+			files, err := filepath.Glob(filepath.Join(cfg.Dir, walDir, "*"+segmentSuffix))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			b, err := os.ReadFile(files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(b[bytes.LastIndex(b, data)+len(data)/2:])
+			if err := os.WriteFile(files[0], b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, cfg)
+			r = start(t, s)
+			r.lead(t)
+			if got := r.commands(); !slices.Equal(got, []string{"first"}) {
+				t.Errorf("%d commands are left", len(got))
+			}
+			stop(t, s)
+		})
 	}
 }
 
@@ -158,7 +213,7 @@ func FuzzScan(f *testing.F) {
 		for _, e := range w.entries {
 			e.payload(b)
 		}
-		if start, found := findIntactBatch(b, w.end); found {
+		if start, found := findIntactBatch(b, w.end, imageCodec, uint64(len(w.entries)+1)); found {
 			if _, _, _, ok := readBatch(b, start); start != 0 && !ok {
 				t.Fatalf("batch at %d is not whole", start)
 			}

@@ -173,47 +173,98 @@ func lastNonZero(b []byte, from int) int {
 // findIntactBatch looks behind a broken place for a whole batch with a matching checksum: proof that the
 // broken place was followed by a later, completed write and is not the torn end of the log. raft-wal's frames
 // are 8-byte aligned but a broken length hides where the next one begins, so every aligned place is tried.
-// That stays linear in the number of frames because a batch's checksum is computed from two running checksums
-// instead of from its bytes.
-func findIntactBatch(b []byte, from int) (start int, found bool) {
+// Data of clients may lie at any of them, and may look like frames. So a batch counts only if it consists of entries of
+// this member, each with a matching checksum of its own, which follow each other and entry broken, the first one of the
+// broken place. An index alone, which closes a segment, proves nothing.
+// All that stays linear in the number of frames because a checksum is computed from two running checksums instead of from
+// its bytes.
+func findIntactBatch(b []byte, from int, codec entryCodec, broken uint64) (start int, found bool) {
 	from -= from % frameHeaderLen
 	end := lastNonZero(b, from)
 	slots := (end - from + frameHeaderLen - 1) / frameHeaderLen
 	if slots <= 0 {
 		return 0, false
 	}
-	commitOf := make([]int32, slots)   // slot of the commit the frames from here lead to, or -1
-	running := make([]uint32, slots+1) // checksum of b[from:slot]
-	padded := b[from:min(len(b), from+slots*frameHeaderLen)]
-	for i := range slots {
-		running[i+1] = crc32.Update(running[i], castagnoli,
-			padded[i*frameHeaderLen:min(len(padded), (i+1)*frameHeaderLen)])
-	}
+	running := newRunningSums(b, from, slots)
+	commitOf := make([]int32, slots) // slot of the commit the frames from here lead to, or -1
 	for i := slots - 1; i >= 0; i-- {
 		commitOf[i] = -1
 		f, ok := readFrame(b, from+i*frameHeaderLen)
 		if !ok {
 			continue
 		}
-		next := (f.end - from) / frameHeaderLen
-		switch {
-		case f.kind == frameCommit:
+		if f.kind == frameCommit {
 			commitOf[i] = int32(i)
-		case next < slots:
+			continue
+		}
+		next := (f.end - from) / frameHeaderLen
+		if next >= slots || commitOf[next] < 0 {
+			continue
+		}
+		switch follows := b[f.end]; {
+		case f.kind == frameIndex && follows != frameCommit,
+			f.kind == frameEntry && !running.holdsEntry(f, codec, broken),
+			f.kind == frameEntry && follows == frameEntry && indexIn(b, f.end) != indexIn(b, f.start)+1:
+		default:
 			commitOf[i] = commitOf[next]
 		}
 	}
 	for i := range slots {
 		at := int(commitOf[i])
-		if at <= i { // no commit, or a commit without a batch
+		if at < 0 || b[from+i*frameHeaderLen] != frameEntry {
 			continue
 		}
 		stored := binary.LittleEndian.Uint32(b[from+at*frameHeaderLen+4:])
-		if running[at]^crcShift(running[i], (at-i)*frameHeaderLen) == stored {
+		if running.sum(i, at) == stored {
 			return from + i*frameHeaderLen, true
 		}
 	}
 	return 0, false
+}
+
+// runningSums are the checksums of a file from one place to each aligned place behind it.
+type runningSums struct {
+	b    []byte
+	from int
+	sums []uint32
+}
+
+func newRunningSums(b []byte, from, slots int) runningSums {
+	r := runningSums{b, from, make([]uint32, slots+1)}
+	padded := b[from:min(len(b), from+slots*frameHeaderLen)]
+	for i := range slots {
+		r.sums[i+1] = crc32.Update(r.sums[i], castagnoli,
+			padded[i*frameHeaderLen:min(len(padded), (i+1)*frameHeaderLen)])
+	}
+	return r
+}
+
+// sum is the checksum of the bytes between two aligned places.
+func (r runningSums) sum(slot, end int) uint32 {
+	return r.sums[end] ^ crcShift(r.sums[slot], (end-slot)*frameHeaderLen)
+}
+
+// holdsEntry is codec.check for the entry in a frame. The entry has to be one that can follow entry broken here.
+func (r runningSums) holdsEntry(f frame, codec entryCodec, broken uint64) bool {
+	if f.length < entryHeaderLen {
+		return false
+	}
+	envelope := f.payload(r.b)
+	if index := indexIn(r.b, f.start); checkKind(envelope) != nil || index <= broken ||
+		index-broken > uint64(len(r.sums)) {
+		return false
+	}
+	const checked = frameHeaderLen // of the envelope: the checksum, and the format before it
+	slot := (f.start+frameHeaderLen-r.from)/frameHeaderLen + 1
+	end := slot + (f.length-checked)/frameHeaderLen
+	rest := crc32.Update(r.sum(slot, end), castagnoli, envelope[checked+(end-slot)*frameHeaderLen:])
+	head := crc32.Update(codec.seed, castagnoli, envelope[:4])
+	return crcShift(head, f.length-checked)^rest == binary.LittleEndian.Uint32(envelope[4:])
+}
+
+// indexIn is the index of the entry in a frame that holds one.
+func indexIn(b []byte, frame int) uint64 {
+	return binary.LittleEndian.Uint64(b[frame+frameHeaderLen+8:])
 }
 
 // crcShift returns what a CRC32C becomes when n zero bytes worth of message follow, without the conditioning
