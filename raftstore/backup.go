@@ -98,10 +98,14 @@ func writeUint32(w *bufio.Writer, v uint32) {
 
 // RestoreBackup makes a data directory from a backup: a cluster of this member alone, with new ids, to which
 // others can be added. Only Name, AdvertisePeer or ListenPeer, and ClientAddress of the configuration count.
-// The directory must be empty or missing. The store that opens it has a new Lineage. A damaged backup is
-// refused; the directory is not complete then and can be used for another try.
+// The directory must be empty, missing or left by a restore that was cut short. The store that opens it has a new Lineage.
+// A damaged backup is refused. The directory then is as after a restore that was cut short: nothing but another
+// RestoreBackup accepts it (ErrHalfRestored).
 func RestoreBackup(dir string, r io.Reader, c Cluster) error {
-	d := &disk{}
+	return restoreBackup(&disk{}, dir, r, c)
+}
+
+func restoreBackup(d *disk, dir string, r io.Reader, c Cluster) error {
 	if err := d.makeDir(dir); err != nil {
 		return err
 	}
@@ -110,15 +114,32 @@ func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 		return err
 	}
 	defer lock.Close()
-	if made, err := hasData(dir); made || err != nil {
+	if made, err := hasData(dir); made && halfRestored(dir) == nil || err != nil {
 		return errors.Join(err, fmt.Errorf("restore a backup: %s has data", dir))
 	}
 	if err := checkHalfMade(dir); err != nil {
 		return err
 	}
+	marker := filepath.Join(dir, restoringFile)
+	if err := d.writeFile(marker, []byte(restoringText)); err != nil {
+		return err
+	}
 	if err := clearHalfMade(d, dir); err != nil {
 		return err
 	}
+	if err := fillFromBackup(d, dir, r, c); err != nil {
+		return err
+	}
+	if err := d.remove(marker); err != nil {
+		return err
+	}
+	return d.syncDir(dir)
+}
+
+const restoringText = "A backup is being restored into this directory. It is not complete while this file is here.\n"
+
+// fillFromBackup makes all files of a data directory.
+func fillFromBackup(d *disk, dir string, r io.Reader, c Cluster) error {
 	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
 		return err
 	}
@@ -130,8 +151,8 @@ func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 		id.Incarnation = randomID()
 	}
 	b := newBackupReader(r)
-	err = createBolt(d, filepath.Join(dir, stateFile),
-		func(db *bbolt.DB) error { return b.restore(db, id, c) })
+	err := createBolt(d, filepath.Join(dir, stateFile),
+		func(db *bbolt.DB) error { return b.restore(d, db, id, c) })
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)
 	}
@@ -203,11 +224,11 @@ func VerifyBackup(r io.Reader) (BackupReport, error) {
 }
 
 // restore fills a new state.db.
-func (b *backupReader) restore(db *bbolt.DB, id identity, c Cluster) error {
+func (b *backupReader) restore(d *disk, db *bbolt.DB, id identity, c Cluster) error {
 	if err := createBuckets(db); err != nil {
 		return err
 	}
-	rows := rowAppender{db: db, steps: defaultSteps}
+	rows := rowAppender{db: db, steps: defaultSteps, disk: d}
 	meta, err := b.read(rows.add)
 	if err == nil {
 		err = rows.flush()

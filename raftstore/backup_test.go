@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -106,6 +107,60 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
 		t.Errorf("after failed tries: %v", err)
+	}
+}
+
+// A restore that is killed before any of its steps on the disk leaves nothing on which a server would start without the
+// backup, and can be run again.
+func TestCrashWhileRestoring(t *testing.T) {
+	t.Parallel()
+	b, want := backedUp(t)
+	base := t.TempDir()
+	dir := filepath.Join(base, "data")
+	var steps []string
+	d := &disk{before: func(step, path string) error {
+		steps = append(steps, step+" "+filepath.Base(path))
+		if _, err := os.Stat(dir); err == nil {
+			copyDir(t, dir, fmt.Sprintf("%s-%d", dir, len(steps)))
+		}
+		return nil
+	}}
+	if err := restoreBackup(d, dir, bytes.NewReader(b), Cluster{}); err != nil {
+		t.Fatal(err)
+	}
+	marked := slices.Index(steps, "rename "+restoringFile) + 1 // the first step behind the mark's own
+	for i, step := range steps {
+		crashed := fmt.Sprintf("%s-%d", dir, i+1)
+		if _, err := os.Stat(crashed); err != nil {
+			continue
+		}
+		done := i == len(steps)-1 // the last one only makes it durable that the mark is gone
+		if _, err := os.Stat(filepath.Join(crashed, stateFile)); i < marked && err == nil {
+			t.Errorf("killed before %q: there are rows already", step)
+		}
+		if i >= marked && !done {
+			_, opened := Open(smallConfig(crashed))
+			_, checked := Check(crashed)
+			_, planned := PlanForceSingle(crashed)
+			for _, err := range []error{opened, checked, planned, ForceSingle(crashed)} {
+				if !errors.Is(err, ErrHalfRestored) {
+					t.Errorf("killed before %q: %v", step, err)
+				}
+			}
+		}
+		if !done {
+			if err := RestoreBackup(crashed, bytes.NewReader(b), Cluster{}); err != nil {
+				t.Fatalf("killed before %q, and restored again: %v", step, err)
+			}
+		}
+		s := open(t, smallConfig(crashed))
+		if got := rowsOf(t, s); !maps.Equal(got, want) {
+			t.Errorf("killed before %q: rows %v", step, got)
+		}
+		stop(t, s)
+	}
+	if marked < 2 || len(steps) < marked+10 {
+		t.Errorf("the steps are %v", steps)
 	}
 }
 

@@ -36,9 +36,9 @@ type Report struct {
 }
 
 // Check examines a data directory offline and changes nothing. The error is the first problem: a
-// *CorruptionError naming file and entry, a *FormatError, ErrLocked while a server runs on the directory, or
-// an error of the operating system, ErrNotData if nothing of ours is there. The report is filled as far as
-// the examination got.
+// *CorruptionError naming file and entry, a *FormatError, ErrLocked while a server runs on the directory,
+// ErrHalfRestored, an error of the operating system, or ErrNotData if nothing of ours is there. The report is filled as far
+// as the examination got.
 func Check(dir string) (Report, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return Report{}, err
@@ -51,6 +51,9 @@ func Check(dir string) (Report, error) {
 	}
 	if lock != nil {
 		defer lock.Close()
+	}
+	if err := halfRestored(dir); err != nil {
+		return Report{}, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, identityFile)); errors.Is(err, fs.ErrNotExist) {
 		return Report{}, cmp.Or(checkHalfMade(dir), fmt.Errorf("%s is empty: %w", dir, ErrNotData))

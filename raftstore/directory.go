@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
@@ -23,6 +24,9 @@ const (
 	walMetaFile  = "wal-meta.db" // inside walDir; raft-wal's name
 	stateFile    = "state.db"
 	tmpSuffix    = ".tmp"
+	// restoringFile marks a directory into which a backup is being restored: it is there before anything else of
+	// that, and removed last. Its content is for people.
+	restoringFile = "restoring.txt"
 )
 
 // identityFormat is what is written for a member of a cluster; a server alone keeps format 1, without an
@@ -185,6 +189,15 @@ func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	return d.writeFile(filepath.Join(dir, identityFile), o.id.encode())
 }
 
+// halfRestored returns ErrHalfRestored if a restore of a backup into dir has not come to its end.
+func halfRestored(dir string) error {
+	_, err := os.Lstat(filepath.Join(dir, restoringFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return cmp.Or(err, fmt.Errorf("%s: %w", dir, ErrHalfRestored))
+}
+
 // checkHalfMade refuses a directory that holds more than a cut-short creation can leave behind: then
 // identity.json was lost, or the directory belongs to somebody else.
 func checkHalfMade(dir string) error {
@@ -194,8 +207,8 @@ func checkHalfMade(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
-			admissionFile + tmpSuffix, walDir, "lost+found":
+		case lockFile, identityFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
+			admissionFile + tmpSuffix, restoringFile, restoringFile + tmpSuffix, walDir, "lost+found":
 		default:
 			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), identityFile,
 				ErrNotData)
@@ -213,8 +226,8 @@ func checkHalfMade(dir string) error {
 }
 
 func clearHalfMade(d *disk, dir string) error {
-	leftovers := []string{stateFile, stateFile + tmpSuffix, identityFile + tmpSuffix, admissionFile,
-		admissionFile + tmpSuffix}
+	leftovers := []string{identityFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
+		admissionFile + tmpSuffix, restoringFile + tmpSuffix}
 	wal, err := os.ReadDir(filepath.Join(dir, walDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -11,6 +11,10 @@ var ErrLocked = errors.New("the data directory is in use by another process")
 // ErrNotData says that a directory is not one of ours. Nothing was changed.
 var ErrNotData = errors.New("it is not a data directory")
 
+// ErrHalfRestored says that a restore of a backup was cut short: what is in the directory is not the backup. Nothing
+// was changed. RestoreBackup can be called again, which begins anew.
+var ErrHalfRestored = errors.New("a backup was being restored into it, and that did not come to its end")
+
 // CorruptionError says that stored data is not what was written. Nothing was changed. Open and Check return
 // it, and Handler.Failed gets it when damage shows up while running.
 type CorruptionError struct {

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ func ForceSingle(dir string) error {
 
 // planForce reads the directory and returns the checkpoint record that makes its member the only one.
 func planForce(dir string) (Survivor, checkpointMeta, error) {
-	if err := condemned(dir); err != nil {
+	if err := cmp.Or(condemned(dir), halfRestored(dir)); err != nil {
 		return Survivor{}, checkpointMeta{}, err
 	}
 	img, err := examine(dir)

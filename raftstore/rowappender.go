@@ -12,7 +12,7 @@ import (
 type rowAppender struct {
 	db    *bbolt.DB
 	steps stepLimits
-	disk  *disk // nil: no steps of a test
+	disk  *disk
 
 	keys, values [][]byte // not yet written
 	bytes        int
@@ -39,10 +39,8 @@ func (a *rowAppender) flush() error {
 	if len(a.keys) == 0 {
 		return nil
 	}
-	if a.disk != nil {
-		if err := a.disk.check("commit", a.db.Path()); err != nil {
-			return err
-		}
+	if err := a.disk.check("commit", a.db.Path()); err != nil {
+		return err
 	}
 	err := guardBolt(a.db.Path(), func() error {
 		return a.db.Update(func(tx *bbolt.Tx) error {

@@ -231,8 +231,8 @@ type Store struct {
 }
 
 // Open takes the data directory for this process, verifies everything in it without changing anything, and
-// opens it. Errors: ErrLocked if another process holds it, *CorruptionError, *FormatError, *CondemnedError,
-// and errors of the operating system.
+// opens it. Errors: ErrLocked if another process holds it, ErrHalfRestored, *CorruptionError, *FormatError,
+// *CondemnedError, and errors of the operating system.
 //
 // A member that joins a cluster waits here until it has been added, see OpenContext.
 func Open(cfg Config) (*Store, error) { return OpenContext(context.Background(), cfg) }
@@ -283,6 +283,9 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	if err := condemned(dir); err != nil {
+		return err
+	}
+	if err := halfRestored(dir); err != nil {
 		return err
 	}
 	err = prepareDirectory(d, dir, func() (origin, error) {

@@ -33,9 +33,9 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 		Use:   "restore",
 		Short: "Make the data directory of a new cluster from a backup",
 		Long: "Make the data directory of the first server of a new cluster from a backup; the others\n" +
-			"are added to it afterwards. The directory must be missing or empty. Session ids and\n" +
-			"order ids go on with a jump, so that none comes twice. docs/cluster.md has the\n" +
-			"procedure.\n\n" + sourcesText,
+			"are added to it afterwards. The directory must be missing or empty, or left by a\n" +
+			"restore that was cut short. Session ids and order ids go on with a jump, so that none\n" +
+			"comes twice. docs/cluster.md has the procedure.\n\n" + sourcesText,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if from == "" {

@@ -191,6 +191,15 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 	if _, err := os.Stat(r.directory); err == nil {
 		t.Error("a damaged backup left a directory behind")
 	}
+	if err := os.MkdirAll(r.directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.directory, "restoring.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"check", "serve"} {
+		coordd(t, exitConfig, []string{command, "--data-dir", r.directory}, r.directory, "run `coordd cluster restore` again")
+	}
 	inOrder(t, coordd(t, exitOK, restore(backup)),
 		[]string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})
 	coordd(t, exitConfig, restore(backup), r.directory, "has data")

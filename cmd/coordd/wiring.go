@@ -162,6 +162,9 @@ func coded(err error) error {
 			fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
 				"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join",
 				err))
+	case errors.Is(err, raftstore.ErrHalfRestored):
+		return withCode(exitConfig, fmt.Errorf("%w; run `coordd cluster restore` again with the same settings, "+
+			"or empty the directory to start without the backup", err))
 	case errors.As(err, &diverged), errors.As(err, &condemned):
 		return withCode(exitDiverged,
 			fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+

@@ -89,7 +89,7 @@ var trials = []trial{
 	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
 	{name: "what is written by hand", folder: "server/wire", tests: "^Test"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
-	{name: "traces of a crash", folder: "raftstore", tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|ClientData)"},
+	{name: "traces of a crash", folder: "raftstore", tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|ClientData|CrashWhileRestoring)"},
 	{name: "turns", folder: "raftstore/turn", tests: "^TestUnlock"},
 	{name: "connections between servers", folder: "raftstore",
 		tests: "^Test(StrangersMakeRoom|CallersInAll|LatestHeader|Awaited)"},
