@@ -130,10 +130,10 @@ func (a *appender) next() []*writeJob {
 	return jobs
 }
 
-// write makes jobs durable, each part before what rests on it: term and vote, because entries of a term may not exist
-// before the term does; a received checkpoint; entries; and the commit index. The last is stored along with the term as
-// far as it covers only entries that were durable before and that no job replaces. The rest of it, if any, is stored once the
-// entries are there.
+// write makes jobs durable, each part before those that rest on it: term and vote, because entries of a term may
+// not exist before the term does; a received checkpoint; entries; and the commit index. The last is stored along
+// with the term as far as it covers only entries that were durable before and that no job replaces. A higher one is
+// stored after the entries.
 func (a *appender) write(jobs []*writeJob) error {
 	var hard *hardState
 	entries := a.joined[:0]

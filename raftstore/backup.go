@@ -98,8 +98,8 @@ func writeUint32(w *bufio.Writer, v uint32) {
 
 // RestoreBackup makes a data directory from a backup: a cluster of this member alone, with new ids, to which
 // others can be added. Only Name, AdvertisePeer or ListenPeer, and ClientAddress of the configuration count.
-// The directory must be empty, missing or left by a restore that was cut short. The store that opens it has a new Lineage.
-// A damaged backup is refused. The directory then is as after a restore that was cut short: nothing but another
+// The directory must be empty, missing or left by a restore that was cut short. The store that opens it has a new
+// Lineage. A damaged backup is refused. The directory then is as after a restore that was cut short: only another
 // RestoreBackup accepts it (ErrHalfRestored).
 func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 	return restoreBackup(&disk{}, dir, r, c)

@@ -12,13 +12,14 @@ import (
 
 // openBolt opens a file that readBolt has found sound. The free list is not stored: it would be one more
 // thing that can rot, and it is rebuilt while opening, which means that bbolt reads all of the file.
-func openBolt(path string, mapBytes int) (db *bbolt.DB, err error) {
+func openBolt(d *disk, path string, mapBytes int) (db *bbolt.DB, err error) {
 	err = guardBolt(path, func() error {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			Timeout:         time.Second, // the directory's lock is ours; only a stranger can hold this one
 			NoFreelistSync:  true,
 			FreelistType:    bbolt.FreelistMapType,
 			InitialMmapSize: mapBytes,
+			OpenFile:        d.files.open,
 			NoStatistics:    true,
 		})
 		return err
@@ -50,7 +51,7 @@ func createBolt(d *disk, path string, fill func(db *bbolt.DB) error) error {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	db, err := openBolt(tmp, 0)
+	db, err := openBolt(d, tmp, 0)
 	if err != nil {
 		return err
 	}

@@ -37,8 +37,8 @@ type Report struct {
 
 // Check examines a data directory offline and changes nothing. The error is the first problem: a
 // *CorruptionError naming file and entry, a *FormatError, ErrLocked while a server runs on the directory,
-// ErrHalfRestored, an error of the operating system, or ErrNotData if nothing of ours is there. The report is filled as far
-// as the examination got.
+// ErrHalfRestored, an error of the operating system, or ErrNotData if nothing of ours is there. The report is
+// filled as far as the examination got.
 func Check(dir string) (Report, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return Report{}, err

@@ -46,6 +46,10 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 	if err != nil {
 		t.Fatalf("with %d descriptors kept: %v", spareDescriptors, err)
 	}
+	db, err := openBolt(d, filepath.Join(dir, stateFile), 0)
+	if err != nil {
+		t.Fatalf("a checkpoint: %v", err)
+	}
 	if !d.files.short || d.failed.Load() != nil {
 		t.Fatalf("short %v, failed %v", d.files.short, d.failed.Load())
 	}
@@ -54,7 +58,7 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 		t.Fatalf("%v, still short: %v, %d are kept", err, d.files.short, len(d.files.spare))
 	}
 	d.files.close()
-	if err := errors.Join(first.Close(), second.Close()); err != nil {
+	if err := errors.Join(first.Close(), second.Close(), db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.files.spare) != 0 {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"go.etcd.io/raft/v3"
 )
@@ -128,7 +127,25 @@ func lockDirectory(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return flock(f, syscall.LOCK_EX)
+	if err := flock(f, false); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := probeLog(dir); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// probeLog returns ErrLocked if a store has its log open in dir, though somebody has removed its lock file.
+func probeLog(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, walDir, walMetaFile), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(flock(f, false), f.Close())
 }
 
 // shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to
@@ -141,19 +158,10 @@ func shareDirectory(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return flock(f, syscall.LOCK_SH)
-}
-
-func flock(f *os.File, how int) (*os.File, error) {
-	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
-	if err == nil {
-		return f, nil
+	if err := flock(f, true); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	f.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("%s: %w", filepath.Dir(f.Name()), ErrLocked)
-	}
-	return nil, wrapStep("lock", f.Name(), err)
+	return f, nil
 }
 
 // prepareDirectory leaves a complete directory behind: it makes a new one, or finishes one whose making was

@@ -62,15 +62,17 @@ func (d *disk) syncDir(dir string) error {
 	return wrapStep("sync directory", dir, errors.Join(f.Sync(), f.Close()))
 }
 
-// makeDir makes dir with its missing parents and makes the new names durable.
+// makeDir makes dir with its missing parents and makes the new names durable. A process that was killed may have made
+// a directory without the latter; so the name of one that exists is synced too, as far as its parent allows that.
 func (d *disk) makeDir(dir string) error {
+	parent := filepath.Dir(dir)
 	if info, err := os.Stat(dir); err == nil {
 		if !info.IsDir() {
 			return fmt.Errorf("%s is not a directory", dir)
 		}
+		_ = d.syncDir(parent)
 		return nil
 	}
-	parent := filepath.Dir(dir)
 	if parent != dir {
 		if err := d.makeDir(parent); err != nil {
 			return err

@@ -25,8 +25,8 @@ import (
 //	| data ...
 //
 // The checksum runs over the member id, then everything but itself. The member id is in it so that a file of
-// another member does not fit, and so that data of a client, who does not know the id, does not look like an entry where
-// findIntactBatch comes upon it.
+// another member does not fit, and so that findIntactBatch takes no data for an entry unless the client that sent
+// it knows the id.
 const (
 	entryFormat    = 1
 	entryHeaderLen = 24

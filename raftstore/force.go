@@ -52,11 +52,12 @@ func ForceSingle(dir string) error {
 	if err != nil {
 		return err
 	}
-	db, err := openBolt(filepath.Join(dir, stateFile), 0)
+	d := &disk{}
+	db, err := openBolt(d, filepath.Join(dir, stateFile), 0)
 	if err != nil {
 		return err
 	}
-	err = commitBolt(&disk{}, db, func(tx *bbolt.Tx) error {
+	err = commitBolt(d, db, func(tx *bbolt.Tx) error {
 		b, err := mustBucket(tx, metaBucket)
 		if err != nil {
 			return err

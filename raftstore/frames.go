@@ -173,11 +173,11 @@ func lastNonZero(b []byte, from int) int {
 // findIntactBatch looks behind a broken place for a whole batch with a matching checksum: proof that the
 // broken place was followed by a later, completed write and is not the torn end of the log. raft-wal's frames
 // are 8-byte aligned but a broken length hides where the next one begins, so every aligned place is tried.
-// Data of clients may lie at any of them, and may look like frames. So a batch counts only if it consists of entries of
-// this member, each with a matching checksum of its own, which follow each other and entry broken, the first one of the
-// broken place. An index alone, which closes a segment, proves nothing.
-// All that stays linear in the number of frames because a checksum is computed from two running checksums instead of from
-// its bytes.
+// Data of clients may lie at any of them, and may look like frames. So a batch counts only if it consists of entries
+// of this member, each with a matching checksum of its own, that have consecutive indexes after broken, the first
+// index of the broken place. The index frame of a closed segment alone proves nothing.
+// All that stays linear in the number of frames because a checksum is computed from two running checksums instead
+// of from its bytes.
 func findIntactBatch(b []byte, from int, codec entryCodec, broken uint64) (start int, found bool) {
 	from -= from % frameHeaderLen
 	end := lastNonZero(b, from)

@@ -105,7 +105,7 @@ func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*rec
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	db, err := openBolt(path, 0)
+	db, err := openBolt(s.disk, path, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +199,8 @@ func (l *loop) withdraw() {
 
 // install makes a received checkpoint this member's own: first the file takes state.db's place, in one
 // rename, then the log is emptied. A crash between the two leaves a log that does not belong to the
-// checkpoint; the next start empties it. Backups and checkpoints on their way to others, which are read from the old
-// file, end with ErrOvertaken. The appender calls it, between writes, so nothing is appended meanwhile.
+// checkpoint; the next start empties it. Backups and outgoing checkpoints, which are read from the old file, end with
+// ErrOvertaken. The appender calls it, between writes, so nothing is appended meanwhile.
 func (s *Store) install(r *received) error {
 	defer func() { <-s.receiving }()
 	if err := s.keeper.replace(r); err != nil {

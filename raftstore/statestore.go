@@ -78,7 +78,7 @@ func openState(d *disk, dir string, img stateImage, steps stepLimits) *stateStor
 	s.setImage(img)
 	go func() {
 		defer close(s.ready)
-		s.db, s.openErr = openBolt(s.path, stateMapBytes)
+		s.db, s.openErr = openBolt(s.disk, s.path, stateMapBytes)
 	}()
 	return s
 }
@@ -180,7 +180,7 @@ func (s *stateStore) replace(r *received) error {
 	if err := s.disk.rename(r.path, s.path); err != nil {
 		return s.disk.note(err)
 	}
-	db, err := openBolt(s.path, stateMapBytes)
+	db, err := openBolt(s.disk, s.path, stateMapBytes)
 	if err != nil {
 		return s.disk.note(err)
 	}

@@ -462,7 +462,7 @@ func TestStateOfTheFirstFormatIsUpgraded(t *testing.T) {
 	propose(t, r, term, "one")
 	checkpoint(t, r, row("a", "1"), row("b", "1"))
 	stop(t, s)
-	db, err := openBolt(filepath.Join(dir, stateFile), 0)
+	db, err := openBolt(&disk{}, filepath.Join(dir, stateFile), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,8 +275,10 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 func (s *Store) openDisk(ctx context.Context) error {
 	dir := s.cfg.Dir
 	d := s.disk
-	if err := d.makeDir(dir); err != nil {
-		return err
+	if made, err := hasData(dir); !made || err != nil {
+		if err := d.makeDir(dir); err != nil {
+			return err
+		}
 	}
 	var err error
 	if s.lock, err = lockDirectory(dir); err != nil {

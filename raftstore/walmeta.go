@@ -62,7 +62,7 @@ func createWALMeta(d *disk, dir string) error {
 }
 
 func openWALMeta(d *disk, dir string) (*walMeta, error) {
-	db, err := openBolt(filepath.Join(dir, walMetaFile), 0)
+	db, err := openBolt(d, filepath.Join(dir, walMetaFile), 0)
 	if err != nil {
 		return nil, err
 	}
