@@ -287,6 +287,37 @@ func TestResetStorm(t *testing.T) {
 	eventually(t, "no streams", func() bool { return len(s.group.Clients()) == 0 })
 }
 
+// TestResetsOfTheServer makes the server reset streams, as many as is allowed and then far more, each by a frame
+// that is none ("MadeYouReset"). Streams that the server ends early are none of those.
+func TestResetsOfTheServer(t *testing.T) {
+	const burst = 10
+	s, _ := startTest(t, func(c *Config) { c.Hardening.ResetBurst, c.Hardening.ResetsPerSecond = burst, 1 })
+	open := func(number int, more func(c *frameClient, id uint32) error) *frameClient {
+		c := dialFramesTest(t, s)
+		for i := range uint32(number) {
+			id := 2*i + 1
+			if c.headers(id, false, callHeaders(sessionMethod)) != nil || more(c, id) != nil {
+				break // cut off
+			}
+		}
+		return c
+	}
+	provoke := func(c *frameClient, id uint32) error {
+		return c.framer.WriteRawFrame(http2.FrameWindowUpdate, 0, id, make([]byte, 4))
+	}
+	if !open(burst, provoke).alive() {
+		t.Error("cut off at the limit")
+	}
+	if open(100*burst, provoke).alive() || s.connections.Cut() != 1 {
+		t.Errorf("what resets is not cut off, or not counted: %d", s.connections.Cut())
+	}
+	if !open(10*burst, func(c *frameClient, id uint32) error {
+		return c.data(id, false, framed(&Ydb_Coordination.SessionRequest{})) // no start
+	}).alive() {
+		t.Error("cut off for streams that the server ends")
+	}
+}
+
 // TestIdleConnection shows that a connection without calls is closed and one with a session is not.
 func TestIdleConnection(t *testing.T) {
 	s, conn := startTest(t, func(c *Config) { c.Hardening.Idle = 30 * time.Millisecond })

@@ -206,6 +206,7 @@ func (s *Server) onceOpened(next http.Handler) http.Handler {
 }
 
 func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Connection", "close") // probes come rarely, and connections are few
 	if err := s.Err(); err != nil {
 		http.Error(w, "failed: "+err.Error(), http.StatusServiceUnavailable)
 		return
@@ -215,6 +216,7 @@ func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request) {
 
 // serveReadyz says what gRPC's health service says, and why.
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Connection", "close")
 	now := s.shown.Load()
 	if now == nil {
 		now = &shown{worst: issueStarting}

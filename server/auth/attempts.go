@@ -26,10 +26,12 @@ const (
 	// attemptsForgotten is how long after the last wrong password nothing is known of it any more.
 	attemptsForgotten = 15 * time.Minute
 	// maxPairs bounds the users and sources that are remembered, for their wrong passwords and for right
-	// ones; those that were not heard of for the longest are forgotten. A pair has at most maxPairBytes of
-	// text.
-	maxPairs     = 10_000
-	maxPairBytes = accounts.MaxUserNameBytes + len("ffff:ffff:ffff::/48")
+	// ones; those that were not heard of for the longest are forgotten, but none that has to wait. A pair has
+	// at most maxPairBytes of text. A source has at most maxPairsOfSource with wrong passwords: further
+	// names count as one.
+	maxPairs         = 10_000
+	maxPairsOfSource = 100
+	maxPairBytes     = accounts.MaxUserNameBytes + len("ffff:ffff:ffff::/48")
 )
 
 // Attempt is a login before it is known whether the password is right.
@@ -87,6 +89,29 @@ func (a *attempts) of(attempt Attempt) Attempt {
 	return attempt
 }
 
+// wrongOf is the key under which wrong passwords of an attempt count. The mutex is held.
+func (a *attempts) wrongOf(attempt Attempt) Attempt {
+	key := a.of(attempt)
+	if _, found := a.wrong.entries[key]; !found && a.wrong.bySource[key.Source] >= maxPairsOfSource {
+		key.User = ""
+	}
+	return key
+}
+
+// waits reports whether somebody has to wait because of these wrong passwords.
+func (w wrongOnes) waits(now time.Time) bool {
+	return w.count >= freeAttempts && now.Sub(w.last) < attemptsForgotten
+}
+
+// subject is who waits for a hash: the user where the source has shown the right password before, so that
+// no more than a share is for guesses of one name.
+func (a *attempts) subject(attempt Attempt) share.Subject {
+	if a.known(attempt) {
+		return share.Subject{Class: share.Known, Name: attempt.User}
+	}
+	return share.Subject{Class: share.Unknown, Name: attempt.Source}
+}
+
 // known reports whether the source has shown the right password of the user before.
 func (a *attempts) known(attempt Attempt) bool {
 	a.mutex.Lock()
@@ -99,12 +124,12 @@ func (a *attempts) known(attempt Attempt) bool {
 func (a *attempts) wait(attempt Attempt) error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	key, now := a.of(attempt), a.now()
-	if _, known := a.right.get(key); known {
+	now := a.now()
+	if _, known := a.right.get(a.of(attempt)); known {
 		return nil
 	}
-	past, found := a.wrong.get(key)
-	if !found || now.Sub(past.last) >= attemptsForgotten || past.count < freeAttempts {
+	past, _ := a.wrong.get(a.wrongOf(attempt))
+	if !past.waits(now) {
 		return nil
 	}
 	wait := min(longestWait, firstWait<<min(past.count-freeAttempts, 10)) - now.Sub(past.last)
@@ -119,17 +144,20 @@ func (a *attempts) wait(attempt Attempt) error {
 func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	key, now := a.of(attempt), a.now()
+	now := a.now()
 	if right {
+		key := a.of(attempt)
 		a.wrong.forget(key)
-		a.right.put(key, struct{}{})
+		a.right.put(key, struct{}{}, nil)
 		return false
 	}
+	key := a.wrongOf(attempt)
 	past, _ := a.wrong.get(key)
 	if now.Sub(past.last) >= attemptsForgotten {
 		past.count = 0
 	}
-	a.wrong.put(key, wrongOnes{past.count + 1, now})
+	a.wrong.drop(func(w wrongOnes) bool { return now.Sub(w.last) >= attemptsForgotten })
+	a.wrong.put(key, wrongOnes{past.count + 1, now}, func(w wrongOnes) bool { return w.waits(now) })
 	return past.count+1 == freeAttempts
 }
 
@@ -146,12 +174,15 @@ func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, pass
 		return false, err
 	}
 	// Others may have shown wrong ones while this one waited for a slot.
-	return a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
+	return a.Passwords.verify(ctx, a.attempts.subject(attempt), password, stored,
 		func() error { return a.attempts.wait(attempt) },
 		func(right bool) {
-			if a.attempts.note(attempt, right) {
+			if !a.attempts.note(attempt, right) {
+				return
+			}
+			if ok, hidden := a.refusals.Tells("wait "+attempt.Source, a.attempts.now()); ok {
 				logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""),
-					"source", attempt.Source)
+					"source", attempt.Source, quiet.NotTold, hidden)
 			}
 		})
 }
@@ -195,8 +226,9 @@ func remoteOf(ctx context.Context) string {
 
 // recent is a map that forgets what was put or got the longest ago beyond maxPairs. The zero value is empty.
 type recent[V any] struct {
-	entries map[Attempt]*list.Element
-	order   list.List // of *recentEntry[V], the latest first
+	entries  map[Attempt]*list.Element
+	bySource map[string]int // how many of them; sources without one are not in it
+	order    list.List      // of *recentEntry[V], the latest first
 }
 
 type recentEntry[V any] struct {
@@ -213,14 +245,33 @@ func (r *recent[V]) get(key Attempt) (value V, found bool) {
 	return element.Value.(*recentEntry[V]).value, true
 }
 
-func (r *recent[V]) put(key Attempt, value V) {
+// put remembers a value, and forgets another one where there are too many: the oldest, but none that stays.
+func (r *recent[V]) put(key Attempt, value V, stays func(V) bool) {
 	r.forget(key)
 	if r.entries == nil {
-		r.entries = make(map[Attempt]*list.Element)
+		r.entries, r.bySource = make(map[Attempt]*list.Element), make(map[string]int)
 	}
 	r.entries[key] = r.order.PushFront(&recentEntry[V]{key, value})
-	if len(r.entries) > maxPairs {
-		r.forget(r.order.Back().Value.(*recentEntry[V]).key)
+	r.bySource[key.Source]++
+	if len(r.entries) <= maxPairs {
+		return
+	}
+	oldest := r.order.Back()
+	if stays != nil {
+		for e := oldest; e != nil; e = e.Prev() {
+			if !stays(e.Value.(*recentEntry[V]).value) {
+				oldest = e
+				break
+			}
+		}
+	}
+	r.forget(oldest.Value.(*recentEntry[V]).key)
+}
+
+// drop forgets the oldest ones as long as they are over.
+func (r *recent[V]) drop(over func(V) bool) {
+	for e := r.order.Back(); e != nil && over(e.Value.(*recentEntry[V]).value); e = r.order.Back() {
+		r.forget(e.Value.(*recentEntry[V]).key)
 	}
 }
 
@@ -228,5 +279,8 @@ func (r *recent[V]) forget(key Attempt) {
 	if element, found := r.entries[key]; found {
 		r.order.Remove(element)
 		delete(r.entries, key)
+		if r.bySource[key.Source]--; r.bySource[key.Source] == 0 {
+			delete(r.bySource, key.Source)
+		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/peer"
+
+	"github.com/coordd/coordd/server/share"
 )
 
 // atClock is attempts whose time the test makes pass.
@@ -82,11 +84,12 @@ func TestKnownSourceNeverWaits(t *testing.T) {
 // TestAttemptsAreBounded wants the oldest forgotten, and no name that nobody can have remembered.
 func TestAttemptsAreBounded(t *testing.T) {
 	a, _ := atClock()
-	first := Attempt{"user 0", "10.0.0.1"}
+	first := Attempt{"user 0", "source 0"}
 	for i := range maxPairs + 1 {
-		a.note(Attempt{fmt.Sprint("user ", i), "10.0.0.1"}, false)
-		a.note(Attempt{fmt.Sprint("user ", i), "10.0.0.1"}, true)
-		a.note(Attempt{fmt.Sprint("user ", i), "10.0.0.1"}, false)
+		of := Attempt{fmt.Sprint("user ", i), fmt.Sprint("source ", i)}
+		a.note(of, false)
+		a.note(of, true)
+		a.note(of, false)
 	}
 	if len(a.wrong.entries) != maxPairs || a.wrong.order.Len() != maxPairs ||
 		len(a.right.entries) != maxPairs || a.right.order.Len() != maxPairs {
@@ -103,6 +106,104 @@ func TestAttemptsAreBounded(t *testing.T) {
 				t.Errorf("%.20s of %d bytes is remembered", key.User, size)
 			}
 		}
+	}
+}
+
+// TestWaitingPairsStay has wrong passwords of many other users and sources come: who has to wait, waits on. A
+// source that tries too many names waits for all others, and another source for none.
+func TestWaitingPairsStay(t *testing.T) {
+	a, now := atClock()
+	eve := Attempt{"root", "10.0.0.66"}
+	for range freeAttempts {
+		a.note(eve, false)
+	}
+	for i := range maxPairs {
+		a.note(Attempt{"root", fmt.Sprint("source ", i)}, false)
+	}
+	for i := range maxPairsOfSource + freeAttempts - 1 {
+		a.note(Attempt{fmt.Sprint("user ", i), eve.Source}, false)
+	}
+	if a.waits(eve) == 0 {
+		t.Error("the pair is forgotten")
+	}
+	next := Attempt{"the next user", eve.Source}
+	if a.waits(next) == 0 {
+		t.Error("one more name is tried without a wait")
+	}
+	if a.waits(Attempt{next.User, "10.0.0.1"}) != 0 || a.waits(Attempt{"user 0", eve.Source}) != 0 {
+		t.Error("somebody else has to wait")
+	}
+	*now = now.Add(attemptsForgotten)
+	a.note(Attempt{"root", "10.0.0.1"}, false)
+	if len(a.wrong.entries) != 1 || len(a.wrong.bySource) != 1 {
+		t.Errorf("%d pairs are not forgotten", len(a.wrong.entries)-1)
+	}
+}
+
+// TestImpossiblePasswords shows passwords that nobody can have: they are no guesses, and push no guesses out.
+func TestImpossiblePasswords(t *testing.T) {
+	a, err := New(true, "/local", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	impossible := strings.Repeat("x", maxPasswordBytes+1)
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for i := range 1000 {
+		right, err := a.CheckPassword(t.Context(), Attempt{fmt.Sprint("user ", i%200), "10.0.0.66"}, impossible, "",
+			logger)
+		if right || err != nil {
+			t.Fatal(right, err)
+		}
+	}
+	if len(a.attempts.wrong.entries) != 0 {
+		t.Errorf("%d pairs are remembered", len(a.attempts.wrong.entries))
+	}
+	if lines := strings.Count(log.String(), "\n"); lines > 10 {
+		t.Errorf("%d lines are logged", lines)
+	}
+}
+
+// TestWaitsAreToldRarely has a source wait for many users one after the other.
+func TestWaitsAreToldRarely(t *testing.T) {
+	a, err := New(true, "/local", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Passwords = NewCheapHasher(64)
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for i := range 50 * freeAttempts {
+		if _, err := a.CheckPassword(t.Context(), Attempt{fmt.Sprint("user ", i/freeAttempts), "10.0.0.66"}, "wrong", "",
+			logger); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Count(log.String(), "have to wait"); lines == 0 || lines > 10 {
+		t.Errorf("%d lines are logged", lines)
+	}
+}
+
+// TestGuessesLeaveAPlace: who guesses a password from a source where the user has logged in has one place to hash,
+// and other users the other.
+func TestGuessesLeaveAPlace(t *testing.T) {
+	a, err := New(true, "/local", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, bob := Attempt{"ann", "10.0.0.1"}, Attempt{"bob", "10.0.0.1"}
+	a.attempts.note(ann, true)
+	a.attempts.note(bob, true)
+	if _, err := a.Passwords.line.Acquire(t.Context(), a.attempts.subject(ann)); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Passwords.line.Acquire(over, a.attempts.subject(ann)); err == nil {
+		t.Error("there are two places for one user")
+	}
+	if _, err := a.Passwords.line.Acquire(t.Context(), a.attempts.subject(bob)); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -141,7 +242,7 @@ func TestWaitIsLookedAtAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Passwords.takeAll(t)
+	release := a.Passwords.takeAll(t)
 	const n = 4 * freeAttempts
 	answers := make(chan error, n)
 	for range n {
@@ -154,8 +255,8 @@ func TestWaitIsLookedAtAgain(t *testing.T) {
 			answers <- err
 		}()
 	}
-	a.Passwords.await(t, false, n)
-	a.Passwords.slots.release(true)
+	a.Passwords.await(t, share.Unknown, n)
+	release()
 	hashed := 0
 	for range n {
 		var wait *WaitError

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -10,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/argon2"
+
+	"github.com/coordd/coordd/server/share"
 )
 
 // The cost of one password hash: about 20 ms and 19 MiB. The parameters are stored with each hash, so that
@@ -25,6 +28,14 @@ const (
 // maxPasswordBytes bounds a password.
 const maxPasswordBytes = 1024
 
+const (
+	// maxHashesAtOnce bounds how many passwords are hashed at a time, so that logins cannot eat the machine:
+	// one user, and strangers together, have one of them at most.
+	maxHashesAtOnce = 2
+	// maxHashesWaiting bounds how many of each, known callers and strangers, wait for a turn.
+	maxHashesWaiting = 128
+)
+
 // What becomes of a password that is not hashed.
 var (
 	// ErrOverloaded says that too many wait already.
@@ -35,7 +46,7 @@ var (
 
 // Hasher hashes passwords with argon2id, a few at a time.
 type Hasher struct {
-	slots     slots
+	line      *share.Line
 	memoryKiB uint32 // of one hash
 	decoy     string // verified where there is no user, so that the answer takes as long
 }
@@ -46,7 +57,7 @@ func NewHasher() *Hasher { return NewCheapHasher(argonMemoryKiB) }
 // NewCheapHasher is one whose hashes take so much memory, and in proportion so much time: for tests of what
 // is done with passwords, not of what it costs to guess them.
 func NewCheapHasher(memoryKiB uint32) *Hasher {
-	return &Hasher{memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes),
+	return &Hasher{line: share.NewLine(maxHashesAtOnce, maxHashesWaiting), memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes),
 		make([]byte, argonHashBytes))}
 }
 
@@ -56,9 +67,10 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPasswordBytes {
 		return "", ErrPasswordLength
 	}
-	done, err := h.slots.acquire(ctx, SourceOf(ctx), true)
+	subject := share.Subject{Class: share.Known, Name: cmp.Or(Of(ctx).Name, SourceOf(ctx))}
+	done, err := h.line.Acquire(ctx, subject)
 	if err != nil {
-		return "", err
+		return "", overloaded(err)
 	}
 	defer done()
 	salt := make([]byte, argonSaltBytes)
@@ -72,16 +84,15 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 // verify reports whether the password is the one that stored was made of. An empty stored value is a user who
 // is not there: the answer is no, and takes as long. may is asked when there is a slot; its error ends the
 // matter. note is told what came of it before the slot goes to the next.
-func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string,
+func (h *Hasher) verify(ctx context.Context, subject share.Subject, password, stored string,
 	may func() error,
 	note func(right bool)) (bool, error) {
 	if len(password) > maxPasswordBytes {
-		note(false)
-		return false, nil
+		return false, nil // no guess: nobody has it
 	}
-	done, err := h.slots.acquire(ctx, source, known)
+	done, err := h.line.Acquire(ctx, subject)
 	if err != nil {
-		return false, err
+		return false, overloaded(err)
 	}
 	defer done()
 	if err := may(); err != nil {
@@ -99,6 +110,14 @@ func (h *Hasher) verify(ctx context.Context, source string, known bool, password
 	right := subtle.ConstantTimeCompare(got, p.hash) == 1 && exists
 	note(right)
 	return right, nil
+}
+
+// overloaded is an error of the line as this package's callers know it.
+func overloaded(err error) error {
+	if errors.Is(err, share.ErrFull) {
+		return ErrOverloaded
+	}
+	return err
 }
 
 func encodeHash(memoryKiB uint32, salt, hash []byte) string {

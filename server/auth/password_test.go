@@ -6,10 +6,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/server/share"
 )
 
 func verify(t *testing.T, h *Hasher, password, stored string) (bool, error) {
-	return h.verify(t.Context(), "", false, password, stored, func() error { return nil }, func(bool) {})
+	return h.verify(t.Context(), share.Subject{}, password, stored, func() error { return nil }, func(bool) {})
 }
 
 func TestPasswordHashes(t *testing.T) {
@@ -48,24 +50,23 @@ func TestPasswordHashes(t *testing.T) {
 	}
 }
 
-// takeAll takes every slot.
-func (h *Hasher) takeAll(t *testing.T) {
+// takeAll takes every place. What it returns gives one of them back.
+func (h *Hasher) takeAll(t *testing.T) (release func()) {
 	t.Helper()
 	for range maxHashesAtOnce {
-		if _, err := h.slots.acquire(t.Context(), "", true); err != nil {
+		var err error
+		if release, err = h.line.Acquire(t.Context(), share.Subject{Class: share.Known}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return release
 }
 
 // await waits until so many wait in a line.
-func (h *Hasher) await(t *testing.T, known bool, n int) {
+func (h *Hasher) await(t *testing.T, class share.Class, n int) {
 	t.Helper()
 	for {
-		h.slots.mutex.Lock()
-		waiting := h.slots.lines[lineOf(known)].waiting
-		h.slots.mutex.Unlock()
-		if waiting == n {
+		if h.line.Waiting(share.Subject{Class: class}) == n {
 			return
 		}
 		if err := t.Context().Err(); err != nil {
@@ -88,7 +89,7 @@ func TestHashingIsBounded(t *testing.T) {
 			ended <- err
 		}()
 	}
-	h.await(t, true, maxHashesWaiting)
+	h.await(t, share.Known, maxHashesWaiting)
 	if _, err := h.Hash(t.Context(), "x"); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("one more: got %v", err)
 	}
@@ -98,8 +99,5 @@ func TestHashingIsBounded(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	h.await(t, true, 0)
-	if len(h.slots.lines[lineOf(true)].sources) != 0 {
-		t.Error("something is left in the line")
-	}
+	h.await(t, share.Known, 0)
 }

@@ -376,7 +376,6 @@ type meteredConn struct {
 	set    *Connections
 	under  *connection // below the encryption; nil in tests
 	frames frames
-	resets resetMeter
 	rest   []byte // read, and not handed to gRPC yet
 	header uint32 // the stream whose headers were handed to gRPC last
 
@@ -385,8 +384,10 @@ type meteredConn struct {
 	open    map[uint32]*Call
 	// some of open, by the last digits of their streams' numbers: those that messages are for
 	lately  [latelyOpen]*Call
-	kept    int64       // bytes of messages
-	closed  bool        // for keeping too many, or by gRPC
+	kept    int64 // bytes of messages
+	closed  bool  // for keeping too many, or by gRPC
+	resets  resetMeter
+	cut     bool        // for too many resets
 	sent    sentFrames  // of the one who writes
 	looking *time.Timer // for calls that linger; nil while there are none
 	ending  []func()    // of calls that announce too large a message, which the reader is to call
@@ -500,10 +501,28 @@ func (c *meteredConn) watch(b []byte) (taken int, err error) {
 			c.set.prove(c.under)
 		}
 	}
-	if resets == 0 || c.resets.allow(resets, c.set.limits, c.set.now()) {
-		return taken, nil
+	if err := c.countResets(resets); err != nil {
+		return 0, err
 	}
-	c.set.cut.Add(1)
-	c.set.tellResets(c)
-	return 0, errTooManyResets
+	return taken, nil
+}
+
+// countResets fails once too many streams are reset, by the client or because of what it sends.
+func (c *meteredConn) countResets(resets int) error {
+	if resets == 0 {
+		return nil
+	}
+	c.mutex.Lock()
+	allowed := c.resets.allow(resets, c.set.limits, c.set.now())
+	first := !allowed && !c.cut
+	c.cut = c.cut || !allowed
+	c.mutex.Unlock()
+	if allowed {
+		return nil
+	}
+	if first {
+		c.set.cut.Add(1)
+		c.set.tellResets(c)
+	}
+	return errTooManyResets
 }

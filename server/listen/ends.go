@@ -19,6 +19,10 @@ type sentFrames struct {
 	header [frameHeaderBytes]byte
 	have   int // bytes of header
 	left   int // bytes of the payload that are still to come
+	// resets counts the streams that gRPC has reset for an error. RST_STREAM with NO_ERROR follows an answer
+	// that came before the client had sent all.
+	resets int
+	reset  bool // the payload is that of RST_STREAM
 }
 
 const flagEndStream = 0x1
@@ -28,6 +32,15 @@ const flagEndStream = 0x1
 func (f *sentFrames) next(b []byte) (bytes int, stream uint32, data, end bool) {
 	bytes = min(f.left, len(b))
 	f.left -= bytes
+	if f.reset {
+		for _, code := range b[:bytes] {
+			if code != 0 {
+				f.resets++
+				f.reset = false
+				break
+			}
+		}
+	}
 	n := copy(f.header[f.have:], b[bytes:])
 	bytes += n
 	if f.have += n; f.have < frameHeaderBytes {
@@ -36,7 +49,7 @@ func (f *sentFrames) next(b []byte) (bytes int, stream uint32, data, end bool) {
 	f.have = 0
 	f.left = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
 	kind, flags := f.header[3], f.header[4]
-	data = kind == frameData
+	data, f.reset = kind == frameData, kind == frameReset
 	end = kind == frameReset || (data || kind == frameHeaders) && flags&flagEndStream != 0
 	return bytes, binary.BigEndian.Uint32(f.header[5:]) & (1<<31 - 1), data, end
 }
@@ -58,9 +71,14 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 			call.moved = c.set.now()
 		}
 	}
+	resets := c.sent.resets
+	c.sent.resets = 0
 	c.mutex.Unlock()
 	for _, call := range ended {
 		call.leave()
+	}
+	if err == nil {
+		err = c.countResets(resets)
 	}
 	return n, err
 }

@@ -94,7 +94,8 @@ func TestSentFrames(t *testing.T) {
 		framer.WriteData(1, false, payload), framer.WriteData(3, true, payload),
 		framer.WriteWindowUpdate(0, 5), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
 			EndHeaders: true, EndStream: true}), framer.WriteRSTStream(5, http2.ErrCodeCancel),
-		framer.WritePing(true, [8]byte{}),
+		framer.WritePing(true, [8]byte{}), framer.WriteRSTStream(7, http2.ErrCodeNo),
+		framer.WriteRSTStream(9, http2.ErrCodeProtocol),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +116,11 @@ func TestSentFrames(t *testing.T) {
 				}
 			}
 		}
-		if !slices.Equal(data, []uint32{1, 3}) || !slices.Equal(ends, []uint32{3, 1, 5}) {
+		if !slices.Equal(data, []uint32{1, 3}) || !slices.Equal(ends, []uint32{3, 1, 5, 7, 9}) {
 			t.Fatalf("in pieces of %d: data of %v, ends of %v", size, data, ends)
+		}
+		if f.resets != 2 {
+			t.Fatalf("in pieces of %d: %d resets for an error, want 2", size, f.resets)
 		}
 	}
 }

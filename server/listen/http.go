@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/server/share"
 )
 
 // What a client of the HTTP listener may take. Its clients are probes and monitoring programs, which ask for
@@ -31,8 +33,8 @@ const (
 	debugWritePatience = 10 * time.Minute
 )
 
-// HTTPServer serves requests of monitoring programs on one listener. One connection too many is closed
-// at once; who holds the others without a request loses them soon.
+// HTTPServer serves requests of monitoring programs on one listener. Where there are too many connections, one of
+// the address that has the most makes room for the newest.
 type HTTPServer struct {
 	server   http.Server
 	serving  sync.WaitGroup // the listener's goroutine
@@ -41,7 +43,15 @@ type HTTPServer struct {
 
 	mutex   sync.Mutex
 	closing bool
-	open    int
+	open    map[net.Conn]*httpConn
+	noted   uint64 // changes of connections
+}
+
+// httpConn is a connection of an HTTPServer.
+type httpConn struct {
+	address string
+	busy    bool   // it has a request
+	since   uint64 // the change from when it is so
 }
 
 // ServeHTTP begins to serve. Stop is to be called, which closes the listener.
@@ -56,7 +66,7 @@ func ServeDebugHTTP(listener net.Listener, handler http.Handler, logger *slog.Lo
 
 func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience,
 	writePatience time.Duration) *HTTPServer {
-	h := &HTTPServer{most: most}
+	h := &HTTPServer{most: most, open: make(map[net.Conn]*httpConn)}
 	h.server = http.Server{
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
 		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
@@ -89,27 +99,63 @@ func (h *HTTPServer) counting(next http.Handler) http.Handler {
 	})
 }
 
-// note counts the connections, and closes the one that is too many.
+// note follows the connections, and evicts one if there are too many.
 func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
 	h.mutex.Lock()
+	var victim net.Conn
 	switch state {
 	case http.StateNew:
-		h.open++
+		h.noted++
+		h.open[conn] = &httpConn{address: share.Address(conn.RemoteAddr()), since: h.noted}
+		if len(h.open) > h.most {
+			victim = h.victim(conn)
+		}
+	case http.StateActive, http.StateIdle:
+		if c := h.open[conn]; c != nil {
+			h.noted++
+			c.busy, c.since = state == http.StateActive, h.noted
+		}
 	case http.StateClosed, http.StateHijacked:
-		h.open--
+		delete(h.open, conn)
 	}
-	tooMany := state == http.StateNew && h.open > h.most
 	h.mutex.Unlock()
-	if tooMany {
-		_ = conn.Close()
+	if victim != nil {
+		_ = victim.Close()
 	}
+}
+
+// victim takes out the connection that makes room for the newest: of the address that has the most, the one that
+// has had no request for longest, or else the one whose request is the oldest. The mutex is held.
+func (h *HTTPServer) victim(newest net.Conn) (victim net.Conn) {
+	has := make(map[string]int)
+	for conn, c := range h.open {
+		if conn != newest {
+			has[c.address]++
+		}
+	}
+	before := func(a, b *httpConn) bool {
+		switch {
+		case has[a.address] != has[b.address]:
+			return has[a.address] > has[b.address]
+		case a.busy != b.busy:
+			return b.busy
+		}
+		return a.since < b.since
+	}
+	for conn, c := range h.open {
+		if conn != newest && (victim == nil || before(c, h.open[victim])) {
+			victim = conn
+		}
+	}
+	delete(h.open, victim)
+	return victim
 }
 
 // Open is how many connections there are.
 func (h *HTTPServer) Open() int {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	return h.open
+	return len(h.open)
 }
 
 // Stop closes the listener and all connections, and waits a moment for the requests that were under way: they

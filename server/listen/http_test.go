@@ -104,24 +104,63 @@ func closedByServer(t *testing.T, conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// One connection too many is closed, and there is room again when another one is gone.
-func TestHTTPConnectionsAreBounded(t *testing.T) {
-	h, address := serveTest(t, func(http.ResponseWriter, *http.Request) {}, time.Minute)
+// TestHTTPNewestGetsIn has all connections held by one address, without a request or with one that does not end:
+// the newest one is served each time, and there is room again when others are gone.
+func TestHTTPNewestGetsIn(t *testing.T) {
+	begun, goesOn := make(chan struct{}), make(chan struct{})
+	h, address := serveTest(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			begun <- struct{}{}
+			<-goesOn
+		}
+	}, time.Minute)
 	until := func(open int) {
 		for h.Open() != open {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	first, second := dialHTTP(t, address), dialHTTP(t, address)
+	idle, silent := dialHTTP(t, address), dialHTTP(t, address)
+	get(t, idle)
 	until(2)
-	closedByServer(t, dialHTTP(t, address))
-	until(2)
-	_ = first.Close()
-	until(1)
 	get(t, dialHTTP(t, address))
-	get(t, second)
-	h.Stop()
-	until(0) // their goroutines end behind the stop
+	closedByServer(t, silent)
+	var slow [2]net.Conn
+	for i := range slow {
+		slow[i] = dialHTTP(t, address)
+		if _, err := fmt.Fprint(slow[i], "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+	}
+	closedByServer(t, idle)
+	third := dialHTTP(t, address)
+	get(t, third)
+	closedByServer(t, slow[0])
+	_ = third.Close()
+	close(goesOn)
+	_ = slow[1].Close()
+	until(0)
+}
+
+// TestHTTPAddressesShare has connections of two addresses: the one that has more makes room.
+func TestHTTPAddressesShare(t *testing.T) {
+	h := &HTTPServer{most: 3, open: make(map[net.Conn]*httpConn)}
+	var all []*placeConn
+	enter := func(from string) {
+		all = append(all, &placeConn{from: from})
+		h.note(all[len(all)-1], http.StateNew)
+	}
+	enter("192.0.2.1:1")
+	enter("192.0.2.2:1")
+	enter("192.0.2.2:2")
+	h.note(all[1], http.StateActive)
+	enter("192.0.2.2:3")
+	enter("192.0.2.2:4")
+	for i, want := range []bool{false, false, true, true, false} {
+		if all[i].closed != want {
+			t.Errorf("connection %d is closed: %v", i, all[i].closed)
+		}
+	}
 }
 
 // Who does not send a request is not waited for.

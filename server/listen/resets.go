@@ -3,7 +3,8 @@ package listen
 import "time"
 
 // resetMeter allows a burst of resets, and more as time goes by. A client that resets streams as fast as it
-// opens them makes the server work for nothing, and stays below the limit of open streams.
+// opens them, or has the server reset them, makes the server work for nothing, and stays below the limit of open
+// streams.
 type resetMeter struct {
 	allowance float64
 	at        time.Time
