@@ -39,7 +39,7 @@ const (
 
 // Config is what a server is started with.
 type Config struct {
-	// Listen is the plaintext address, host:port; port 0 takes a free one.
+	// Listen is the plaintext address, host:port; port 0 takes a free one. Empty: none, which needs ListenTLS.
 	Listen string
 	// Advertise is the host or host:port that clients are told to connect to. Empty: that of Listen.
 	Advertise string
@@ -119,7 +119,11 @@ const defaultHoldStartFailureMillis = 100
 
 // Validate reports the first field that cannot be used, by its name.
 func (c Config) Validate() error {
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
+	if c.Listen == "" {
+		if c.ListenTLS == "" {
+			return errors.New("listen: want host:port, or an address to listen on with TLS")
+		}
+	} else if _, port, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("listen %q: want host:port: %w", c.Listen, err)
 	} else if err := validPort(port, 0); err != nil {
 		return fmt.Errorf("listen %q: %w", c.Listen, err)

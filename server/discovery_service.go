@@ -38,7 +38,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context,
 		answer = outcome.Because(outcome.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
 		s.awaitEndpoints(ctx)
-		ssl := cameByTLS(ctx)
+		ssl := cameByTLS(ctx) || s.listener == nil // the socket comes without
 		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl,
 			s.leaving.Load()) {
 			result.Endpoints = append(result.Endpoints, &Ydb_Discovery.EndpointInfo{

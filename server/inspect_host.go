@@ -43,7 +43,7 @@ func (c Config) inspectMode() string {
 	switch {
 	case c.Inspect != "":
 		return c.Inspect
-	case c.Auth == AuthRequired, onLoopback(c.Listen) && (c.ListenTLS == "" || onLoopback(c.ListenTLS)):
+	case c.Auth == AuthRequired, (c.Listen == "" || onLoopback(c.Listen)) && (c.ListenTLS == "" || onLoopback(c.ListenTLS)):
 		return InspectOn
 	}
 	return InspectLocal

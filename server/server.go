@@ -49,7 +49,7 @@ type Server struct {
 	advertised    hostPort
 	advertisedTLS hostPort // zero without ListenTLS
 
-	listener    net.Listener
+	listener    net.Listener        // nil without Listen
 	tls         *listen.TLSListener // nil without ListenTLS
 	auth        *auth.Authenticator
 	connections *listen.Connections
@@ -141,12 +141,13 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls))
 	}
-	listener, err := config.hooks.Listen(config.Listen)
-	if err != nil {
-		s.http.stop()
-		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
+	if config.Listen != "" {
+		if s.listener, err = config.hooks.Listen(config.Listen); err != nil {
+			s.http.stop()
+			return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
+		}
 	}
-	s.listener, s.writers, s.packing = listener, newWriters(), make(chan struct{}, fewAtOnce())
+	s.writers, s.packing = newWriters(), make(chan struct{}, fewAtOnce())
 	s.panics.logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
 		config.Logger)
@@ -155,7 +156,10 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if err := s.group.Start(); err != nil {
 		s.writers.close()
 		s.http.stop()
-		return nil, errors.Join(err, listener.Close(), closeTLS(tls), s.group.Stop(ctx))
+		if s.listener != nil {
+			err = errors.Join(err, s.listener.Close())
+		}
+		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
 	s.lookout.init()
 	s.startGRPC()
@@ -172,6 +176,12 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 }
 
 func (s *Server) setAdvertised() {
+	if s.tls != nil {
+		s.advertisedTLS = s.config.advertisedTLS(s.tls.Addr().(*net.TCPAddr))
+	}
+	if s.listener == nil {
+		return
+	}
 	bound := s.listener.Addr().(*net.TCPAddr)
 	host, port, _ := splitAdvertise(s.config.Advertise)
 	if host == "" {
@@ -183,9 +193,6 @@ func (s *Server) setAdvertised() {
 		port = bound.Port
 	}
 	s.advertised = hostPort{host, uint32(port)}
-	if s.tls != nil {
-		s.advertisedTLS = s.config.advertisedTLS(s.tls.Addr().(*net.TCPAddr))
-	}
 }
 
 func (s *Server) setPolicies() {
@@ -312,7 +319,9 @@ func (s *Server) startGRPC() {
 	grpc_health_v1.RegisterHealthServer(services, s.health)
 	reflection.Register(services)
 	s.showHealth(issueStarting)
-	s.serveOn(s.connections.Count(s.behindFaults(s.listener)))
+	if s.listener != nil {
+		s.serveOn(s.connections.Count(s.behindFaults(s.listener)))
+	}
 	if s.tls != nil {
 		s.tls.Listener = s.connections.Count(s.behindFaults(s.tls.Listener))
 		s.serveOn(s.tls)
@@ -342,11 +351,20 @@ func (s *Server) serveOn(listener net.Listener) {
 // clock.
 func (s *Server) Group(hooks.Key) *group.Group { return s.group }
 
-// Addr is the address that the server listens on.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr is the address that the server listens on without TLS, or where it does not, with TLS.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return s.tls.Addr()
+	}
+	return s.listener.Addr()
+}
 
-// ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local.
+// ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local, and where they are
+// served with TLS only, TLSConnectionString.
 func (s *Server) ConnectionString() string {
+	if s.listener == nil {
+		return s.TLSConnectionString()
+	}
 	host := net.JoinHostPort(s.advertised.host, fmt.Sprint(s.advertised.port))
 	return "grpc://" + host + s.config.Database
 }

@@ -17,6 +17,8 @@ func (c Config) validateTLS() error {
 		return nil
 	case c.TLS.Certificate == "" || c.TLS.Key == "":
 		return errors.New("TLS: the listener needs a certificate and its key")
+	case c.TLS.ClientRequired && c.TLS.ClientCA == "":
+		return errors.New("TLS: certificates of clients need the authorities that they are of")
 	}
 	if _, port, err := net.SplitHostPort(c.ListenTLS); err != nil {
 		return fmt.Errorf("TLS: listen %q: want host:port: %w", c.ListenTLS, err)

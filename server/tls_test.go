@@ -207,6 +207,29 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
+// TestOnlyTLS has a server without a plain listener, whose clients must have a certificate: it lists itself with
+// its TLS address, and those without one do not get in.
+func TestOnlyTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("ops", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	config := Config{Database: "/local", InMemory: true}
+	a.configure(&config)
+	config.TLS.ClientRequired = true
+	s, _ := serve(t, config)
+	if s.Addr() != s.tls.Addr() || s.ConnectionString() != s.TLSConnectionString() {
+		t.Errorf("it listens on %s as %s", s.Addr(), s.ConnectionString())
+	}
+	if got := endpointOf(t, t.Context(), dialTLS(t, s, a.client("ops"))); !got.GetSsl() ||
+		got.GetPort() != uint32(s.tls.Addr().(*net.TCPAddr).Port) {
+		t.Errorf("got %v", got)
+	}
+	_, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(dialTLS(t, s, a.client(""))).ListEndpoints(t.Context(),
+		&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("without a certificate: %v", err)
+	}
+}
+
 // TestTLSVersions wants nothing older than 1.2, and HTTP/2 agreed on.
 func TestTLSVersions(t *testing.T) {
 	a := newAuthority(t)
@@ -275,17 +298,20 @@ func TestConfigValidateSecurity(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"as it is":          {func(*Config) {}, ""},
-		"client authority":  {func(c *Config) { c.TLS.ClientCA = "ca" }, ""},
-		"required":          {func(c *Config) { c.Auth = AuthRequired }, ""},
-		"administrator":     {func(c *Config) { c.InitialAdmin, c.InitialAdminPassword = "a", "p" }, ""},
-		"no listener":       {func(c *Config) { c.ListenTLS = "" }, "need an address"},
-		"no key":            {func(c *Config) { c.TLS.Key = "" }, "certificate and its key"},
-		"no port":           {func(c *Config) { c.ListenTLS = "localhost" }, "host:port"},
-		"bad port":          {func(c *Config) { c.ListenTLS = ":65536" }, "from 0 to 65535"},
-		"bad advertisement": {func(c *Config) { c.AdvertiseTLS = "a:b:c" }, "advertise"},
-		"unknown mode":      {func(c *Config) { c.Auth = "on" }, "off or required"},
-		"no password":       {func(c *Config) { c.InitialAdmin = "a" }, "password"},
+		"as it is":            {func(*Config) {}, ""},
+		"client authority":    {func(c *Config) { c.TLS.ClientCA = "ca" }, ""},
+		"required":            {func(c *Config) { c.Auth = AuthRequired }, ""},
+		"administrator":       {func(c *Config) { c.InitialAdmin, c.InitialAdminPassword = "a", "p" }, ""},
+		"no listener":         {func(c *Config) { c.ListenTLS = "" }, "need an address"},
+		"TLS alone":           {func(c *Config) { c.Listen = "" }, ""},
+		"neither":             {func(c *Config) { *c = Config{Database: "/local", InMemory: true} }, "listen"},
+		"required, of nobody": {func(c *Config) { c.TLS.ClientRequired = true }, "authorities"},
+		"no key":              {func(c *Config) { c.TLS.Key = "" }, "certificate and its key"},
+		"no port":             {func(c *Config) { c.ListenTLS = "localhost" }, "host:port"},
+		"bad port":            {func(c *Config) { c.ListenTLS = ":65536" }, "from 0 to 65535"},
+		"bad advertisement":   {func(c *Config) { c.AdvertiseTLS = "a:b:c" }, "advertise"},
+		"unknown mode":        {func(c *Config) { c.Auth = "on" }, "off or required"},
+		"no password":         {func(c *Config) { c.InitialAdmin = "a" }, "password"},
 	} {
 		c := good
 		test.change(&c)

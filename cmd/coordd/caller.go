@@ -124,6 +124,7 @@ func (f *callerFlags) credentials(p *program,
 	if f.login == "" {
 		return nil, nil
 	}
+	at.warnOfClearText(p)
 	if err := f.readPassword(&passwordReader{program: p}); err != nil {
 		return nil, err
 	}

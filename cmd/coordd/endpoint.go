@@ -140,6 +140,14 @@ func (f *connectionFlags) complete(t *target, env environment) error {
 	return err
 }
 
+// warnOfClearText warns of a password that others may read on its way.
+func (t target) warnOfClearText(p *program) {
+	if t.socket == "" && !t.encrypted && reachable(t.address) {
+		fmt.Fprintf(p.stderr, "coordd: the password goes to %s in clear text; use grpcs:// where the server has TLS\n",
+			t.address)
+	}
+}
+
 // unreached says in few words why nobody was asked, and what may help. Other errors stay as they are.
 func (t target) unreached(err error) error {
 	if err == nil {

@@ -127,6 +127,9 @@ func localEndpoint(served *pflag.FlagSet, env environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if s.listen == "" {
+		return "", usageError("flag --endpoint: no value given, and the server listens with TLS only: give grpcs://HOST:PORT")
+	}
 	host, port, err := net.SplitHostPort(s.listen)
 	if err != nil {
 		return "", err

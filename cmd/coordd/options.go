@@ -18,7 +18,7 @@ import (
 
 // settings is the configuration of `coordd serve`, checked value by value.
 type settings struct {
-	listen    string // host:port, port 0 lets the system choose; an empty host means all addresses
+	listen    string // host:port, port 0 lets the system choose; an empty host means all addresses; empty: none
 	advertise string // host or host:port that clients are told; empty: derived from listen
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
@@ -61,7 +61,7 @@ const (
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
 var serveOptions = slices.Concat([]option{
-	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one",
+	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one; off: none, with --listen-tls",
 		"127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]",
 		"address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
@@ -77,6 +77,8 @@ var serveOptions = slices.Concat([]option{
 		setFile(func(s *settings) *string { return &s.tls.key })},
 	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity", "",
 		setFile(func(s *settings) *string { return &s.tls.clientCA })},
+	{"tls-client-auth", "optional|required", "whether clients of --listen-tls must have a certificate of --tls-client-ca",
+		"optional", setTLSClientAuth},
 	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
 	{"token-file", "FILE",
 		"file of access tokens, in each line a token and a user; read again when it changes", "",
@@ -114,9 +116,13 @@ func variable(name string) string {
 const variablePrefix = "COORDD_"
 
 func setListen(s *settings, value string) error {
+	if value == nothing {
+		s.listen = ""
+		return nil
+	}
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || !portInRange(port, 0) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136; an empty host means all addresses")
+		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136, or off; an empty host means all addresses")
 	}
 	s.listen = value
 	return nil
@@ -285,7 +291,7 @@ func defaultDataDir(env environment, uid int) (string, error) {
 }
 
 // beyondLoopback says whether other machines can reach the listener for plain text.
-func (s *settings) beyondLoopback() bool { return reachable(s.listen) }
+func (s *settings) beyondLoopback() bool { return s.listen != "" && reachable(s.listen) }
 
 // reachable says whether other machines can reach an address to listen on, as far as it tells.
 func reachable(listen string) bool {

@@ -15,6 +15,7 @@ import (
 type tlsSettings struct {
 	listen, advertise          string // as for the plain listener; empty: none, derived
 	certificate, key, clientCA string // absolute paths, empty: none
+	clientRequired             bool   // a client needs a certificate of clientCA
 }
 
 // authSettings says who may do what.
@@ -31,10 +32,18 @@ type authSettings struct {
 // setListenTLS allows what setListen does.
 func setListenTLS(s *settings, value string) error {
 	var plain settings
-	if err := setListen(&plain, value); err != nil {
+	if err := setListen(&plain, value); err != nil || plain.listen == "" {
 		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2135; an empty host means all addresses")
 	}
 	s.tls.listen = plain.listen
+	return nil
+}
+
+func setTLSClientAuth(s *settings, value string) error {
+	if value != "optional" && value != "required" {
+		return errors.New("want optional or required")
+	}
+	s.tls.clientRequired = value == "required"
 	return nil
 }
 

@@ -27,6 +27,10 @@ func (s *settings) together(values map[string]given) error {
 		return firstGiven(values, "tls-cert", "tls-key",
 			"tls-client-ca").lacks(
 			"has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
+	case s.listen == "" && tls.listen == "":
+		return values[listenName].lacks("leaves no way in without --listen-tls HOST:PORT")
+	case tls.clientRequired && tls.clientCA == "":
+		return values["tls-client-auth"].lacks("needs --tls-client-ca, the authorities of the clients' certificates")
 	case tls.listen == s.listen && !anyPort(s.listen):
 		return values["listen-tls"].lacks(
 			"%s is the address of --listen already; give it another port, 2135 by convention", s.listen)

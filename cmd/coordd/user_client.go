@@ -71,6 +71,7 @@ func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader
 		return nil, err
 	}
 	if f.login != "" {
+		at.warnOfClearText(passwords.program)
 		err := f.readPassword(passwords)
 		if err == nil {
 			c.token, err = c.login(ctx, f.login, f.password)

@@ -62,7 +62,7 @@ func serverConfig(s settings, values map[string]given, logger *slog.Logger) (ser
 		ListenTLS:    s.tls.listen,
 		AdvertiseTLS: s.tls.advertise,
 		TLS: listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key,
-			ClientCA: s.tls.clientCA}, Auth: s.auth.mode,
+			ClientCA: s.tls.clientCA, ClientRequired: s.tls.clientRequired}, Auth: s.auth.mode,
 		TokenFile:     s.auth.tokenFile,
 		LoginLifetime: s.auth.loginLifetime,
 		LoopbackAdmin: s.auth.loopbackAdmin,

@@ -180,6 +180,23 @@ func TestFormsOfEndpoints(t *testing.T) {
 	}
 }
 
+// TestClearPasswordsAreWarnedOf names servers near and far: a password in clear text is for this machine alone.
+func TestClearPasswordsAreWarnedOf(t *testing.T) {
+	for endpoint, want := range map[string]bool{"grpc://127.0.0.1:2136": false, "localhost:2136": false,
+		"[::1]:2136": false, "grpc://192.0.2.1:2136/local": true, "db.example:2136": true,
+		"grpcs://db.example:2135": false} {
+		at, err := parseEndpoint(endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRun(newFakeServer())
+		at.warnOfClearText(&r.program)
+		if got := strings.Contains(r.log.String(), "in clear text"); got != want {
+			t.Errorf("%s: warned %v", endpoint, got)
+		}
+	}
+}
+
 // TestDoneIsSaid wants each command about users to say what it did, and one that finds nothing to say that.
 func TestDoneIsSaid(t *testing.T) {
 	t.Parallel()

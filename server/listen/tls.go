@@ -23,8 +23,9 @@ type TLSFiles struct {
 	// Certificate and Key are the server's chain and private key.
 	Certificate, Key string
 	// ClientCA, if not empty, holds the authorities whose client certificates are accepted. A client need not
-	// have one.
-	ClientCA string
+	// have one unless ClientRequired is set.
+	ClientCA       string
+	ClientRequired bool
 }
 
 // TLSListener accepts the connections that are to be encrypted, and marks them for Credentials.
@@ -149,6 +150,9 @@ func (f TLSFiles) read() (*tls.Config, error) {
 			return nil, fmt.Errorf("TLS client authorities: %w", err)
 		}
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+		if f.ClientRequired {
+			config.ClientAuth = tls.RequireAndVerifyClientCert
+		}
 		if !config.ClientCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("TLS client authorities %s: no certificate in it", f.ClientCA)
 		}
