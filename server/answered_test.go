@@ -22,6 +22,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
 )
 
 // localMethods are answered by what a server knows itself, also where it has no leader.
@@ -240,7 +241,10 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 const answeredRoom = 40
 
 func answeredCluster(t *testing.T) (*testCluster, *cuttable) {
-	return startCuttableWith(t, func(config *Config) { config.Hardening.StreamsPerConnection = answeredRoom })
+	return startCuttableWith(t, func(config *Config) {
+		config.Hardening.StreamsPerConnection = answeredRoom
+		config.passwords = auth.NewCheapHasher(64) // one caller's are hashed one after the other
+	})
 }
 
 // TestEveryMethodIsAnswered calls every method that a server has where nobody leads: it can reach no other,
