@@ -44,11 +44,15 @@ const (
 // TestAbuse attacks a server in every way there is, one after the other; in the short form, in all ways at
 // once that need no preparation.
 func TestAbuse(t *testing.T) {
-	s := startServer(t)
+	binary := builtServer(t)
+	s := startServer(t, binary)
 	client := s.startGood(t)
+	besides, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	client.beside(besides, s, binary)
 	text := os.Getenv(secondsVariable)
 	if text == "" {
-		all := attacks(s)
+		all := append(attacks(s), shares(s)...)
 		for i := range all {
 			all[i].goroutines = 1
 		}
@@ -66,12 +70,18 @@ func TestAbuse(t *testing.T) {
 		if err := client.stolenToken(t.Context(), root); err != nil {
 			t.Error("M1, M4 a stolen token: ", err)
 		}
-		for _, a := range append(attacks(s), client.users()...) {
+		for _, a := range slices.Concat(attacks(s), shares(s), tenants(), client.users()) {
 			if strings.Contains(a.name, os.Getenv(nameVariable)) {
 				s.suffer(t, client, a.name, long, a)
 			}
 		}
 	}
+	cancel()
+	client.others.Wait()
+	if err := client.firstError(); err != nil {
+		t.Errorf("the good client: %v", err)
+	}
+	t.Logf("beside its session the good client did %v", client.things)
 	client.stop()
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -112,7 +122,8 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 type server struct {
 	process *exec.Cmd
 	address,
-	tlsAddress string
+	tlsAddress,
+	httpAddress string // of the first server alone
 	log    string
 	output io.Reader // of peers
 	ended  chan error
@@ -132,9 +143,8 @@ func builtServer(t *testing.T) string {
 	return binary
 }
 
-func startServer(t *testing.T) *server {
+func startServer(t *testing.T, binary string) *server {
 	t.Helper()
-	binary := builtServer(t)
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens")
 	if err := os.WriteFile(tokens, []byte(goodToken+" root\n"+userToken+" user\n"), 0o600); err != nil {
@@ -157,7 +167,7 @@ func startServer(t *testing.T) *server {
 		binary, "serve", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert",
 		filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"), "--data-dir",
 		filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens, "--initial-admin", "root",
-		"--initial-admin-password-file", password, "--disk-reserve", "0")
+		"--initial-admin-password-file", password, "--disk-reserve", "0", "--listen-http", "127.0.0.1:0")
 	s.process.Stderr = log
 	how := s.limitMemory(t)
 	out, err := s.process.StdoutPipe()
@@ -177,6 +187,10 @@ func startServer(t *testing.T) *server {
 	_, tls, _ := strings.Cut(s.logged(), "connection=grpcs://")
 	if s.tlsAddress, _, _ = strings.Cut(tls, "/"); s.tlsAddress == "" {
 		t.Fatalf("no address for TLS\n%s", s.logged())
+	}
+	_, monitoring, _ := strings.Cut(s.logged(), `msg="serving monitoring programs" address=`)
+	if s.httpAddress, _, _ = strings.Cut(monitoring, "\n"); s.httpAddress == "" {
+		t.Fatalf("no address for monitoring programs\n%s", s.logged())
 	}
 	t.Logf("%d MiB of memory (%s), %d descriptors", memoryLimit>>20, how, descriptorLimit)
 	return s
@@ -282,9 +296,13 @@ type good struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 
-	mutex sync.Mutex
-	took  []time.Duration
-	err   error
+	others sync.WaitGroup // what it does beside
+	late   *lateness
+
+	mutex  sync.Mutex
+	took   []time.Duration
+	things map[string]int // that were done beside
+	err    error
 }
 
 func (s *server) startGood(t *testing.T) *good {
@@ -301,12 +319,13 @@ func (s *server) startGood(t *testing.T) *good {
 	}
 	session, err := raw.Open(ctx, conns[0], &raw.Start{Path: nodePath, TimeoutMillis: 60_000})
 	if err == nil {
-		err = session.Create("lock", 1)
+		err = errors.Join(session.Create("lock", 1), session.Create("packed", 1))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &good{conn: conns[0], session: session.ID, cancel: cancel, done: make(chan struct{})}
+	g := &good{conn: conns[0], session: session.ID, cancel: cancel, done: make(chan struct{}), late: newLateness()}
+	t.Cleanup(g.late.close)
 	go func() {
 		defer close(g.done)
 		for ctx.Err() == nil {
@@ -322,6 +341,9 @@ func (s *server) startGood(t *testing.T) *good {
 			g.mutex.Lock()
 			g.took = append(g.took, time.Since(begun))
 			g.mutex.Unlock()
+			if err != nil && g.late.late() && ctx.Err() == nil { // it may not have had the time to answer a ping
+				session, err = raw.Open(ctx, conns[0], &raw.Start{Path: nodePath, TimeoutMillis: 60_000})
+			}
 			if err != nil {
 				if ctx.Err() == nil {
 					g.fail(err)
@@ -358,6 +380,13 @@ func (g *good) lap() (rounds int, p99 time.Duration, err error) {
 		p99 = took[(len(took)*99-1)/100]
 	}
 	return len(took), p99, g.err
+}
+
+// firstError is the first thing that went wrong.
+func (g *good) firstError() error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.err
 }
 
 // fail notes the first thing that went wrong.

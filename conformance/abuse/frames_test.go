@@ -24,8 +24,11 @@ type attacker struct {
 }
 
 // dial connects; what is read is thrown away if reads is set.
-func dial(address string, reads bool) (*attacker, error) {
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+func dial(address string, reads bool) (*attacker, error) { return dialFrom(nil, address, reads) }
+
+// dialFrom is that from an address of this machine.
+func dialFrom(from net.Addr, address string, reads bool) (*attacker, error) {
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: from}).Dial("tcp", address)
 	if err != nil {
 		return nil, err
 	}
