@@ -114,7 +114,7 @@ func (c *Connections) begin(ctx context.Context, kind Kind, most int) (context.C
 			call.conn, call.stream = info.conn, info.conn.header
 		}
 	}
-	if call.refused = !c.calls.enter(call, c.arriving(call)); call.refused {
+	if call.refused = !c.arrive(call); call.refused {
 		c.tellOfCalls(kind)
 		// gRPC would not stop the timer of a refused call's deadline, so such a call is refused by Begin.
 		if _, bounded := ctx.Deadline(); !bounded {

@@ -29,15 +29,23 @@ func (c *calls) init(limits Limits) {
 	}
 }
 
-// arriving returns the subject of a call that has not been authenticated.
-func (c *Connections) arriving(call *Call) share.Subject {
-	switch {
-	case call.conn != nil && call.conn.under != nil && call.conn.under.owner:
-		return share.Subject{Class: share.Owner}
-	case call.kind == Session && !c.limits.ProofWanted:
-		return c.identified(call, "")
+// arrive counts in a call that has not been authenticated, if there is room: under the subject that called last
+// on its connection, if that was known and may have one more, or else under its address.
+func (c *Connections) arrive(call *Call) bool {
+	var last share.Subject
+	if call.conn != nil {
+		last, _ = call.conn.keeps()
 	}
-	return share.Subject{Class: share.Arriving, Name: call.address()}
+	switch {
+	case last.Class == share.Owner:
+		return c.calls.enter(call, last)
+	case call.kind == Probe:
+	case !c.limits.ProofWanted:
+		return c.calls.enter(call, c.identified(call, ""))
+	case last.Class == share.Known && c.calls.enter(call, last):
+		return true
+	}
+	return c.calls.enter(call, share.Subject{Class: share.Arriving, Name: call.address()})
 }
 
 // identified returns the subject of a call whose caller is the user, "" for a caller who is not known. Where
@@ -116,8 +124,7 @@ func (c *calls) identify(call *Call, subject share.Subject, evict func()) (enter
 			}
 		}
 	}
-	if !entered {
-		pool.Force(call.subject) // until the call leaves
+	if call.counted = entered; !entered {
 		return false, eviction
 	}
 	if call.subject = subject; subject.Class == share.Unknown {

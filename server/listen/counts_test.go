@@ -87,6 +87,31 @@ func TestWhoseCallMakesRoom(t *testing.T) {
 	}
 }
 
+// TestArrivingCallsOfAFlood has a user flood a server from the address of everybody else: what arrives on
+// the user's connection counts as the user's before it is authenticated, and what was refused does not count.
+func TestArrivingCallsOfAFlood(t *testing.T) {
+	const room = 64
+	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	first := c.callFrom(t, Brief, "192.0.2.1")
+	if err := first.Identify("bob", nil); err != nil {
+		t.Fatal(err)
+	}
+	on := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: first.conn}})
+	for range room / 2 {
+		_, _ = c.begin(on, Brief, 0)
+	}
+	for range room {
+		if call := c.callFrom(t, Brief, "192.0.2.2"); call == nil {
+			t.Fatal("a call does not arrive")
+		} else if call.Identify("bob", nil) == nil {
+			t.Fatal("bob has more than half")
+		}
+	}
+	if call := c.callFrom(t, Brief, "192.0.2.1"); call == nil || call.Identify("alice", nil) != nil {
+		t.Error("alice is refused")
+	}
+}
+
 // TestWhoKeepsMost has users and a stranger keep bytes of messages, more than there is room for: of the subject
 // that keeps the most a connection is closed, however little each keeps, and the stranger's first.
 func TestWhoKeepsMost(t *testing.T) {
