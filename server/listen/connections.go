@@ -375,6 +375,7 @@ type meteredConn struct {
 	net.Conn
 	set    *Connections
 	under  *connection // below the encryption; nil in tests
+	remote string      // address and port of the client
 	frames frames
 	rest   []byte // read, and not handed to gRPC yet
 	header uint32 // the stream whose headers were handed to gRPC last
@@ -400,7 +401,7 @@ func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 		resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()},
 		open:   make(map[uint32]*Call)}
 	if below != nil {
-		metered.subject.Name = below.address
+		metered.subject.Name, metered.remote = below.address, below.RemoteAddr().String()
 	}
 	switch {
 	case below != nil && below.owner:

@@ -30,11 +30,14 @@ func (c *calls) init(limits Limits) {
 }
 
 // arrive counts in a call that has not been authenticated, if there is room: under the subject that called last
-// on its connection, if that was known and may have one more, or else under its address.
+// on its connection, if that was known and may have one more, or else under the connection: a flood may come
+// from the address of others.
 func (c *Connections) arrive(call *Call) bool {
 	var last share.Subject
+	remote := ""
 	if call.conn != nil {
 		last, _ = call.conn.keeps()
+		remote = call.conn.remote
 	}
 	switch {
 	case last.Class == share.Owner:
@@ -45,7 +48,7 @@ func (c *Connections) arrive(call *Call) bool {
 	case last.Class == share.Known && c.calls.enter(call, last):
 		return true
 	}
-	return c.calls.enter(call, share.Subject{Class: share.Arriving, Name: call.address()})
+	return c.calls.enter(call, share.Subject{Class: share.Arriving, Name: remote})
 }
 
 // identified returns the subject of a call whose caller is the user, "" for a caller who is not known. Where

@@ -101,7 +101,7 @@ func TestArrivingCallsOfAFlood(t *testing.T) {
 		_, _ = c.begin(on, Brief, 0)
 	}
 	for range room {
-		if call := c.callFrom(t, Brief, "192.0.2.2"); call == nil {
+		if call := c.callFrom(t, Brief, "192.0.2.1"); call == nil {
 			t.Fatal("a call does not arrive")
 		} else if call.Identify("bob", nil) == nil {
 			t.Fatal("bob has more than half")
@@ -109,6 +109,24 @@ func TestArrivingCallsOfAFlood(t *testing.T) {
 	}
 	if call := c.callFrom(t, Brief, "192.0.2.1"); call == nil || call.Identify("alice", nil) != nil {
 		t.Error("alice is refused")
+	}
+}
+
+// TestConnectionsArriveAlike floods a server with calls that are not authenticated yet, on one connection: a call on
+// another one from the same address arrives.
+func TestConnectionsArriveAlike(t *testing.T) {
+	const room = 64
+	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	for i, calls := range []int{2 * room, 1} {
+		conn := c.meter(nopConn{}, &connection{Conn: &placeConn{from: fmt.Sprint("192.0.2.1:", 1+i)}, set: c,
+			address: "192.0.2.1"})
+		var err error
+		for range calls {
+			_, err = c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: conn}}), Brief, 0)
+		}
+		if (err != nil) != (i == 0) {
+			t.Errorf("the last of %d calls on connection %d: %v", calls, i, err)
+		}
 	}
 }
 

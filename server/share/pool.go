@@ -31,7 +31,8 @@ const (
 	Owner
 )
 
-// Subject is a party that has a share. Known callers are named by their user, others by their address.
+// Subject is a party that has a share. Known callers are named by their user, unknown ones by their address, and
+// arriving ones by their connection.
 // A Known subject without a name stands for all of them and is bounded by the total alone.
 type Subject struct {
 	Class Class
