@@ -26,7 +26,7 @@ func (s *historyStream) forward(f coordination.Forward) {
 
 func (s *historyStream) mute() { s.front.Mute(!s.server.permit || s.server.relay == nil) }
 
-// read has the client read what the stream may say. At times the permit ends before it is written.
+// read hands the client the replies that may be sent. At times the permit ends before they are written.
 func (s *historyStream) read() {
 	s.mute()
 	replies := s.front.Take(nil)
@@ -49,8 +49,8 @@ func (s *historyStream) read() {
 
 // historyClient is a client with one stream. It has a semaphore of its own, of which it knows how every
 // request must be answered, what a describe must show, and when its watch must fire; a request that is
-// executed twice, not at all or out of turn shows. Of the semaphores that it shares with others it knows that
-// every request is answered. Answers come in the order of sending.
+// executed twice, not at all or out of turn shows. On the semaphores that it shares with others every request
+// must be answered. Answers come in the order of sending.
 type historyClient struct {
 	history  *history
 	number   int
@@ -58,9 +58,9 @@ type historyClient struct {
 	wants    coordination.SessionID // in its start
 	session  coordination.SessionID // 0 until the start is answered
 	stopping bool
-	over     bool // the stream has ended, or the client has closed it
-	doomed   bool // another stream wants its session: from here on nothing is certain
-	disorder string
+	over     bool   // the stream has ended, or the client has closed it
+	doomed   bool   // another stream wants its session: from here on nothing is certain
+	disorder string // allowed only if "Link failure" follows
 	asked    []*asked
 
 	// The client's own semaphore, as it must be once the requests sent so far are executed.
@@ -86,7 +86,7 @@ type asked struct {
 }
 
 func (h *history) open(s *historyServer, session coordination.SessionID) {
-	c := &historyClient{history: h, number: len(h.clients), wants: session,
+	c := &historyClient{history: h, number: len(h.clients), wants: session, doomed: h.ended[session],
 		own: fmt.Sprint("own-", len(h.clients))}
 	c.stream = &historyStream{h, s, coordination.NewFront(&h.policy), c}
 	if s.relay == nil {
@@ -111,7 +111,7 @@ func (h *history) alive() []*historyClient {
 	return slices.DeleteFunc(slices.Clone(h.clients), func(c *historyClient) bool { return c.over })
 }
 
-// act has some client do something; s is where new streams are opened.
+// act makes a client do something; new streams are opened on s.
 func (h *history) act(s *historyServer) {
 	alive := h.alive()
 	if len(alive) < 4 || h.one(60) {
@@ -129,7 +129,7 @@ func (h *history) act(s *historyServer) {
 		h.open(s, c.session)
 	case x == 3:
 		h.note("client %d closes", c.number)
-		c.over = true
+		c.over, c.disorder = true, ""
 		c.stream.forward(c.stream.front.Close())
 		if !c.rivals() {
 			h.open(s, c.session)
@@ -215,7 +215,7 @@ func (c *historyClient) askOwn() {
 	c.send(a)
 }
 
-// change is one that fires the client's watch on its own semaphore.
+// change notes that the client's own semaphore changes, which fires its watch.
 func (c *historyClient) change() {
 	if c.watch != nil {
 		c.watch.mustFire, c.watch = true, nil
@@ -242,7 +242,7 @@ func (c *historyClient) askShared() {
 	c.send(&asked{request: r})
 }
 
-// releaseAll lets those get on who wait for this client.
+// releaseAll gives back the shared semaphores.
 func (c *historyClient) releaseAll() {
 	for _, name := range []string{"a", "b", "c"} {
 		if !c.over && c.session != 0 && !c.stopping {
@@ -293,9 +293,9 @@ func (c *historyClient) hear(r *coordination.Reply) {
 	}
 }
 
-// linkFails ends the client, as a stream may where what became of a request is known to nobody: of one that
-// was sent before a stop, or to a server that has the state as of a checkpoint; and of a describe behind
-// which another request was executed.
+// linkFails ends the client. A stream may end so if no server knows the outcome of a request any more: of one
+// sent before a stop, or before the checkpoint that a server took over; and of a describe if a later request
+// was executed. A start whose session is gone may end without a word.
 func (c *historyClient) linkFails() {
 	c.history.counts["link failures"]++
 	c.over, c.disorder = true, ""
@@ -303,13 +303,13 @@ func (c *historyClient) linkFails() {
 		func(a *asked) bool { return a.request.Kind == coordination.RequestDescribe && !a.first })
 	overtaken := describe >= 0 && slices.ContainsFunc(c.asked[describe:],
 		func(a *asked) bool { return a.request.Kind != coordination.RequestDescribe })
-	if !overtaken && !c.doomed && !c.stopping && !c.history.restored {
+	refused := c.session == 0 && c.wants != 0
+	if !overtaken && !refused && !c.doomed && !c.stopping && !c.history.restored {
 		c.fail("a link failure without a reason")
 	}
 }
 
 func (c *historyClient) hearAnswer(a *asked, r *coordination.Reply) {
-	describes := a.request.Kind == coordination.RequestDescribe
 	switch r.Kind {
 	case coordination.ReplyPending:
 		if a.request.Kind != coordination.RequestAcquire || a.first {
@@ -320,7 +320,7 @@ func (c *historyClient) hearAnswer(a *asked, r *coordination.Reply) {
 		}
 		c.inOrder(a, r.ReqID)
 	case coordination.ReplyResult:
-		if a.request.Kind != r.Request || a.last || describes && a.first {
+		if a.request.Kind != r.Request || a.last {
 			c.fail("a second result of %d", r.ReqID)
 		}
 		c.inOrder(a, r.ReqID)
@@ -357,14 +357,14 @@ func (c *historyClient) inOrder(a *asked, reqID uint64) {
 	}
 	a.first = true
 	for i, earlier := range c.asked[:reqID-1] {
-		if earlier.first || earlier.request.Kind == coordination.RequestAcquire && !earlier.known || c.doomed {
-			continue
+		waits := earlier.request.Kind == coordination.RequestAcquire && !earlier.known
+		if !earlier.first && !waits && !c.doomed {
+			c.disorder = fmt.Sprintf("request %d is answered before %d", reqID, i+1)
 		}
-		c.disorder = fmt.Sprintf("request %d is answered before %d", reqID, i+1)
 	}
 }
 
-// verify is called when nothing is on its way any more.
+// verify judges the client once nothing is on its way any more.
 func (c *historyClient) verify() {
 	switch {
 	case c.disorder != "" && !c.doomed:

@@ -53,7 +53,7 @@ func TestHistories(t *testing.T) {
 	t.Log(total)
 }
 
-// history is one of them: what each server has, and what is on its way.
+// history is one of them: the servers, their clients, and the messages between them.
 type history struct {
 	random   *rand.Rand
 	now      coordination.Instant
@@ -63,14 +63,15 @@ type history struct {
 	log      []loggedEntry
 	pending  []coordination.Command // proposed, and not in the log yet
 	barriers []uint64               // asked for
-	lost     []*historyRelay        // and the leader does not know it yet
+	lost     []*historyRelay        // whose loss the leader has not noticed yet
 	clients  []*historyClient
-	drawn    uint64 // stream ids, nonces, numbers of pings
+	ended    map[coordination.SessionID]bool // by administrators, perhaps only in a while
+	drawn    uint64                          // stream ids, nonces, numbers of pings
 	policy   coordination.PingPolicy
 
 	calm                     int  // relays and leaders last this much longer
-	thefts, restores, alters bool // what happens besides
-	strict, restored         bool // describes are strict; a memory is not complete
+	thefts, restores, alters bool // happen besides
+	restored                 bool // not every machine's memory is complete
 	changes                  int  // of leaders and relays
 	counts                   map[string]int
 	trace                    []string // if only this history runs
@@ -139,7 +140,7 @@ func (h *history) draw() uint64 {
 
 func runHistory(seed uint64) (h *history, err error) {
 	h = &history{random: rand.New(rand.NewPCG(seed, 3)), now: coordination.Instant(time.Second),
-		counts: make(map[string]int), strict: seed&2 != 0}
+		ended: make(map[coordination.SessionID]bool), counts: make(map[string]int)}
 	h.policy.Opaque = h.draw
 	h.calm, h.thefts, h.restores, h.alters = 1+h.random.IntN(6), !h.one(4), h.one(4), h.one(4)
 	defer func() {
@@ -151,7 +152,7 @@ func runHistory(seed uint64) (h *history, err error) {
 			panic(failure)
 		}
 	}()
-	h.begin(seed&1 != 0)
+	h.begin(seed&1 != 0, seed&2 != 0)
 	for range *historySteps {
 		h.step()
 	}
@@ -167,7 +168,7 @@ func runHistory(seed uint64) (h *history, err error) {
 	return h, nil
 }
 
-func (h *history) begin(relaxed bool) {
+func (h *history) begin(relaxedAttaches, strictReads bool) {
 	for number := range 3 {
 		m, err := coordination.NewMachine("/local", coordination.DefaultLimits())
 		if err != nil {
@@ -178,10 +179,10 @@ func (h *history) begin(relaxed bool) {
 	}
 	h.elect(h.servers[0])
 	config := coordination.NodeConfig{SessionGracePeriodMillis: 30_000}
-	if h.strict {
+	if strictReads {
 		config.ReadConsistencyMode = coordination.ConsistencyStrict
 	}
-	if relaxed {
+	if relaxedAttaches {
 		config.AttachConsistencyMode = coordination.ConsistencyRelaxed
 	}
 	h.call(&coordination.CreateNode{CallID: h.callID(), Path: []string{"local", "n"}, Config: config})
@@ -199,7 +200,7 @@ func (h *history) call(c coordination.Command) {
 	h.turn(0)
 }
 
-// turn does what the leader wants, but one time in companyIn leaves commands that may wait.
+// turn takes the leader's output; one time in companyIn it leaves commands that may wait.
 func (h *history) turn(companyIn int) {
 	work := h.leader.replica.TakeAllButCommands
 	if companyIn == 0 || !h.leader.replica.MayWait() || !h.one(companyIn) {
@@ -258,8 +259,8 @@ func (h *history) catchUp(s *historyServer) {
 	}
 }
 
-// elect has a server lead. Some of the first commands in flight are in its log, the others are lost, and so
-// is whatever is on its way between servers.
+// elect makes a server the leader. Some of the first commands in flight are in its log; the others are lost,
+// and so is everything on its way between servers.
 func (h *history) elect(s *historyServer) {
 	if h.leader != nil {
 		for kept := h.random.IntN(len(h.pending) + 1); kept > 0; {
@@ -300,7 +301,7 @@ func (h *history) cut(s *historyServer) {
 	}
 }
 
-// noticeLoss has the leader notice the first relay that broke.
+// noticeLoss lets the leader notice the loss of the first relay that broke.
 func (h *history) noticeLoss() {
 	if len(h.lost) == 0 {
 		return
@@ -316,7 +317,7 @@ func (h *history) noticeLoss() {
 	h.turn(2)
 }
 
-// join opens a relay, and tells the leader of the server's streams: those that have sessions come first.
+// join opens a relay and sends the streams' rosters, and then the starts that are not answered yet.
 func (h *history) join(s *historyServer) {
 	if s.relay != nil {
 		return
@@ -405,7 +406,7 @@ func (h *history) tick(d time.Duration) {
 	h.turn(2)
 }
 
-// step has something happen.
+// step makes one thing happen.
 func (h *history) step() {
 	s := h.servers[h.random.IntN(len(h.servers))]
 	switch x := h.random.IntN(100); {
@@ -475,6 +476,7 @@ func (h *history) alter() {
 			return
 		}
 		session := alive[0].session
+		h.ended[session] = true
 		for _, c := range alive {
 			c.doomed = c.doomed || c.session == session || c.wants == session
 		}
