@@ -15,7 +15,7 @@
 //	# needs: clock       what a target must offer, besides what the steps imply (see Need)
 //	# differs: ...       where this server differs from YDB on purpose, one sentence
 //	# not: failover because ...   why a leader change between the steps would show
-//	# limits: sessions=2 semaphores=2 bytes=100 state=5000 described=500
+//	# limits: sessions=2 semaphores=2 links=2 bytes=100 state=5000 described=500
 //	# node: self_check=500 read=strict      the config of the script's node; "none" makes no node
 //	# ids: exact         show session and order ids as numbers
 //	# recorded: ...      somebody has seen this (see Recorder): it need not name a rule, and may wait for long

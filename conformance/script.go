@@ -211,6 +211,8 @@ func (s *Script) parseLimits(value string) error {
 			s.Limits.Semaphores = n
 		case key == "state":
 			s.Limits.State = uint64(n)
+		case key == "links":
+			s.Limits.Links = uint64(n)
 		case key == "bytes":
 			s.Limits.Bytes = uint64(n)
 		case key == "described":

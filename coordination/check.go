@@ -103,14 +103,18 @@ func (n *node) check() error {
 		if s.nonce != 0 && n.nonces[s.nonce] != id {
 			fail("session %d is not found by its nonce", id)
 		}
-		last := OrderID(0)
+		last, length := OrderID(0), uint64(0)
 		for l := s.links.first; l != nil; l = l.nextOfSession {
 			held++
+			length++
 			if l.session != s || l.order <= last || n.links[l.key()] != l {
 				fail("session %d has link %d out of order or not its own", s.id, l.order)
 			}
 			last = l.order
 			bytes += uint64(len(l.data))
+		}
+		if length != s.links.length {
+			fail("session %d has %d links, it says %d", s.id, length, s.links.length)
 		}
 	}
 	chained, last := 0, SessionID(0)

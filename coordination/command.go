@@ -158,9 +158,9 @@ type ModifyPermissions struct {
 	Change scheme.PermissionsChange
 }
 
-// SetLimits sets the limits that are not 0. With OnlyFirst nothing happens, and that is success, if any limit
-// is set already: so the servers of a cluster may propose what each of them was started with, and no two of
-// them can take turns.
+// SetLimits sets the limits that are not 0. With OnlyFirst it sets StateLimits.Links only if that is not set
+// yet, and the others only if none of these is, and both are success: so the servers of a cluster may propose
+// what each of them was started with, and no two of them can take turns.
 type SetLimits struct {
 	CallID
 	Caller

@@ -67,7 +67,7 @@ func (r MachineRow) hash() uint64 {
 	h = h.later(1, r.StampMillis)
 	if l := r.Limits; l != (StateLimits{}) {
 		h = h.number(7).number(l.State).number(l.NodeBytes).number(l.Sessions).number(l.Semaphores).
-			later(8, l.Reserve)
+			later(8, l.Reserve).later(9, l.Links)
 	}
 	return uint64(h)
 }

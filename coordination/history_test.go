@@ -301,6 +301,8 @@ func (h *history) setLimits(coordination.NodeID) coordination.Command {
 		limits.State = 1 + h.random.Uint64N(12_000)
 	case 1:
 		limits.NodeBytes = 1 + h.random.Uint64N(80)
+	case 2:
+		limits.Links = 1 + h.random.Uint64N(3)
 	}
 	return &coordination.SetLimits{CallID: h.call(), Limits: limits, OnlyFirst: h.random.IntN(4) == 0}
 }

@@ -26,6 +26,9 @@ const (
 
 // Limits of this server that the protocol does not have. They are inclusive too.
 const (
+	// MaxLinks is how many semaphores one session may own or wait for (StateLimits.Links), as a server proposes
+	// it: what ends or resumes a session goes through all of them in one turn.
+	MaxLinks = 100_000
 	// MaxNodeBytes is how many bytes of semaphore names, semaphore data and acquire data one node may hold.
 	MaxNodeBytes = 1 << 30
 	// DefaultStateBytes is the limit of the whole state that a server proposes for a cluster that has none
@@ -51,6 +54,7 @@ const (
 // Tests lower those of a node, because they cannot fill the real ones.
 type Limits struct {
 	State      uint64 // bytes of all rows; 0: none is proposed
+	Links      uint64 // of one session; 0: none is proposed
 	Sessions   int
 	Semaphores int
 	Bytes      uint64 // of one node; 0: MaxNodeBytes
@@ -73,6 +77,8 @@ type StateLimits struct {
 	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions,
 	// MaxSemaphores, which is what every server proposes but those of tests.
 	NodeBytes, Sessions, Semaphores uint64
+	// Links is how many semaphores one session may own or wait for; 0: no limit.
+	Links uint64
 }
 
 func (l *StateLimits) nodeBytes() uint64 { return cmp.Or(l.NodeBytes, MaxNodeBytes) }
@@ -85,7 +91,19 @@ func (l *StateLimits) semaphores() uint64 { return cmp.Or(l.Semaphores, MaxSemap
 func (l StateLimits) merge(other StateLimits) StateLimits {
 	return StateLimits{State: cmp.Or(other.State, l.State), Reserve: cmp.Or(other.Reserve, l.Reserve),
 		NodeBytes: cmp.Or(other.NodeBytes, l.NodeBytes),
-		Sessions:  cmp.Or(other.Sessions, l.Sessions), Semaphores: cmp.Or(other.Semaphores, l.Semaphores)}
+		Sessions:  cmp.Or(other.Sessions, l.Sessions), Semaphores: cmp.Or(other.Semaphores, l.Semaphores),
+		Links: cmp.Or(other.Links, l.Links)}
+}
+
+// First returns the limits with those of other that SetLimits.OnlyFirst sets: Links by itself, because it came
+// later than the rest, which is set together.
+func (l StateLimits) First(other StateLimits) StateLimits {
+	links := cmp.Or(l.Links, other.Links)
+	if l.Links = 0; l == (StateLimits{}) {
+		l = other
+	}
+	l.Links = links
+	return l
 }
 
 // ReserveOf is the Reserve of a limit of the state.
@@ -99,7 +117,8 @@ func (l Limits) Proposed() StateLimits {
 		}
 		return value
 	}
-	return StateLimits{State: l.State, Reserve: ReserveOf(l.State), NodeBytes: other(l.Bytes, MaxNodeBytes),
+	return StateLimits{State: l.State, Reserve: ReserveOf(l.State), Links: l.Links,
+		NodeBytes:  other(l.Bytes, MaxNodeBytes),
 		Sessions:   other(uint64(l.Sessions), MaxSessions),
 		Semaphores: other(uint64(l.Semaphores), MaxSemaphores)}
 }

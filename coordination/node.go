@@ -180,6 +180,7 @@ func (ll *linkList) remove(l *link) {
 // sessionLinks is everything a session owns or waits for, in ascending order id.
 type sessionLinks struct {
 	first, last *link
+	length      uint64
 }
 
 func (sl *sessionLinks) append(l *link) {
@@ -190,6 +191,7 @@ func (sl *sessionLinks) append(l *link) {
 		sl.last.nextOfSession = l
 	}
 	sl.last = l
+	sl.length++
 }
 
 func (sl *sessionLinks) remove(l *link) {
@@ -204,6 +206,7 @@ func (sl *sessionLinks) remove(l *link) {
 		l.nextOfSession.previousOfSession = l.previousOfSession
 	}
 	l.previousOfSession, l.nextOfSession = nil, nil
+	sl.length--
 }
 
 // find returns the session's link to the semaphore, nil if there is none.

@@ -66,6 +66,8 @@ var (
 	Superseded            = &Refusal{outcome.Aborted, "Operation superseded by another request"}
 	SemaphoreDestroyed    = &Refusal{outcome.Aborted, "Semaphore destroyed"}
 	// not in the reference
+	TooManyLinks = &Refusal{outcome.PreconditionFailed, "Session owns or awaits too many semaphores"}
+	// not in the reference
 	TooManyBytes = &Refusal{outcome.PreconditionFailed, "Coordination node has no space left"}
 	// not in the reference; of starts and calls too
 	StateFull = &Refusal{outcome.PreconditionFailed, scheme.NoSpaceText}

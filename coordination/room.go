@@ -29,8 +29,8 @@ func (m *Machine) setLimits(c *SetLimits) (scheme.Step, outcome.Outcome) {
 	switch {
 	case !m.Subject(c.Caller).Exempt:
 		return nil, outcome.Denied("Only administrators may set limits")
-	case c.OnlyFirst && m.limits != StateLimits{}:
-		return nil, outcome.Done()
+	case c.OnlyFirst:
+		return func() { m.limits = m.limits.First(c.Limits) }, outcome.Done()
 	}
 	return func() { m.limits = m.limits.merge(c.Limits) }, outcome.Done()
 }
@@ -121,6 +121,11 @@ func (m *Machine) refusalOf(n *node, newRows, added, replaced int) *Refusal {
 		more += uint64(added - replaced)
 	}
 	return m.refuseGrowth(n, more)
+}
+
+// mayLink reports whether a session may own or wait for one more semaphore.
+func (m *Machine) mayLink(s *session) bool {
+	return m.limits.Links == 0 || s.links.length < m.limits.Links
 }
 
 // boundTree makes the path tree refuse what the state has no room for.

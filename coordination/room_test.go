@@ -359,6 +359,45 @@ func TestSetLimits(t *testing.T) {
 		}
 	}
 	want(StateLimits{State: 8000, NodeBytes: 4, Sessions: 3, Semaphores: 2})
+	// the limit of links came later than the others
+	r.run(&SetLimits{Limits: StateLimits{State: 9000, Links: 5}, OnlyFirst: true})
+	want(StateLimits{State: 8000, NodeBytes: 4, Sessions: 3, Semaphores: 2, Links: 5})
+	r.run(&SetLimits{Limits: StateLimits{Links: 6}, OnlyFirst: true})
+	want(StateLimits{State: 8000, NodeBytes: 4, Sessions: 3, Semaphores: 2, Links: 5})
+	r.start(reread(t, r.machine))
+	want(StateLimits{State: 8000, NodeBytes: 4, Sessions: 3, Semaphores: 2, Links: 5})
+}
+
+// Links come back to a session's account with what ends them, whoever ends it.
+func TestLinksOfASession(t *testing.T) {
+	r := newRig(t)
+	r.createNode("/local/n", relaxed)
+	holder, _ := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 10_000})
+	stream, _ := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 10_000})
+	r.request(holder, 1, Request{Kind: RequestCreate, Name: "door", Limit: 1})
+	r.request(holder, 2, Request{Kind: RequestAcquire, Name: "door", Count: 1})
+	r.applyAll()
+	r.request(stream, 1, Request{Kind: RequestAcquire, Name: "door", Count: 1, TimeoutMillis: 5000})
+	r.request(stream, 2, tryLock)
+	r.applyAll()
+	r.run(&SetLimits{Limits: StateLimits{Links: 1}}) // the session keeps what is above the limit
+	r.said()
+	other := Request{Kind: RequestAcquire, Name: "other", Count: 1, Ephemeral: true}
+	refused := func(sequence Sequence, text string) {
+		t.Helper()
+		r.request(stream, sequence, other)
+		r.applyAll()
+		r.expect(fmt.Sprintf("%d #%d %s", stream, sequence, text))
+	}
+	refused(3, TooManyLinks.Text)
+	r.request(holder, 3, Request{Kind: RequestDelete, Name: "door", Force: true})
+	r.applyAll()
+	r.said()
+	refused(4, TooManyLinks.Text)
+	r.request(stream, 5, release)
+	r.applyAll()
+	r.said()
+	refused(6, "done true")
 }
 
 // Two servers with other limits of their own that execute the same log have the same state.
@@ -398,9 +437,9 @@ func TestProposedLimits(t *testing.T) {
 	if got := DefaultLimits().Proposed(); got != (StateLimits{}) {
 		t.Errorf("by default %+v", got)
 	}
-	limits := Limits{State: 9, Sessions: 1, Semaphores: 2, Bytes: 3, Described: 4}
+	limits := Limits{State: 9, Links: 5, Sessions: 1, Semaphores: 2, Bytes: 3, Described: 4}
 	if got, want := limits.Proposed(), (StateLimits{State: 9, NodeBytes: 3, Sessions: 1,
-		Semaphores: 2}); got != want {
+		Semaphores: 2, Links: 5}); got != want {
 		t.Errorf("%+v gives %+v, want %+v", limits, got, want)
 	}
 }

@@ -103,6 +103,9 @@ func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore) {
 	case sem == nil && uint64(len(n.semaphores)) >= m.limits.semaphores():
 		m.refuse(&c.Origin, RequestAcquire, TooManySemaphores)
 		return
+	case sem == nil && !m.mayLink(s):
+		m.refuse(&c.Origin, RequestAcquire, TooManyLinks)
+		return
 	case sem == nil:
 		if refusal := m.refusalOf(n, 2, len(c.Name)+len(c.Data), 0); refusal != nil {
 			m.refuse(&c.Origin, RequestAcquire, refusal)
@@ -128,6 +131,10 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 	granted := sem.waiters.first == nil && c.Count <= sem.free()
 	if c.TimeoutMillis == 0 && !granted {
 		m.answer(&c.Origin, RequestAcquire, false)
+		return
+	}
+	if !m.mayLink(s) {
+		m.refuse(&c.Origin, RequestAcquire, TooManyLinks)
 		return
 	}
 	if refusal := m.refusalOf(n, 1, len(c.Data), 0); refusal != nil {

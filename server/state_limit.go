@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -46,33 +47,39 @@ func firstLimits(configured coordination.Limits, used uint64) coordination.State
 		limits.State = max(coordination.DefaultStateBytes, roomPerByte*used)
 		limits.Reserve = coordination.ReserveOf(limits.State)
 	}
+	limits.Links = cmp.Or(limits.Links, coordination.MaxLinks)
 	return limits
 }
 
-// setFirstLimits gives a cluster that has none its limits, if this server leads. They are set once, by
+// setFirstLimits gives a cluster the limits that it has not, if this server leads. They are set once, by
 // whichever server comes first: no server replaces what another one, or an operator, has set, so servers that
 // were started with different limits cannot take turns. Before every server of the cluster can read such a
 // command nothing happens.
 func (s *Server) setFirstLimits(ctx context.Context) {
 	used, now := s.group.StateSize()
-	if now.State != 0 && now.Reserve != 0 || !s.group.Leads() {
+	if !s.group.Leads() {
 		return
 	}
 	limits := firstLimits(s.config.Limits, used)
 	switch readable := s.group.FormatVersion() >= codec.VersionQuotas; {
 	case now == coordination.StateLimits{}:
 		if !readable {
-			limits.Reserve = 0
+			limits.Reserve, limits.Links = 0, 0
 		}
-	case now.State != 0 && readable: // set by servers of an older version
+	case !readable:
+		return
+	case now.State != 0 && now.Reserve == 0: // set by servers of an older version
 		limits = coordination.StateLimits{Reserve: coordination.ReserveOf(now.State)}
+	case now.Links == 0:
+		limits = coordination.StateLimits{Links: limits.Links}
 	default:
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.SetLimits{CallID: call, Limits: limits, OnlyFirst: limits.State != 0}
+		return &coordination.SetLimits{CallID: call, Limits: limits,
+			OnlyFirst: limits.State != 0 || limits.Links != 0}
 	})
 	if err == nil && !answer.OK() && len(answer.Issues) > 0 && !s.stateLimit.refused.Swap(true) {
 		s.config.Logger.Info("the limit of the state is not set yet", "reason", answer.Issues[0].Message)

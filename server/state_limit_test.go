@@ -22,6 +22,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -218,6 +219,34 @@ func TestServersWithOtherLimits(t *testing.T) {
 	c.eventually("the new limit", func() bool { return all(9 << 20) })
 }
 
+// TestLimitOfLinksComesLater has a cluster whose other limits are older than the limit of a session's links get
+// that as well, once every server can read it.
+func TestLimitOfLinksComesLater(t *testing.T) {
+	runBeside(t)
+	older := true
+	c := startClusterWith(t, 1, func(config *Config) {
+		config.Limits.State = 5 << 20
+		if config.Limits.Links = 7; older {
+			config.formats = coordination.Formats{Version: codec.VersionEntries, Since: codec.Since}
+		}
+	})
+	limits := func() coordination.StateLimits {
+		_, now := c.servers[0].group.StateSize()
+		return now
+	}
+	c.eventually("the older limits", func() bool { return limits().State != 0 })
+	c.servers[0].setFirstLimits(t.Context())
+	if got := limits(); got.Links != 0 {
+		t.Errorf("limits %+v", got)
+	}
+	c.stop(0)
+	older = false
+	if err := c.start(0); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the limit of links", func() bool { return limits().Links == 7 && limits().State == 5<<20 })
+}
+
 // TestLimitsAreForAdministrators refuses everybody else.
 func TestLimitsAreForAdministrators(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
@@ -259,7 +288,7 @@ func TestFirstLimits(t *testing.T) {
 		{given, 6 << 20, 5 << 20},
 	} {
 		if got := firstLimits(c.configured, c.used); got != (coordination.StateLimits{State: c.want,
-			Reserve: c.want / 16}) {
+			Reserve: c.want / 16, Links: coordination.MaxLinks}) {
 			t.Errorf("%+v with %d bytes in use: %+v, want %d", c.configured, c.used, got, c.want)
 		}
 	}

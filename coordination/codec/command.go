@@ -406,6 +406,7 @@ func (w *wire) limits(field protowire.Number, l *coordination.StateLimits) {
 		number(w, 3, &l.Sessions)
 		number(w, 4, &l.Semaphores)
 		number(w, 5, &l.Reserve)
+		number(w, 6, &l.Links)
 	})
 	if w.mode != reading || len(list) == 0 {
 		return

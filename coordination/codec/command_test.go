@@ -112,7 +112,7 @@ func TestBrokenCommands(t *testing.T) {
 		name, data, want string
 	}{
 		{"version 0", "\x00", "format version 0"},
-		{"a later version", "\x03" + string(release[1:]), "format version 3"},
+		{"a later version", "\x04" + string(release[1:]), "format version 4"},
 		{"a later version than its form's", "\x02" + string(release[1:]), "format version 2, and not 1"},
 		{"an earlier version than its form's", "\x01\x22\x02\x38\x01", "format version 1, and not 2"},
 		{"no command", "\x01", "command 0"},

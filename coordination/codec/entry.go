@@ -58,8 +58,9 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 			e.Commands = append(e.Commands, c)
 		}
 		return err
-	case data[0] > Version:
-		return fmt.Errorf("an entry has format version %d, this program knows version %d", data[0], Version)
+	case data[0] > VersionEntries: // an entry's form has stayed the same, whatever its commands say
+		return fmt.Errorf("an entry has format version %d, this program knows version %d", data[0],
+			VersionEntries)
 	}
 	w := reader(data[1:], false)
 	number(&w, entryStamp, &e.StampMillis)

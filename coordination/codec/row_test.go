@@ -120,7 +120,7 @@ func TestBrokenRows(t *testing.T) {
 		{"a session of no node", change(session, 7, 0), "\x01", "none where there is one"},
 		{"session 0", change(session, 16, 0), "\x01", "none where there is one"},
 		{"no value", string(machine), "", "has no value"},
-		{"a later version", string(machine), "\x03", "format version 3"},
+		{"a later version", string(machine), "\x04", "format version 4"},
 		{"a later field", string(machine), string(machineValue) + "\x38\x01", "field 7 of type 0 is unknown"},
 		{"half a value", string(machine), string(machineValue[:2]), "EOF"},
 	}

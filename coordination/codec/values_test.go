@@ -61,7 +61,7 @@ type filler struct {
 var laterFields = map[string]uint64{"Position.Place": 2, "Origin.Answered": 2, "Attach.Identity": 2,
 	"Attach.MayWrite": 2, "MachineRow.StampMillis": 2, "MachineRow.Limits": 2, "NodeRow.NextResource": 2,
 	"SessionRow.BeganMillis": 2, "SessionRow.Owner": 2, "LinkRow.BeganMillis": 2,
-	"StateLimits.Reserve": 3, "Entry.Quota": 3}
+	"StateLimits.Reserve": 3, "StateLimits.Links": 3, "Entry.Quota": 3}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {

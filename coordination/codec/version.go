@@ -18,7 +18,8 @@ const (
 	// an open request, the owners of sessions, limits, marks, what administrators do to sessions and
 	// semaphores, and rate limiters.
 	VersionEntries = 2
-	// VersionQuotas is the version with which quotas of paths came, and the reserve for administrators.
+	// VersionQuotas is the version with which quotas of paths came, the reserve for administrators, and
+	// the limit of a session's links.
 	VersionQuotas = 3
 )
 
@@ -71,7 +72,7 @@ func sinceOrigin(o *coordination.Origin) uint64 {
 }
 
 func sinceLimits(l *coordination.StateLimits) uint64 {
-	if l.Reserve != 0 {
+	if l.Reserve != 0 || l.Links != 0 {
 		return VersionQuotas
 	}
 	return VersionEntries
@@ -86,7 +87,7 @@ func sinceRow(row coordination.Row) uint64 {
 			return VersionQuotas
 		}
 	case coordination.MachineRow:
-		if r.Limits.Reserve != 0 {
+		if r.Limits.Reserve != 0 || r.Limits.Links != 0 {
 			return VersionQuotas
 		}
 		later = r.StampMillis != 0 || r.Limits != coordination.StateLimits{}

@@ -206,7 +206,7 @@ func TestStampsAreEverywhere(t *testing.T) {
 	createNode(t, c.groups[leader], testNode)
 	before := c.groups[leader].clock.WallMillis()
 	eventually(t, "all versions to be known", func() bool {
-		return c.groups[leader].store.ClusterVersion() == codec.VersionEntries
+		return c.groups[leader].store.ClusterVersion() == codec.Version
 	})
 	client := openSession(t, c.groups[follower], 600_000)
 	client.ask(1, take("lock"))

@@ -4,7 +4,7 @@
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
 // what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
-// quotas of paths and the reserve for administrators; 1 for everything else. The encoding is canonical:
+// quotas of paths, the reserve for administrators, and the limit of links; 1 for everything else. The encoding is canonical:
 // fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
 // reader refuses everything else. A field or a command that is added later comes with a new version.
 //
@@ -2482,7 +2482,9 @@ type Limits struct {
 	Sessions   uint64 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Semaphores uint64 `protobuf:"varint,4,opt,name=semaphores,proto3" json:"semaphores,omitempty"`
 	// Of state: for commands of administrators only.
-	Reserve       uint64 `protobuf:"varint,5,opt,name=reserve,proto3" json:"reserve,omitempty"`
+	Reserve uint64 `protobuf:"varint,5,opt,name=reserve,proto3" json:"reserve,omitempty"`
+	// Of what a session owns or waits for.
+	Links         uint64 `protobuf:"varint,6,opt,name=links,proto3" json:"links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2548,6 +2550,13 @@ func (x *Limits) GetSemaphores() uint64 {
 func (x *Limits) GetReserve() uint64 {
 	if x != nil {
 		return x.Reserve
+	}
+	return 0
+}
+
+func (x *Limits) GetLinks() uint64 {
+	if x != nil {
+		return x.Links
 	}
 	return 0
 }
@@ -4523,7 +4532,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x12drop_before_millis\x18\a \x01(\x04R\x10dropBeforeMillis\x12\x14\n" +
 	"\x05after\x18\b \x01(\x04R\x05after\x12\x1f\n" +
 	"\vafter_place\x18\t \x01(\rR\n" +
-	"afterPlace\"\x93\x01\n" +
+	"afterPlace\"\xa9\x01\n" +
 	"\x06Limits\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x04R\x05state\x12\x1d\n" +
 	"\n" +
@@ -4532,7 +4541,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"semaphores\x18\x04 \x01(\x04R\n" +
 	"semaphores\x12\x18\n" +
-	"\areserve\x18\x05 \x01(\x04R\areserve\"\xb0\x01\n" +
+	"\areserve\x18\x05 \x01(\x04R\areserve\x12\x14\n" +
+	"\x05links\x18\x06 \x01(\x04R\x05links\"\xb0\x01\n" +
 	"\bSetQuota\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
