@@ -156,7 +156,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 // setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
 // themselves, once they have their answers.
 func (g *Group) setLeader() {
-	g.inFlight = 0
+	g.inFlight, g.unsaid = 0, unsaid{}
 	if g.link != nil {
 		close(g.link.gone)
 		g.link = nil
@@ -200,22 +200,6 @@ func (g *Group) carryOut() {
 		g.store.ReadIndex(work.Barrier)
 	}
 	g.say(work)
-}
-
-// say hands on what is to be told to streams and to those who wait for calls.
-func (g *Group) say(work coordination.Work[*call]) {
-	for i := range work.Messages {
-		m := &work.Messages[i]
-		if s, known := g.replica.Sink(m); known {
-			s.deliver(g.link, m)
-		}
-		*m = coordination.Message{}
-	}
-	for i := range work.Answers {
-		a := &work.Answers[i]
-		a.Waiter.done <- callAnswer{outcome: a.Outcome, err: callErrors[a.End]}
-		*a = coordination.Answer[*call]{}
-	}
 }
 
 // loader makes a machine of the rows of a checkpoint.

@@ -150,6 +150,7 @@ type Group struct {
 	entry      coordination.Entry
 	packing    []byte
 	spareStore []storeEvent
+	unsaid     unsaid
 	spare      []event
 
 	divergence finding // the last that was told; compareDigests owns it

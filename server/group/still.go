@@ -65,6 +65,8 @@ func (g *Group) unfinished() string {
 		return "the queue is not empty"
 	case g.inFlight > 0 || g.companyUntil != coordination.Never:
 		return "something is on its way into the log"
+	case len(g.unsaid.waiting) > 0:
+		return "something is not said yet"
 	case len(g.reads) > 0 || len(g.barriers) > 0:
 		return "somebody reads"
 	case g.replica.NextDeadline() <= g.clock.Now():
