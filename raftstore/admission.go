@@ -280,12 +280,10 @@ func saveLearnt(d *disk, dir string, id identity, t learntText) error {
 
 // loadLearnt takes up the list that an earlier run has learnt, unless the cluster has gone on without those
 // who told it.
-func (s *Store) loadLearnt() error {
-	t, err := readLearnt(s.cfg.Dir, s.identity)
-	if err == nil && (t.Lineage == s.lineage.Load() || s.log.fresh()) {
+func (s *Store) loadLearnt(t learntText) {
+	if t.Lineage == s.lineage.Load() || s.log.fresh() {
 		s.learnt = t.Conf
 	}
-	return err
 }
 
 // readLearnt reads what was learnt; the zero record if there is nothing.

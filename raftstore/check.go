@@ -25,11 +25,13 @@ type Report struct {
 	CheckpointIndex uint64
 	Rows            uint64 // rows in the checkpoint, including those of dropped prefixes not swept yet
 	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if there are none
-	LastIndex       uint64
+	LastIndex       uint64 // the newest entry, in the log or in the checkpoint
 	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the
 	// higher last term has everything that was committed, whatever its last entry; with equal terms the
 	// longer one has.
 	LastTerm uint64
+	Members  Members // present ones, as a server that is started on the directory knows them
+	Removed  Members // removed ones; without a name where the directory has forgotten it
 	// Condemned is why the directory must not be used any more, however sound its files are; empty if it may.
 	Condemned string
 	Files     []FileReport // in the order they were read, up to the first problem
@@ -66,18 +68,23 @@ func Check(dir string) (Report, error) {
 		return Report{}, err
 	}
 	img, err := examine(dir)
-	_, lastTerm := img.newest()
-	return Report{
+	report := Report{
 		Cluster:         img.identity.Cluster,
 		Member:          img.identity.Member,
 		CheckpointIndex: img.state.meta.Index,
 		Rows:            img.state.meta.Rows,
 		FirstIndex:      img.first,
-		LastIndex:       img.last,
-		LastTerm:        lastTerm,
 		Condemned:       reason,
 		Files:           img.files,
-	}, err
+	}
+	report.LastIndex, report.LastTerm = img.newest()
+	if img.unfit || img.last < img.first {
+		report.FirstIndex = report.LastIndex + 1
+	}
+	if err == nil {
+		report.Members, report.Removed = img.roster()
+	}
+	return report, err
 }
 
 // String lists the report for a person.
@@ -85,6 +92,12 @@ func (r Report) String() string {
 	s := fmt.Sprintf(
 		"member %s of cluster %s\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d, last term %d\n",
 		IDText(r.Member), IDText(r.Cluster), r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex, r.LastTerm)
+	for _, m := range r.Members {
+		s += "member " + m.line()
+	}
+	for _, m := range r.Removed {
+		s += "removed " + m.line()
+	}
 	if r.Condemned != "" {
 		s += "CONDEMNED, it must not be used any more: " + r.Condemned + "\n"
 	}

@@ -31,7 +31,6 @@ type control struct {
 	headers  map[uint64]*peerpb.Header // by member: the last it has sent
 	streams  map[uint64]openStream     // by member: its last urgent stream, while that is open
 	pursuits []*pursuit
-	removed  bool // the log says that this member is none any more
 	stale    bool // show has something new to publish
 	// the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
 	ticking atomic.Bool
@@ -375,13 +374,16 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 	if err := l.s.cfg.Cluster.readable(conf); err != nil {
 		l.s.inbox.fail(err)
 	}
-	l.removed = l.removed || l.conf.has(self) && !conf.has(self)
+	removed := l.conf.has(self) && !conf.has(self)
 	l.conf, l.stale = conf, true
 	l.s.log.setConf(index, conf)
 	if l.s.peers != nil {
 		l.s.admission.follow(conf)
 		l.s.peers.update(conf)
 		l.forgetOutsiders()
+		if removed { // others may still need its vote: it ends once enough of them know of the removal
+			l.s.admission.begin()
+		}
 	}
 	l.confirmLease()
 	l.askAgain()

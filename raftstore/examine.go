@@ -35,6 +35,8 @@ type image struct {
 	runs        []termRun
 	entries     []*pb.Entry // those after the checkpoint
 	unfit       bool        // the checkpoint came from elsewhere and this log does not belong to it
+	learnt      learntText  // of admission.json
+	confs       []confRecord
 
 	repair repairs
 	files  []FileReport
@@ -102,7 +104,10 @@ func (x *examiner) run() error {
 	if err := x.readLog(wal); err != nil {
 		return err
 	}
-	return x.checkLog(wal)
+	if err := x.checkLog(wal); err != nil {
+		return err
+	}
+	return x.img.readConfs(x.dir)
 }
 
 func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
@@ -384,13 +389,13 @@ func (img *image) visible() (first uint64, runs []termRun) {
 	return img.first + 1, img.runs
 }
 
-// newest is the last entry that a store has which is opened on this directory.
+// newest returns the last entry of a store that is opened on this directory.
 func (img *image) newest() (index, term uint64) {
-	_, runs := img.visible()
-	if c := img.state.meta; img.unfit || img.last < c.Index || len(runs) == 0 {
+	c := img.state.meta
+	if img.unfit || img.last < img.first || img.last < c.Index {
 		return c.Index, c.Term
 	}
-	return img.last, runs[len(runs)-1].term
+	return img.last, termAt(img.runs, img.last)
 }
 
 // apply wipes and finishes what the repairs say. The caller holds the lock of the directory.

@@ -14,9 +14,10 @@ import (
 // Survivor is a member that ForceSingle makes, or would make, the only one of its cluster.
 type Survivor struct {
 	Cluster, Member     uint64
-	Name                string // empty if it has none
-	LastIndex, LastTerm uint64 // its newest entry; what is newer elsewhere is lost
-	Others              Members
+	Name                string  // empty if it has none
+	LastIndex, LastTerm uint64  // its newest entry; what is newer elsewhere is lost
+	Others              Members // the other present members
+	Removed             Members // removed earlier; without a name where the directory has forgotten it
 }
 
 // PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
@@ -77,28 +78,22 @@ func planForce(dir string) (Survivor, checkpointMeta, error) {
 		return Survivor{}, checkpointMeta{}, err
 	}
 	self, meta := img.identity.Member, img.state.meta
-	old := meta.Conf
-	if !old.has(self) {
-		return Survivor{}, meta,
-			fmt.Errorf("%s: this member was not part of the cluster as of its last checkpoint", dir)
+	present, removed := img.roster()
+	found, isMember := present.Find(self)
+	if !isMember {
+		return Survivor{}, meta, fmt.Errorf("%s: this member is not part of the cluster any more", dir)
 	}
-	s := Survivor{Cluster: img.identity.Cluster, Member: self}
+	s := Survivor{Cluster: img.identity.Cluster, Member: self, Name: found.Name, Removed: removed}
 	s.LastIndex, s.LastTerm = img.newest()
+	s.Others = slices.DeleteFunc(present, func(m Member) bool { return m.ID == self })
 	meta.Forced, meta.Lineage = s.LastIndex, randomID()
-	meta.Conf = confRecord{Index: s.LastIndex, Voters: []uint64{self}, Removed: slices.Clone(old.Removed)}
-	if m := old.member(self); m != nil {
-		meta.Conf.Members, s.Name = []memberRecord{*m}, m.Name
+	meta.Conf = confRecord{Index: s.LastIndex, Voters: []uint64{self}}
+	if m := img.record(self); m != nil {
+		meta.Conf.Members = []memberRecord{*m}
+		meta.Conf.Members[0].Included = false
 	}
-	for _, id := range slices.Concat(old.Voters, old.Learners, old.VotersOutgoing) {
-		if id == self || slices.Contains(meta.Conf.Removed, id) {
-			continue
-		}
-		meta.Conf.Removed = append(meta.Conf.Removed, id)
-		other := Member{ID: id, Learner: slices.Contains(old.Learners, id)}
-		if m := old.member(id); m != nil {
-			other.Name, other.PeerAddress, other.ClientAddress = m.Name, m.Peer, m.Client
-		}
-		s.Others = append(s.Others, other)
+	for _, m := range slices.Concat(s.Others, removed) {
+		meta.Conf.Removed = append(meta.Conf.Removed, m.ID)
 	}
 	return s, meta, nil
 }

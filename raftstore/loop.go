@@ -10,7 +10,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls
@@ -40,12 +39,14 @@ type loop struct {
 	handedTotal int64     // bytes of entries handed over
 	marks       []logMark // of the last checkpoints, oldest first; see heavyBound
 
+	confGate
 	control
 }
 
 func newLoop(s *Store, h Handler) *loop {
 	l := &loop{turn: turn.New(s.inbox.bell, func() bool { return !s.inbox.empty() }),
 		s: s, node: s.node, handler: h, hard: s.log.hard, durable: s.log.last}
+	l.confGate.init(s.log)
 	l.control.init(s)
 	l.term = l.hard.term
 	return l
@@ -186,7 +187,9 @@ func (l *loop) drain() error {
 		return m.failure
 	}
 	for _, j := range m.written {
-		l.written(j)
+		if err := l.written(j); err != nil {
+			return err
+		}
 	}
 	for _, c := range m.checkpoints {
 		l.checkpointDone(c)
@@ -222,14 +225,17 @@ func (l *loop) drain() error {
 	if wanted := l.needsTicks(); l.ticking.Swap(wanted) != wanted {
 		l.s.inbox.bell.Ring() // for the loop's own goroutine
 	}
-	if l.removed {
-		return ErrRemoved
-	}
 	return l.s.log.deviceError()
 }
 
 // written delivers what waited for a write.
-func (l *loop) written(j *writeJob) {
+func (l *loop) written(j *writeJob) error {
+	if j.hard != nil {
+		l.saved = max(l.saved, j.hard.commit)
+		if err := l.handOverSaved(); err != nil { // before a checkpoint replaces the entries
+			return err
+		}
+	}
 	if j.snapshot != nil {
 		l.restored(j.snapshot)
 	}
@@ -238,6 +244,7 @@ func (l *loop) written(j *writeJob) {
 		l.durable = j.entries[n-1].GetIndex()
 	}
 	l.deliver(j.responses)
+	return nil
 }
 
 // deliver gives responses of the storage to raft and sends those to other members.
@@ -253,6 +260,7 @@ func (l *loop) deliver(responses []*pb.Message) {
 
 // send passes a message on to another member.
 func (l *loop) send(m *pb.Message) {
+	l.holdBack(m)
 	switch {
 	case l.s.peers == nil:
 	case m.GetType() == pb.MsgSnap:
@@ -380,7 +388,7 @@ func (l *loop) handle(rd raft.Ready) error {
 		}
 	}
 	if committed != nil {
-		if err := l.handOver(committed); err != nil {
+		if err := l.queueCommitted(committed); err != nil {
 			return err
 		}
 	}
@@ -434,8 +442,10 @@ func otherLeader(leading bool, leader uint64) uint64 {
 	return leader
 }
 
-// write starts a storage write. The commit index is not worth a write of its own: it is found again.
+// write starts a storage write. The commit index alone is not worth a write here: it is found again, and
+// where it covers a membership entry queueCommitted writes it.
 func (l *loop) write(m *pb.Message) {
+	l.noteAppended(m.GetEntries())
 	j := &writeJob{entries: m.GetEntries(), responses: m.GetResponses()}
 	if !raft.IsEmptySnap(m.GetSnapshot()) {
 		j.snapshot, l.offered = l.offered, nil
@@ -490,22 +500,7 @@ func (l *loop) handOver(m *pb.Message) error {
 
 // changeMembers applies a committed membership entry.
 func (l *loop) changeMembers(e *pb.Entry) error {
-	var change pb.ConfChangeI
-	var record *memberRecord
-	var err error
-	if e.GetType() == pb.EntryConfChange {
-		c := &pb.ConfChange{}
-		if err = proto.Unmarshal(e.GetData(), c); err == nil {
-			record, err = decodeMember(c.GetContext())
-		}
-		if err == nil && (e.GetIndex() <= l.s.forced.Load() || !l.conf.allows(c, record)) {
-			c, record = &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(raft.None)}, nil
-		}
-		change = c
-	} else {
-		c := &pb.ConfChangeV2{}
-		err, change = proto.Unmarshal(e.GetData(), c), c
-	}
+	change, record, err := l.conf.judge(e, l.s.forced.Load())
 	if err != nil {
 		return corrupt(l.s.cfg.Dir, e.GetIndex(), "membership entry: %v", err)
 	}

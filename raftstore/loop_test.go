@@ -32,6 +32,10 @@ func startByHand(t *testing.T, s *Store) *manual {
 	s.loop, s.appender.loop = m.loop, m.loop
 	go s.appender.run()
 	go s.keeper.run()
+	m.pump("what is known to be committed", func() bool {
+		m.loop.noteApplied()
+		return node.BasicStatus().Applied >= node.BasicStatus().GetCommit()
+	})
 	if err := node.Campaign(); err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 		}
 	}
 	m := memberRecord{ID: randomID(), Name: name, Peer: address}
-	err := s.change(ctx, func(l *loop) error {
+	err := s.pursue(ctx, change(func(l *loop) error {
 		switch {
 		case l.conf.taken(&m):
 			return fmt.Errorf("add %q at %s: %w", name, address, ErrTaken)
@@ -171,7 +171,7 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 			return fmt.Errorf("add %q: the cluster has %d members already", name, membersMax)
 		}
 		return l.proposeChange(pb.ConfChangeAddLearnerNode, m.ID, &m)
-	}, func(l *loop) bool { return l.conf.has(m.ID) })
+	}, func(l *loop) bool { return l.conf.has(m.ID) }))
 	return m.ID, err
 }
 
@@ -179,7 +179,11 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 // the log: ErrBehind otherwise. Further errors: ErrNotLeader, ErrNotMember, ErrQuorum, ErrStopped, that of
 // ctx.
 func (s *Store) Promote(ctx context.Context, id uint64) error {
-	return s.change(ctx, func(l *loop) error {
+	return s.pursue(ctx, promotion(id), sealing())
+}
+
+func promotion(id uint64) *pursuit {
+	return change(func(l *loop) error {
 		if !l.conf.has(id) {
 			return fmt.Errorf("promote %s: %w", IDText(id), ErrNotMember)
 		}
@@ -199,8 +203,12 @@ func (s *Store) Promote(ctx context.Context, id uint64) error {
 // stops. Only the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader,
 // ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
 func (s *Store) Remove(ctx context.Context, id uint64) error {
+	return s.pursue(ctx, removal(id), sealing())
+}
+
+func removal(id uint64) *pursuit {
 	tried := false
-	return s.change(ctx, func(l *loop) error {
+	return change(func(l *loop) error {
 		switch {
 		case !l.conf.has(id) && !tried:
 			return fmt.Errorf("remove %s: %w", IDText(id), ErrNotMember)
@@ -216,23 +224,38 @@ func (s *Store) Remove(ctx context.Context, id uint64) error {
 	}, func(l *loop) bool { return tried && !l.conf.has(id) })
 }
 
+// sealing follows a change of the voters. It waits until a majority of them can prove that the change is
+// committed: until one more membership entry is, which changes nothing. Before that the leader may be the only
+// member that knows of the change, and without it the others would count votes as before. A leader that loses
+// the leadership meanwhile leaves the rest to the next one.
+func sealing() *pursuit {
+	var changed uint64
+	return &pursuit{
+		attempt: func(l *loop) error {
+			changed = cmp.Or(changed, l.conf.Index)
+			return l.proposeChange(pb.ConfChangeUpdateNode, raft.None, nil)
+		},
+		done: func(l *loop) bool { return !l.leading || changed > 0 && l.conf.Index > changed },
+	}
+}
+
 // TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log, of those
 // that can be reached and have space on their disks. It returns once this member does not lead any more. From
 // the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
 func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	tried := false
-	return s.pursue(ctx, func(l *loop) error {
+	return s.pursue(ctx, &pursuit{attempt: func(l *loop) error {
 		if !l.leading {
 			return ErrNotLeader
 		}
 		tried = true
 		return l.transfer(id)
-	}, func(l *loop) bool { return tried && !l.leading })
+	}, done: func(l *loop) bool { return tried && !l.leading }})
 }
 
-// change is pursue for what only a leader can do that knows its log.
-func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
-	return s.pursue(ctx, func(l *loop) error {
+// change is the pursuit of something that only a leader with a known commit index can do.
+func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
+	return &pursuit{attempt: func(l *loop) error {
 		switch {
 		case !l.leading:
 			return ErrNotLeader
@@ -240,13 +263,22 @@ func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done fu
 			return nil // soon
 		}
 		return attempt(l)
-	}, done)
+	}, done: done}
 }
 
-// pursue runs attempt in a turn, now and from time to time again, until done reports true, or until the first
-// error.
-func (s *Store) pursue(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
-	w := &pursuit{attempt: attempt, done: done, result: make(chan error, 1)}
+// pursue makes the attempts of each pursuit in turns, now and from time to time again, until it is done. It
+// ends with the first error.
+func (s *Store) pursue(ctx context.Context, all ...*pursuit) error {
+	for _, w := range all {
+		if err := s.pursueOne(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) pursueOne(ctx context.Context, w *pursuit) error {
+	w.result = make(chan error, 1)
 	s.inbox.put(func(m *mail) {
 		m.tasks = append(m.tasks, func(l *loop) { l.pursuits = append(l.pursuits, w) })
 	})

@@ -70,7 +70,8 @@ type raftLog struct {
 	maxBytes int // of entries in memory that were handed over; negative: all stay
 
 	mu      sync.Mutex
-	hard    hardState // as raft begins with it; later ones go to the device past it
+	hard    hardState // as stored when it was opened; later ones go to the device past it
+	known   uint64    // the commit index that raft begins with
 	first   uint64
 	last    uint64
 	handed  uint64 // the last entry that the handler was given
@@ -99,6 +100,7 @@ func newRaftLog(device logDevice, maxBytes int, c checkpointMeta, h hardState, f
 		r.bytes += entryBytes(e)
 		r.last = e.GetIndex()
 	}
+	r.known = knownCommitted(r.hard.commit, entries)
 	return r
 }
 
@@ -109,7 +111,7 @@ func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	conf := r.confs[len(r.confs)-1].conf.confState()
-	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.hard.commit)}, conf,
+	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.known)}, conf,
 		nil
 }
 

@@ -212,7 +212,7 @@ func (s *Store) install(r *received) error {
 // restored has the log and the handler begin anew at a checkpoint that was installed.
 func (l *loop) restored(r *received) {
 	l.s.log.restore(r.meta)
-	l.durable = r.meta.Index
+	l.durable, l.saved = r.meta.Index, max(l.saved, r.meta.Index)
 	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)
 	l.s.begun.Store(r.meta.Index)

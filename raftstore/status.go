@@ -74,6 +74,6 @@ func (s *Store) WantCheckpoint(index uint64) {
 // AwaitCheckpoint returns once a checkpoint as of index or later is durable. It does not see to it that there
 // is one, see WantCheckpoint. Errors: ErrStopped, that of ctx.
 func (s *Store) AwaitCheckpoint(ctx context.Context, index uint64) error {
-	return s.pursue(ctx, func(*loop) error { return nil },
-		func(*loop) bool { return s.stored.Load() >= index })
+	return s.pursue(ctx, &pursuit{attempt: func(*loop) error { return nil },
+		done: func(*loop) bool { return s.stored.Load() >= index }})
 }

@@ -332,7 +332,8 @@ func (s *Store) openDisk(ctx context.Context) error {
 	first, runs := img.visible()
 	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
 	s.logged = s.log.last
-	return s.loadLearnt()
+	s.loadLearnt(img.learnt)
+	return nil
 }
 
 // closeFiles closes what is open, the lock last.
@@ -386,22 +387,8 @@ func (s *Store) Start(h Handler) error {
 	if _, ok := h.(Restorer); !ok && s.network != nil {
 		return errors.New("the handler of a member of a cluster must be a Restorer")
 	}
-	s.node = node
-	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
-	if s.network != nil {
-		s.admission = newAdmission(s, s.log.lastConf(), s.learnt)
-		s.warnOfCertificates()
-		s.admission.begin()
-		s.peers = newPeers(s)
-		s.log.snapshot = s.snapshotFor
-	}
-	s.applied.Store(s.loaded)
-	s.due.restore(s.loaded)
-	s.appender = newAppender(s)
-	s.keeper = newKeeper(s)
-	s.loop = newLoop(s, h)
+	s.assemble(node, h)
 	s.loop.direct = true
-	s.appender.loop = s.loop
 	if s.network != nil { // from here on others may take turns
 		if s.unlisten, err = s.network.listen(s); err != nil {
 			s.peers.close()
@@ -418,6 +405,25 @@ func (s *Store) Start(h Handler) error {
 	s.spaceDone = make(chan struct{})
 	go s.guardSpace()
 	return nil
+}
+
+// assemble makes the parts of a running store, and runs none of them.
+func (s *Store) assemble(node *raft.RawNode, h Handler) {
+	s.node = node
+	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
+	if s.network != nil {
+		s.admission = newAdmission(s, s.log.lastConf(), s.learnt)
+		s.warnOfCertificates()
+		s.admission.begin()
+		s.peers = newPeers(s)
+		s.log.snapshot = s.snapshotFor
+	}
+	s.applied.Store(s.loaded)
+	s.due.restore(s.loaded)
+	s.appender = newAppender(s)
+	s.keeper = newKeeper(s)
+	s.loop = newLoop(s, h)
+	s.appender.loop = s.loop
 }
 
 // newNode makes the raft state machine; its constructor panics on a log it cannot use.

@@ -163,15 +163,13 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it",
 			cmp.Or(survivor.Name, "this")))
 	}
-	var others strings.Builder
-	slices.SortFunc(survivor.Others, func(a, b raftstore.Member) int { return cmp.Compare(a.Name, b.Name) })
-	for _, m := range survivor.Others {
-		fmt.Fprintf(&others, "  %s  %s  %s\n", cmp.Or(m.Name, "-"), raftstore.IDText(m.ID), m.PeerAddress)
-	}
 	fmt.Fprintf(p.stdout, "Server %s, %s, of cluster %s has everything up to entry %d of term %d.\n"+
 		"What the others acknowledged after that is lost. These are removed for ever and must not run any more:\n%s",
 		cmp.Or(survivor.Name, "-"), raftstore.IDText(survivor.Member), raftstore.IDText(survivor.Cluster),
-		survivor.LastIndex, survivor.LastTerm, others.String())
+		survivor.LastIndex, survivor.LastTerm, memberLines(survivor.Others))
+	if len(survivor.Removed) > 0 {
+		fmt.Fprintf(p.stdout, "These were removed before, and must not run either:\n%s", memberLines(survivor.Removed))
+	}
 	if !yes {
 		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others are stopped for good")
 	}
@@ -180,4 +178,14 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 	}
 	fmt.Fprint(p.stdout, "Done. Start this server as before, then add others with `coordd cluster add`.\n")
 	return nil
+}
+
+// memberLines lists members by name, one a line.
+func memberLines(members raftstore.Members) string {
+	var lines strings.Builder
+	slices.SortFunc(members, func(a, b raftstore.Member) int { return cmp.Compare(a.Name, b.Name) })
+	for _, m := range members {
+		fmt.Fprintf(&lines, "  %s  %s  %s\n", cmp.Or(m.Name, "-"), raftstore.IDText(m.ID), m.PeerAddress)
+	}
+	return lines.String()
 }

@@ -1,0 +1,148 @@
+package raftstore
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/confchange"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"google.golang.org/protobuf/proto"
+)
+
+// A member must not forget a membership that it has acted on. Raft switches to a membership when its entry is
+// applied, and relies on it that two members are at most one membership apart, because only then do their
+// majorities overlap. This file keeps that true across restarts:
+//
+//   - A leader proposes a membership entry only once it has applied the one before. So a log proves that all
+//     of its membership entries but the last are committed, and a start begins with that commit index
+//     (knownCommitted). Raft lets no member campaign before it has applied them.
+//   - The last one is applied only when a hard state whose commit index covers it is durable
+//     (queueCommitted), and no other member learns before that that it is committed (holdBack). So a leader
+//     that dies has published no change that it forgets.
+//   - A change of the voters is complete when one more membership entry is committed (Store.seal). Then a
+//     majority of the new voters has a log that proves the change to be committed.
+
+// confEntry returns the index of the last membership entry among entries, 0 if all are others.
+func confEntry(entries []*pb.Entry) (last uint64) {
+	for _, e := range entries {
+		if e.GetType() != pb.EntryNormal {
+			last = e.GetIndex()
+		}
+	}
+	return last
+}
+
+// knownCommitted returns the last entry that is known to be committed. stored is the commit index on disk,
+// entries are those after the checkpoint.
+func knownCommitted(stored uint64, entries []*pb.Entry) uint64 {
+	last, before := uint64(0), uint64(0)
+	for _, e := range entries {
+		if e.GetType() != pb.EntryNormal {
+			last, before = e.GetIndex(), last
+		}
+	}
+	return max(stored, before)
+}
+
+// confGate is the part of the loop that makes the commit index durable before a membership entry is applied.
+type confGate struct {
+	saved    uint64        // the durable commit index: of the hard state, or of the checkpoint
+	lastConf uint64        // the last membership entry of the log; 0: none after the checkpoint
+	waiting  []*pb.Message // committed entries that wait for saved to cover a membership entry, oldest first
+}
+
+func (g *confGate) init(log *raftLog) {
+	g.saved, g.lastConf = log.hard.commit, confEntry(log.entries)
+}
+
+// noteAppended updates lastConf for entries that are appended to the log, or replace its end.
+func (g *confGate) noteAppended(entries []*pb.Entry) {
+	if len(entries) > 0 && entries[0].GetIndex() <= g.lastConf {
+		g.lastConf = 0
+	}
+	g.lastConf = max(g.lastConf, confEntry(entries))
+}
+
+// holdBack lowers the commit index in a message to another member below a membership entry that this member
+// could still forget. A later heartbeat carries the commit index again.
+func (g *confGate) holdBack(m *pb.Message) {
+	if g.lastConf > g.saved && m.GetCommit() >= g.lastConf {
+		m.Commit = new(g.lastConf - 1)
+	}
+}
+
+// queueCommitted hands committed entries over, after a write of the commit index if they change the members.
+func (l *loop) queueCommitted(m *pb.Message) error {
+	if at := confEntry(m.GetEntries()); at > l.hard.commit {
+		l.hard.commit = at
+		h := l.hard
+		l.s.appender.add(&writeJob{hard: &h})
+	}
+	l.waiting = append(l.waiting, m)
+	return l.handOverSaved()
+}
+
+// handOverSaved hands over the committed entries whose membership entries are covered by saved.
+func (l *loop) handOverSaved() error {
+	for len(l.waiting) > 0 && confEntry(l.waiting[0].GetEntries()) <= l.saved {
+		m := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		if err := l.handOver(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge decodes a committed membership entry. One that is void after the entries before it becomes a change
+// of nobody. The entries up to forced are void.
+func (c confRecord) judge(e *pb.Entry, forced uint64) (pb.ConfChangeI, *memberRecord, error) {
+	if e.GetType() != pb.EntryConfChange {
+		change := &pb.ConfChangeV2{}
+		return change, nil, proto.Unmarshal(e.GetData(), change)
+	}
+	change := &pb.ConfChange{}
+	if err := proto.Unmarshal(e.GetData(), change); err != nil {
+		return nil, nil, err
+	}
+	record, err := decodeMember(change.GetContext())
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.GetIndex() <= forced || !c.allows(change, record) {
+		return &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(raft.None)}, nil, nil
+	}
+	return change, record, nil
+}
+
+// replay returns the membership after entries, as a store that applies them has it.
+func (c confRecord) replay(entries []*pb.Entry, forced uint64) (confRecord, error) {
+	for _, e := range entries {
+		if e.GetType() == pb.EntryNormal {
+			continue
+		}
+		change, record, err := c.judge(e, forced)
+		if err != nil {
+			return c, err
+		}
+		state, err := changedConfState(c.confState(), change.AsV2())
+		if err != nil {
+			return c, err
+		}
+		next := c.after(state, record)
+		next.Index = max(c.Index, e.GetIndex())
+		c = next
+	}
+	return c, nil
+}
+
+// changedConfState computes raft's part of a change without a running raft. Changes are of one member each.
+func changedConfState(state *pb.ConfState, change *pb.ConfChangeV2) (*pb.ConfState, error) {
+	members := tracker.MakeProgressTracker(1, 0)
+	var err error
+	members.Config, members.Progress, err = confchange.Restore(confchange.Changer{Tracker: members}, state)
+	if err != nil {
+		return nil, err
+	}
+	members.Config, members.Progress, err = confchange.Changer{Tracker: members}.Simple(change.Changes...)
+	return members.ConfState(), err
+}
