@@ -144,6 +144,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 	@go test -count=1 -timeout 60m -run '^Test(Histories|FailOverCalls)$$' ./conformance/rings -histories 60000
 	@go test -count=1 -timeout 60m -run '^TestRateOfUnits$$' ./server -rate-seconds 60
 	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip|EveryFailure)' ./raftstore -thorough
+	@go test -count=1 -timeout 60m -run 'MembershipHistories$$' ./raftstore -thorough
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi

@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/confchange"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -18,8 +20,11 @@ import (
 //   - The last one is applied only when a hard state whose commit index covers it is durable
 //     (queueCommitted), and no other member learns before that that it is committed (holdBack). So a leader
 //     that dies has published no change that it forgets.
-//   - A change of the voters is complete when one more membership entry is committed (Store.seal). Then a
-//     majority of the new voters has a log that proves the change to be committed.
+//   - The entry that follows a change of the voters is one more membership entry, which changes nothing
+//     (sealed). So a log that goes on after the change proves that it is committed, and its owner counts votes
+//     as the leader does. Otherwise a leader that had applied the change could need the vote of a member whose
+//     log is longer and that takes itself for a learner: nobody could be elected any more. Once that entry is
+//     committed, a majority of the new voters can prove the change (sealing).
 
 // confEntry returns the index of the last membership entry among entries, 0 if all are others.
 func confEntry(entries []*pb.Entry) (last uint64) {
@@ -48,6 +53,7 @@ type confGate struct {
 	saved    uint64        // the durable commit index: of the hard state, or of the checkpoint
 	lastConf uint64        // the last membership entry of the log; 0: none after the checkpoint
 	waiting  []*pb.Message // committed entries that wait for saved to cover a membership entry, oldest first
+	unsealed uint64        // the last change of the voters that was applied, while no membership entry follows it
 }
 
 func (g *confGate) init(log *raftLog) {
@@ -91,6 +97,32 @@ func (l *loop) handOverSaved() error {
 		}
 	}
 	return nil
+}
+
+// noteConf updates unsealed for a membership that is applied.
+func (g *confGate) noteConf(before, conf confRecord, index uint64) {
+	if !slices.Equal(before.Voters, conf.Voters) {
+		g.unsealed = index
+	} else if index > g.unsealed {
+		g.unsealed = 0
+	}
+}
+
+// sealed reports whether a leader may append commands. They do not follow a membership entry that is not
+// applied, and after a change of the voters another membership entry comes first.
+func (l *loop) sealed() bool {
+	if !l.leading || l.unsealed == 0 && l.conf.Index >= l.lastConf {
+		return true
+	}
+	applied := l.node.BasicStatus().Applied
+	if term, _ := l.s.log.Term(applied); l.unsealed == 0 || l.lastConf > applied || term < l.term {
+		l.waitForApplied() // until then raft drops membership entries
+		return false
+	}
+	if err := l.proposeChange(pb.ConfChangeUpdateNode, raft.None, nil); err != nil {
+		l.s.cfg.Logger.Debug("seal a change of the members", "err", err)
+	}
+	return false
 }
 
 // judge decodes a committed membership entry. One that is void after the entries before it becomes a change

@@ -375,6 +375,7 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 		l.s.inbox.fail(err)
 	}
 	removed := l.conf.has(self) && !conf.has(self)
+	l.noteConf(l.conf, conf, index)
 	l.conf, l.stale = conf, true
 	l.s.log.setConf(index, conf)
 	if l.s.peers != nil {

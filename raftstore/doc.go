@@ -56,9 +56,11 @@
 //  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on
 //     the leader what a member that lags needs, within LagEntriesKept and LagBytesKept.
 //
-// The commit index is not written on its own: a member alone commits its whole log again when it is elected,
-// and others learn it from their leader. At start it is the checkpoint's index, or the one written along with
-// the last term.
+// The commit index is written on its own only where it covers a membership entry that was not durable as
+// committed yet: such an entry is applied, and other members learn that it is committed, after that write.
+// For the rest a member alone commits its whole log again when it is elected, and others learn the commit
+// index from their leader. A start begins with the highest of the checkpoint's index, the stored commit index,
+// and the last but one membership entry of the log, which the last one proves to be committed.
 //
 // A new segment is made in this order: the list in wal-meta.db names it; the file is made in full length,
 // synced, and its name synced; the mark tail-made in wal-meta.db says so; entries are appended. So a last

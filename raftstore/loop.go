@@ -283,7 +283,7 @@ func (l *loop) step(m *pb.Message) {
 // propose gives raft as many waiting proposals as it has room for. They stay in order; what does not fit
 // waits for entries to be applied.
 func (l *loop) propose() {
-	if len(l.held) == 0 {
+	if !l.sealed() || len(l.held) == 0 {
 		return
 	}
 	status := l.node.BasicStatus()

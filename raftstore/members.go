@@ -163,16 +163,19 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 		}
 	}
 	m := memberRecord{ID: randomID(), Name: name, Peer: address}
-	err := s.pursue(ctx, change(func(l *loop) error {
+	return m.ID, s.pursue(ctx, addition(m))
+}
+
+func addition(m memberRecord) *pursuit {
+	return change(func(l *loop) error {
 		switch {
 		case l.conf.taken(&m):
-			return fmt.Errorf("add %q at %s: %w", name, address, ErrTaken)
+			return fmt.Errorf("add %q at %s: %w", m.Name, m.Peer, ErrTaken)
 		case len(l.conf.Voters)+len(l.conf.Learners) >= membersMax:
-			return fmt.Errorf("add %q: the cluster has %d members already", name, membersMax)
+			return fmt.Errorf("add %q: the cluster has %d members already", m.Name, membersMax)
 		}
 		return l.proposeChange(pb.ConfChangeAddLearnerNode, m.ID, &m)
-	}, func(l *loop) bool { return l.conf.has(m.ID) }))
-	return m.ID, err
+	}, func(l *loop) bool { return l.conf.has(m.ID) })
 }
 
 // Promote gives a learner a vote. Only the leader can do this, and only once the learner has nearly all of
@@ -224,19 +227,12 @@ func removal(id uint64) *pursuit {
 	}, func(l *loop) bool { return tried && !l.conf.has(id) })
 }
 
-// sealing follows a change of the voters. It waits until a majority of them can prove that the change is
-// committed: until one more membership entry is, which changes nothing. Before that the leader may be the only
-// member that knows of the change, and without it the others would count votes as before. A leader that loses
-// the leadership meanwhile leaves the rest to the next one.
+// sealing waits until a majority of the voters can prove their last change, see sealed. Before that this
+// leader may be the only member that knows of the change, and without it the others count votes as before. A
+// leader that loses the leadership meanwhile leaves the rest to the next one.
 func sealing() *pursuit {
-	var changed uint64
-	return &pursuit{
-		attempt: func(l *loop) error {
-			changed = cmp.Or(changed, l.conf.Index)
-			return l.proposeChange(pb.ConfChangeUpdateNode, raft.None, nil)
-		},
-		done: func(l *loop) bool { return !l.leading || changed > 0 && l.conf.Index > changed },
-	}
+	return &pursuit{attempt: func(*loop) error { return nil },
+		done: func(l *loop) bool { return !l.leading || l.unsealed == 0 }}
 }
 
 // TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log, of those

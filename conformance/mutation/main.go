@@ -91,6 +91,8 @@ var trials = []trial{
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "traces of a crash", folder: "raftstore",
 		tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|ClientData|CrashWhileRestoring|RemovedLock)"},
+	{name: "memberships", folder: "raftstore",
+		tests: "^Test(RemovalIsDurable|LogProves|NewestOf|MembershipHist|RandomMembership)"},
 	{name: "turns", folder: "raftstore/turn", tests: "^TestUnlock"},
 	{name: "connections between servers", folder: "raftstore",
 		tests: "^Test(StrangersMakeRoom|CallersInAll|LatestHeader|Awaited)"},
