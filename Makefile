@@ -88,7 +88,7 @@ BUSY ?= 16
 .PHONY: help run build test tests-compiled test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
-	bench-peers bench-scaling \
+	bench-peers bench-chaos bench-scaling \
 	conformance conformance-map \
 	review-tests mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -296,6 +296,11 @@ bench-peers: build ## measure the server beside etcd, ZooKeeper and Redis in tur
 	@cd $(PEERS)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
 	@cd $(PEERS) && go build -o $(CURDIR)/bin/bench-peers .
 	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -page docs/benchmarks.md $(PEERS_ARGS)
+
+bench-chaos: build ## measure for what share of the time coordd and etcd have a leader, beside busy processes and faults (CHAOS=10m)
+	@cd $(PEERS)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
+	@cd $(PEERS) && go build -o $(CURDIR)/bin/bench-peers .
+	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -chaos $(or $(CHAOS),10m)
 
 bench-scaling: build ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
 	@go run ./conformance/bench -coordd bin/coordd -scaling -page docs/scaling.md -targets docs/benchmarks.md -runs 3 -seconds 2 $(SCALING_ARGS)

@@ -47,6 +47,10 @@ func main() {
 	dir := flag.String("dir", "",
 		"where the servers keep their data: a directory on the disk to measure (default: a new one here)")
 	file := flag.String("page", "", "write the tables into this page, between its marks peers and targets")
+	chaos := flag.Duration("chaos", 0,
+		"instead of all else, have servers stopped and killed beside busy processes for so long each, and print the share of the time with a leader")
+	busy := flag.Int("busy", 16, "busy processes of -chaos")
+	seed := flag.Uint64("seed", 1, "of the faults of -chaos")
 	be := flag.String("be", "", "be this server: stub or echo")
 	address := flag.String("listen", "", "with -be: the address")
 	flag.Parse()
@@ -75,6 +79,10 @@ func main() {
 			}
 		}
 		b.dir = *dir
+		if *chaos > 0 {
+			own, other := newCoordd(b.coordd), newEtcd(*etcdBinary)
+			return b.chaos(ctx, []*product{own, other}, map[*product]*client{own: rawClient, other: etcdClient}, *chaos, *busy, *seed)
+		}
 		return b.run(ctx, selection(*only), selection(*peers), newEtcd(*etcdBinary),
 			newZooKeeper(*java, *jars), newRedis(*redisBinary), *file)
 	}()

@@ -24,6 +24,7 @@ type process struct {
 	name    string
 	address string
 	debug   string // where Go's profiles are, empty if nowhere
+	metrics string // address of /metrics, empty if none
 	log     string // the file that has its output
 	command func() *exec.Cmd
 	running *exec.Cmd
@@ -190,21 +191,21 @@ func newCoordd(binary string) *product {
 		version: func() string { return "coordd " + output(binary, "version") },
 		first:   attachOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := loopback.Addresses(3 * len(dirs))
+			addresses, err := loopback.Addresses(4 * len(dirs))
 			if err != nil {
 				return nil, err
 			}
-			peers := addresses[2*len(dirs):]
+			peers, metrics := addresses[2*len(dirs):3*len(dirs)], addresses[3*len(dirs):]
 			var made servers
 			for i, dir := range dirs {
 				address, debug := addresses[2*i], addresses[2*i+1]
 				arguments := []string{"serve", "--listen", address, "--data-dir", dir, "--log-level", "warn",
-					"--listen-http", "off", "--debug-http", debug}
+					"--listen-http", metrics[i], "--debug-http", debug}
 				if len(dirs) > 1 {
 					arguments = append(arguments, "--name", fmt.Sprint("s", i), "--listen-peer", peers[i],
 						"--initial-cluster", initial(peers, ""), "--insecure-peers")
 				}
-				made = append(made, &process{address: address, debug: debug, command: func() *exec.Cmd {
+				made = append(made, &process{address: address, debug: debug, metrics: metrics[i], command: func() *exec.Cmd {
 					command := exec.Command(binary, arguments...)
 					command.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true")
 					return command
@@ -266,7 +267,7 @@ func newEtcd(binary string) *product {
 			var made servers
 			for i, dir := range dirs {
 				client, peer := "http://"+addresses[i], "http://"+peers[i]
-				made = append(made, &process{address: addresses[i], debug: addresses[i],
+				made = append(made, &process{address: addresses[i], debug: addresses[i], metrics: addresses[i],
 					command: func() *exec.Cmd {
 						return exec.Command(binary, "--name", fmt.Sprint("s", i), "--data-dir",
 							filepath.Join(dir, "data"), "--log-level", "error", "--listen-client-urls",

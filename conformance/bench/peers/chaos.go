@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Of chaos: the share of the time in which three servers have a leader, beside busy processes and while servers are stopped
+// and killed. Every product meets the same faults at the same times.
+const (
+	chaosTurn   = 100 * time.Second // of one product, then it is the other one's turn on new servers
+	faultPeriod = 10 * time.Second
+	pausedMost  = 5 * time.Second
+	awayFor     = time.Second            // between kill -9 and the next start
+	looksEvery  = 100 * time.Millisecond // at the metrics of each server
+	looksFor    = time.Second
+)
+
+// chaos alternates the products until each has had its time, and prints the shares.
+func (b *bench) chaos(ctx context.Context, products []*product, clients map[*product]*client, long time.Duration,
+	busy int, seed uint64) error {
+	shares := make(map[*product][]float64)
+	for turn := range max(1, int(long/chaosTurn)) {
+		order := slices.Clone(products)
+		if turn%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, p := range order {
+			share, err := b.chaosTurn(ctx, p, clients[p], min(long, chaosTurn), busy, seed+uint64(turn))
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			shares[p] = append(shares[p], share)
+			say(fmt.Sprintf("%s, seed %d: a leader for %.1f %% of the time", p.name, seed+uint64(turn), 100*share))
+		}
+	}
+	for _, p := range products {
+		sum := 0.0
+		for _, share := range shares[p] {
+			sum += share
+		}
+		fmt.Printf("%s: a leader for %.1f %% of the time, in turns %.3v\n", p.name, 100*sum/float64(len(shares[p])), shares[p])
+	}
+	return nil
+}
+
+// chaosTurn returns the share of one turn of a product.
+func (b *bench) chaosTurn(ctx context.Context, p *product, c *client, long time.Duration, busy int,
+	seed uint64) (float64, error) {
+	dir, err := os.MkdirTemp(b.dir, "chaos-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	three, err := p.launch(ctx, filepath.Join(dir, "three"), clusterSize)
+	if err != nil {
+		return 0, err
+	}
+	defer three.kill()
+	spinning, err := spin(busy)
+	defer func() {
+		for _, s := range spinning {
+			_ = s.Process.Kill()
+			_ = s.Wait()
+		}
+	}()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range clusterSize {
+		work.Go(func() { roamOn(ctx, c, three.addresses(), i) })
+	}
+	w := &watch{servers: three}
+	work.Go(func() { w.look(ctx) })
+	err = trouble(ctx, p, three, w, rand.New(rand.NewPCG(seed, seed)))
+	work.Wait()
+	return float64(w.led) / float64(max(1, w.looks)), err
+}
+
+// spin starts busy processes.
+func spin(n int) (spinning []*exec.Cmd, err error) {
+	for range n {
+		s := exec.Command("sh", "-c", "while :; do :; done")
+		if err := s.Start(); err != nil {
+			return spinning, err
+		}
+		spinning = append(spinning, s)
+	}
+	return spinning, nil
+}
+
+// roamOn locks and unlocks until ctx ends, with another session once nothing has been answered for a while.
+func roamOn(ctx context.Context, c *client, addresses []string, first int) {
+	for ctx.Err() == nil {
+		session, cancel := context.WithTimeout(ctx, faultPeriod)
+		if r, err := c.roam(session, addresses, first); err == nil {
+			for session.Err() == nil {
+				if r.step(session) != nil {
+					time.Sleep(roamPause)
+				}
+			}
+			r.close()
+		} else {
+			time.Sleep(roamPause)
+		}
+		cancel()
+	}
+}
+
+// watch counts at how many looks a server said that it leads.
+type watch struct {
+	servers    servers
+	looks, led int
+
+	mutex  sync.Mutex
+	leader int // at the last look that found one
+}
+
+func (w *watch) look(ctx context.Context) {
+	answers := make([]bool, len(w.servers))
+	for ctx.Err() == nil {
+		begun := time.Now()
+		var asked sync.WaitGroup
+		for i, s := range w.servers {
+			asked.Go(func() { answers[i] = leads(ctx, s.metrics) })
+		}
+		asked.Wait()
+		if ctx.Err() != nil {
+			return
+		}
+		// A look that took long counts for as long.
+		passed := int((time.Since(begun) + looksEvery - 1) / looksEvery)
+		w.looks += passed
+		if at := slices.Index(answers, true); at >= 0 {
+			w.led += passed
+			w.mutex.Lock()
+			w.leader = at
+			w.mutex.Unlock()
+		}
+		time.Sleep(looksEvery - time.Since(begun)%looksEvery)
+	}
+}
+
+// leads reports whether a server says that it leads.
+func leads(ctx context.Context, metrics string) bool {
+	ctx, cancel := context.WithTimeout(ctx, looksFor)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metrics+"/metrics", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, "coordd_leads 1") ||
+			strings.HasPrefix(line, "etcd_server_is_leader 1") {
+			return true
+		}
+	}
+	return false
+}
+
+// trouble stops or kills a server every faultPeriod, mostly the leader.
+func trouble(ctx context.Context, p *product, three servers, w *watch, random *rand.Rand) error {
+	for {
+		victim, kind, pause := random.IntN(4), random.IntN(3), time.Duration(random.Int64N(int64(pausedMost)))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(faultPeriod):
+		}
+		at := victim
+		if victim >= len(three) || kind > 0 {
+			w.mutex.Lock()
+			at = w.leader
+			w.mutex.Unlock()
+		}
+		s := three[at]
+		if kind < 2 {
+			process := s.running.Process
+			_ = process.Signal(syscall.SIGSTOP)
+			time.Sleep(pause)
+			_ = process.Signal(syscall.SIGCONT)
+			continue
+		}
+		s.kill()
+		time.Sleep(awayFor)
+		if err := s.start(context.WithoutCancel(ctx), p.first); err != nil {
+			return err
+		}
+	}
+}
