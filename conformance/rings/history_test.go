@@ -384,6 +384,9 @@ func (h *history) passBarrier() bool {
 	h.leader.replica.BarrierPassed(h.barriers[0])
 	h.barriers = h.barriers[1:]
 	h.turn(2)
+	if err := h.leader.replica.Check(); err != nil {
+		h.fail("the leader: %w", err)
+	}
 	return true
 }
 
@@ -530,7 +533,7 @@ func (h *history) compareServers() {
 	for _, s := range h.servers {
 		h.catchUp(s)
 		m := s.replica.Machine()
-		if err := m.Check(); err != nil {
+		if err := s.replica.Check(); err != nil {
 			h.fail("server %d: %w", s.number, err)
 		}
 		if m.Digest() != h.servers[0].replica.Machine().Digest() {
