@@ -23,8 +23,9 @@ const (
 	faultPeriod = 10 * time.Second
 	pausedMost  = 5 * time.Second
 	awayFor     = time.Second            // between kill -9 and the next start
-	looksEvery  = 100 * time.Millisecond // at the metrics of each server
-	looksFor    = time.Second
+	looksEvery  = 100 * time.Millisecond // a sample
+	looksFor    = time.Second            // for the metrics of a server
+	lately      = 500 * time.Millisecond // from the question on whose answer was that the server leads
 )
 
 // chaos alternates the products until each has had its time, and prints the shares.
@@ -88,7 +89,7 @@ func (b *bench) chaosTurn(ctx context.Context, p *product, c *client, long time.
 	work.Go(func() { w.look(ctx) })
 	err = trouble(ctx, p, three, w, rand.New(rand.NewPCG(seed, seed)))
 	work.Wait()
-	return float64(w.led) / float64(max(1, w.looks)), err
+	return float64(w.led) / float64(max(1, w.samples)), err
 }
 
 // spin starts busy processes.
@@ -121,37 +122,45 @@ func roamOn(ctx context.Context, c *client, addresses []string, first int) {
 	}
 }
 
-// watch counts at how many looks a server said that it leads.
+// watch samples whether a server said lately that it leads.
 type watch struct {
-	servers    servers
-	looks, led int
+	servers      servers
+	samples, led int
 
 	mutex  sync.Mutex
-	leader int // at the last look that found one
+	said   [clusterSize]time.Time // when it said so last
+	leader int                    // the last one that did
 }
 
+// look asks each server by itself, so that one which is stopped holds up none, and samples until ctx ends.
 func (w *watch) look(ctx context.Context) {
-	answers := make([]bool, len(w.servers))
-	for ctx.Err() == nil {
-		begun := time.Now()
-		var asked sync.WaitGroup
-		for i, s := range w.servers {
-			asked.Go(func() { answers[i] = leads(ctx, s.metrics) })
-		}
-		asked.Wait()
-		if ctx.Err() != nil {
+	var asking sync.WaitGroup
+	for i, s := range w.servers {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				begun := time.Now()
+				if leads(ctx, s.metrics) {
+					w.mutex.Lock()
+					w.said[i], w.leader = begun, i
+					w.mutex.Unlock()
+				}
+				time.Sleep(looksEvery / 2)
+			}
+		})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			asking.Wait()
 			return
+		case <-time.After(looksEvery):
 		}
-		// A look that took long counts for as long.
-		passed := int((time.Since(begun) + looksEvery - 1) / looksEvery)
-		w.looks += passed
-		if at := slices.Index(answers, true); at >= 0 {
-			w.led += passed
-			w.mutex.Lock()
-			w.leader = at
-			w.mutex.Unlock()
+		w.mutex.Lock()
+		w.samples++
+		if slices.ContainsFunc(w.said[:], func(at time.Time) bool { return time.Since(at) < lately }) {
+			w.led++
 		}
-		time.Sleep(looksEvery - time.Since(begun)%looksEvery)
+		w.mutex.Unlock()
 	}
 }
 
