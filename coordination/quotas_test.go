@@ -32,6 +32,8 @@ func TestQuotaOfEntries(t *testing.T) {
 	r.wantRefused(&CreateNode{Path: pathOf("/local/team/a/b/c")}, "Quota of /local/team/a is used up")
 	r.run(&CreateNode{Path: pathOf("/local/team/a/n")})
 	r.wantRefused(&CreateNode{Path: pathOf("/local/team/n")}, "Quota of /local/team is used up")
+	r.run(quotaOf("/local/team/a", 0, 9)) // which leaves that of what is above
+	r.wantRefused(&MakeDirectory{Path: pathOf("/local/team/a/m")}, "Quota of /local/team is used up")
 	r.run(&CreateNode{Path: pathOf("/local/elsewhere")})
 	r.run(&DropNode{Path: pathOf("/local/team/a/n")})
 	r.run(&CreateNode{Path: pathOf("/local/team/n")})
