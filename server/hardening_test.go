@@ -240,7 +240,7 @@ func TestHeaderLimit(t *testing.T) {
 	s, _ := startTest(t, nil)
 	for past := range 2 {
 		c := dialFramesTest(t, s)
-		fields := callHeaders(sessionMethod, "x-ydb-auth-ticket", "")
+		fields := callHeaders(sessionMethod, "x-filler", "")
 		size := 0
 		for i := 0; i < len(fields); i += 2 {
 			size += len(fields[i]) + len(fields[i+1]) + 32
