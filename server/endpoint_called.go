@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/metadata"
 )
@@ -31,7 +32,7 @@ func (s *Server) addressesFor(ctx context.Context) clientAddresses {
 func calledAs(ctx context.Context) (hostPort, bool) {
 	headers, _ := metadata.FromIncomingContext(ctx)
 	authority := headers.Get(":authority")
-	if len(authority) != 1 || len(authority[0]) > authorityBytesMax {
+	if len(authority) != 1 || len(authority[0]) > authorityBytesMax || !utf8.ValidString(authority[0]) {
 		return hostPort{}, false
 	}
 	host, port, err := splitAdvertise(authority[0])

@@ -27,6 +27,7 @@ func TestDiscoveryByTheNameCalled(t *testing.T) {
 		{"a name alone", "0.0.0.0:0", "", "coordd.example", "coordd.example:PORT"},
 		{"an address", "0.0.0.0:0", "", "[2001:db8::1]:77", "[2001:db8::1]:77"},
 		{"no port at all", "0.0.0.0:0", "", "coordd.example:http", "localhost:PORT"},
+		{"a name that is not UTF-8", "0.0.0.0:0", "", "m\xfcller.example:77", "localhost:PORT"},
 		{"an advertised name", "0.0.0.0:0", "named.example:88", "coordd.example:77", "named.example:88"},
 		{"one address only", "127.0.0.1:0", "", "coordd.example:77", "127.0.0.1:PORT"},
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -82,10 +83,10 @@ func (s *Server) operate(ctx context.Context, params *Ydb_Operations.OperationPa
 	return operation(answer, result)
 }
 
-// database is the x-ydb-database header of a request.
+// database is the x-ydb-database header of a request, as text: paths that are resolved by it are stored and sent.
 func database(ctx context.Context) (value string, sent bool) {
 	if values := metadata.ValueFromIncomingContext(ctx, "x-ydb-database"); len(values) > 0 {
-		return unquote(values[0]), true
+		return strings.ToValidUTF8(unquote(values[0]), "\uFFFD"), true
 	}
 	return "", false
 }

@@ -104,6 +104,7 @@ var trials = []trial{
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
 	{name: "servers that start", folder: "server", tests: "^Test(FirstListIsComplete|ElectionIsHidden|RightsOfAToken)"},
 	{name: "calls without a leader", folder: "server", tests: "^TestEveryMethodIsAnswered$"},
+	{name: "headers", folder: "server", tests: "^Test(DatabaseHeader|BehindAProxy)"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|MuchIsSaid|RefusedStays)"},
 	{name: "shares", folder: "server/share", tests: "^Test"},
 	{name: "what a client may take", folder: "server/listen",

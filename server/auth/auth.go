@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -97,8 +96,7 @@ func (a *Authenticator) Identify(ctx context.Context, database string, known *ac
 	error) {
 	token := ticket(ctx)
 	if (token != "" || a.Required) && database != "" && !a.Serves(database) {
-		return nil, status.Error(codes.Unauthenticated,
-			"Unknown database: "+strings.ToValidUTF8(database, "\uFFFD"))
+		return nil, status.Error(codes.Unauthenticated, "Unknown database: "+database)
 	}
 	if token == "" {
 		if id := certificateIdentity(ctx); id != nil {
