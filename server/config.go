@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -41,7 +42,8 @@ const (
 type Config struct {
 	// Listen is the plaintext address, host:port; port 0 takes a free one. Empty: none, which needs ListenTLS.
 	Listen string
-	// Advertise is the host or host:port that clients are told to connect to. Empty: that of Listen.
+	// Advertise is the host or host:port for clients to connect to. Empty: that of Listen. grpcs://host:port is that of a
+	// proxy that ends TLS and connects to Listen.
 	Advertise string
 	// Database is the absolute path under which everything lives.
 	Database string
@@ -128,8 +130,10 @@ func (c Config) Validate() error {
 	} else if err := validPort(port, 0); err != nil {
 		return fmt.Errorf("listen %q: %w", c.Listen, err)
 	}
-	if _, _, err := splitAdvertise(c.Advertise); err != nil {
+	if _, _, proxied, err := c.advertise(); err != nil {
 		return fmt.Errorf("advertise %q: %w", c.Advertise, err)
+	} else if proxied && c.Listen == "" {
+		return fmt.Errorf("advertise %q: a proxy that ends TLS needs an address to listen on without TLS", c.Advertise)
 	}
 	if _, err := scheme.New(c.Database); err != nil {
 		return fmt.Errorf("database %q: %w", c.Database, err)
@@ -151,6 +155,19 @@ func validPort(port string, least int) error {
 		return fmt.Errorf("port %q: want a number from %d to 65535", port, least)
 	}
 	return nil
+}
+
+// proxyScheme stands before the address of a proxy that ends TLS.
+const proxyScheme = "grpcs://"
+
+// advertise splits Advertise, and reports whether it is the address of a proxy that ends TLS.
+func (c Config) advertise() (host string, port int, proxied bool, err error) {
+	address, proxied := strings.CutPrefix(c.Advertise, proxyScheme)
+	host, port, err = splitAdvertise(address)
+	if err == nil && proxied && port == 0 {
+		err = errors.New("want the port of the proxy as well")
+	}
+	return host, port, proxied, err
 }
 
 // splitAdvertise takes "host" or "host:port"; the port is 0 where none is given.

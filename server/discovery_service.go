@@ -27,8 +27,7 @@ const location = "local"
 var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 
 // ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to
-// use for the kind of listener on which the question came: SDKs drop the endpoints of the other kind. It
-// needs no leader. SDKs keep a list for a minute or longer, so a server that cannot know all others yet waits
+// use to come the way that the question came: SDKs drop the endpoints of another one. It needs no leader. SDKs keep a list for a minute or longer, so a server that cannot know all others yet waits
 // before it answers (awaitEndpoints).
 func (s discoveryService) ListEndpoints(ctx context.Context,
 	r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
@@ -38,11 +37,11 @@ func (s discoveryService) ListEndpoints(ctx context.Context,
 		answer = outcome.Because(outcome.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
 		s.awaitEndpoints(ctx)
-		ssl := cameByTLS(ctx) || s.listener == nil // the socket comes without
-		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl,
+		by := s.wayOf(ctx)
+		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), by,
 			s.leaving.Load()) {
 			result.Endpoints = append(result.Endpoints, &Ydb_Discovery.EndpointInfo{
-				Address: e.at.host, Port: e.at.port, Ssl: ssl, NodeId: e.node, Location: location,
+				Address: e.at.host, Port: e.at.port, Ssl: by != byPlain, NodeId: e.node, Location: location,
 				Service: servedNames,
 			})
 		}
@@ -54,9 +53,15 @@ func (s discoveryService) ListEndpoints(ctx context.Context,
 	return &Ydb_Discovery.ListEndpointsResponse{Operation: op}, err
 }
 
-// addresses is where clients reach this server.
-func (s *Server) addresses() clientAddresses {
-	return clientAddresses{plain: s.advertised, tls: s.advertisedTLS}
+// wayOf is the way that a call came. A proxy that ends TLS is known by the address that is advertised for it.
+func (s *Server) wayOf(ctx context.Context) way {
+	switch {
+	case cameByTLS(ctx) || s.listener == nil: // the socket comes without
+		return byTLS
+	case s.advertised.proxied != (hostPort{}):
+		return byProxy
+	}
+	return byPlain
 }
 
 func servesAll(wanted []string) bool {

@@ -8,12 +8,12 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// addressesFor is addresses as the client of a call has to be told. A server alone that listens on all
+// addressesFor is the advertised addresses as the client of a call has to be told. A server alone that listens on all
 // addresses and has no advertised one cannot know what it is called where the client is: a container is
 // localhost to one client and the name of a service to the next. So it answers with the name by which the
 // client has called it, which has just worked.
 func (s *Server) addressesFor(ctx context.Context) clientAddresses {
-	addresses := s.addresses()
+	addresses := s.advertised
 	if s.config.Advertise != "" || s.config.Cluster.Name != "" {
 		return addresses
 	}

@@ -21,8 +21,17 @@ type hostPort struct {
 // String returns host:port, with brackets around an IPv6 address.
 func (a hostPort) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
-// clientAddresses is where clients reach one server, for each kind of listener.
-type clientAddresses struct{ plain, tls hostPort }
+// way is how a client reaches a server. SDKs drop the endpoints of another one than their own.
+type way uint8
+
+const (
+	byPlain way = iota
+	byTLS
+	byProxy // by TLS that ends at a proxy, whose connections the plain listener accepts
+)
+
+// clientAddresses is where clients reach one server. Of plain and proxied one at most is set, see Config.Advertise.
+type clientAddresses struct{ plain, tls, proxied hostPort }
 
 // text is the form in which servers tell each other, such as "plain=a.example:2136,tls=a.example:2135".
 func (c clientAddresses) text() string {
@@ -32,6 +41,9 @@ func (c clientAddresses) text() string {
 	}
 	if c.tls != (hostPort{}) {
 		parts = append(parts, "tls="+c.tls.String())
+	}
+	if c.proxied != (hostPort{}) {
+		parts = append(parts, "proxied="+c.proxied.String())
 	}
 	return strings.Join(parts, ",")
 }
@@ -52,14 +64,19 @@ func parseClientAddresses(text string) clientAddresses {
 			c.plain = hostPort{host, uint32(number)}
 		case "tls":
 			c.tls = hostPort{host, uint32(number)}
+		case "proxied":
+			c.proxied = hostPort{host, uint32(number)}
 		}
 	}
 	return c
 }
 
-func (c clientAddresses) of(tls bool) hostPort {
-	if tls {
+func (c clientAddresses) of(w way) hostPort {
+	switch w {
+	case byTLS:
 		return c.tls
+	case byProxy:
+		return c.proxied
 	}
 	return c.plain
 }
@@ -70,17 +87,17 @@ type endpoint struct {
 	at   hostPort
 }
 
-// endpoints lists the servers that clients may use by one kind of listener, as far as members knows, which is
-// ascending by id. own is this server's addresses; it is among them, the first, unless others can take its
+// endpoints lists the servers that clients may reach in one way, as far as members knows, which is ascending by id. own is this server's addresses; it is among them, the first, unless others can take its
 // clients and it is leaving. No address comes twice.
-func endpoints(members raftstore.Members, self uint64, own clientAddresses, tls, leaving bool) []endpoint {
+func endpoints(members raftstore.Members, self uint64, own clientAddresses, by way,
+	leaving bool) []endpoint {
 	nodes := nodeNumbers(members)
 	if nodes[self] == 0 { // it may not have heard of itself yet
 		nodes[self] = 1
 	}
-	listed := []endpoint{{nodes[self], own.of(tls)}}
+	listed := []endpoint{{nodes[self], own.of(by)}}
 	for _, m := range members {
-		at := parseClientAddresses(m.ClientAddress).of(tls)
+		at := parseClientAddresses(m.ClientAddress).of(by)
 		taken := slices.ContainsFunc(listed, func(e endpoint) bool { return e.at == at })
 		if m.ID != self && at != (hostPort{}) && !taken {
 			listed = append(listed, endpoint{nodes[m.ID], at})
@@ -111,7 +128,7 @@ func nodeNumbers(members raftstore.Members) map[uint64]uint32 {
 const listPatience = 4 * time.Second
 
 // publishAddresses announces to the other servers where clients reach this one.
-func (s *Server) publishAddresses() { s.store.SetClientAddress(s.addresses().text()) }
+func (s *Server) publishAddresses() { s.store.SetClientAddress(s.advertised.text()) }
 
 // knowsEndpoints reports whether this server knows the addresses of all servers that it is connected to.
 func (s *Server) knowsEndpoints() bool {

@@ -26,7 +26,8 @@ func TestClientAddressText(t *testing.T) {
 		"plain=a.example:2136": {plain: hostPort{"a.example", 2136}},
 		"plain=a.example:2136,tls=[2001:db8::1]:535": {plain: hostPort{"a.example", 2136},
 			tls: hostPort{"2001:db8::1", 535}}, "tls=a:1": {tls: hostPort{"a", 1}},
-		"": {},
+		"tls=a:1,proxied=b:1": {tls: hostPort{"a", 1}, proxied: hostPort{"b", 1}},
+		"":                    {},
 	} {
 		if got := parseClientAddresses(text); got != want || got.text() != text {
 			t.Errorf("%q: got %v, written as %q", text, got, got.text())
@@ -41,37 +42,40 @@ func TestClientAddressText(t *testing.T) {
 }
 
 func TestEndpoints(t *testing.T) {
-	own := clientAddresses{plain: hostPort{"self", 1}, tls: hostPort{"self", 2}}
+	own := clientAddresses{plain: hostPort{"self", 1}, tls: hostPort{"self", 2}, proxied: hostPort{"self", 3}}
 	member := func(id uint64, text string) raftstore.Member {
 		return raftstore.Member{ID: id, ClientAddress: text}
 	}
 	for name, test := range map[string]struct {
-		members      raftstore.Members
-		tls, leaving bool
-		want         []endpoint
+		members raftstore.Members
+		by      way
+		leaving bool
+		want    []endpoint
 	}{
-		"alone": {raftstore.Members{member(5, "")}, false, false,
+		"alone": {raftstore.Members{member(5, "")}, byPlain, false,
 			[]endpoint{{5, own.plain}}},
-		"alone and leaving": {raftstore.Members{member(5, raftstore.NoClients)}, false, true,
-			[]endpoint{{5, own.plain}}}, "unknown to itself": {nil, true, false, []endpoint{{1, own.tls}}},
-		"old address of its own": {raftstore.Members{member(5, "plain=old:1")}, false, false,
+		"alone and leaving": {raftstore.Members{member(5, raftstore.NoClients)}, byPlain, true,
+			[]endpoint{{5, own.plain}}}, "unknown to itself": {nil, byTLS, false, []endpoint{{1, own.tls}}},
+		"old address of its own": {raftstore.Members{member(5, "plain=old:1")}, byPlain, false,
 			[]endpoint{{5, own.plain}}}, "others by plain text": {raftstore.Members{member(2,
-			"plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, false, false,
+			"plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, byPlain, false,
 			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
 		"others by TLS": {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""),
-			member(9, "plain=c:1")}, true, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
-		"leaving": {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, false, true,
+			member(9, "plain=c:1")}, byTLS, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
+		"others by a proxy": {raftstore.Members{member(2, "tls=b:2,proxied=b:3"), member(5, ""),
+			member(9, "plain=c:1,tls=c:2")}, byProxy, false, []endpoint{{5, own.proxied}, {2, hostPort{"b", 3}}}},
+		"leaving": {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, byPlain, true,
 			[]endpoint{{2, hostPort{"b", 1}}}},
 		"others not ready or leaving": {raftstore.Members{member(2, ""), member(5, ""),
-			member(9, raftstore.NoClients)}, false, false, []endpoint{{5, own.plain}}},
+			member(9, raftstore.NoClients)}, byPlain, false, []endpoint{{5, own.plain}}},
 		"one address twice": {raftstore.Members{member(2, "plain=b:1"), member(3, "plain=b:1"),
-			member(4, "plain=self:1"), member(5, "")}, false, false,
+			member(4, "plain=self:1"), member(5, "")}, byPlain, false,
 			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
 		"numbers that collide": {raftstore.Members{member(5, ""), member(1<<32, "plain=b:1"),
-			member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, false, false,
+			member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, byPlain, false,
 			[]endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
 	} {
-		if got := endpoints(test.members, 5, own, test.tls, test.leaving); !reflect.DeepEqual(got,
+		if got := endpoints(test.members, 5, own, test.by, test.leaving); !reflect.DeepEqual(got,
 			test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}

@@ -187,8 +187,10 @@ func (c Config) httpHosts() []string {
 			names = append(names, host)
 		}
 	}
-	for _, advertised := range []string{c.Advertise, c.AdvertiseTLS} {
-		if host, _, err := splitAdvertise(advertised); err == nil && host != "" {
+	plain, _, _, _ := c.advertise()
+	tls, _, _ := splitAdvertise(c.AdvertiseTLS)
+	for _, host := range []string{plain, tls} {
+		if host != "" {
 			names = append(names, host)
 		}
 	}

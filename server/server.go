@@ -45,9 +45,8 @@ import (
 
 // Server is one running coordd server.
 type Server struct {
-	config        Config
-	advertised    hostPort
-	advertisedTLS hostPort // zero without ListenTLS
+	config     Config
+	advertised clientAddresses
 
 	listener    net.Listener        // nil without Listen
 	tls         *listen.TLSListener // nil without ListenTLS
@@ -177,13 +176,13 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 
 func (s *Server) setAdvertised() {
 	if s.tls != nil {
-		s.advertisedTLS = s.config.advertisedTLS(s.tls.Addr().(*net.TCPAddr))
+		s.advertised.tls = s.config.advertisedTLS(s.tls.Addr().(*net.TCPAddr))
 	}
 	if s.listener == nil {
 		return
 	}
 	bound := s.listener.Addr().(*net.TCPAddr)
-	host, port, _ := splitAdvertise(s.config.Advertise)
+	host, port, proxied, _ := s.config.advertise()
 	if host == "" {
 		if host, _, _ = net.SplitHostPort(s.config.Listen); host == "" || bound.IP.IsUnspecified() {
 			host = "localhost"
@@ -192,7 +191,11 @@ func (s *Server) setAdvertised() {
 	if port == 0 {
 		port = bound.Port
 	}
-	s.advertised = hostPort{host, uint32(port)}
+	if proxied {
+		s.advertised.proxied = hostPort{host, uint32(port)}
+	} else {
+		s.advertised.plain = hostPort{host, uint32(port)}
+	}
 }
 
 func (s *Server) setPolicies() {
@@ -359,14 +362,16 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local, and where they are
-// served with TLS only, TLSConnectionString.
+// ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local, or the same of a proxy that
+// ends TLS. Where clients are served with TLS only, it is TLSConnectionString.
 func (s *Server) ConnectionString() string {
 	if s.listener == nil {
 		return s.TLSConnectionString()
 	}
-	host := net.JoinHostPort(s.advertised.host, fmt.Sprint(s.advertised.port))
-	return "grpc://" + host + s.config.Database
+	if at := s.advertised.proxied; at != (hostPort{}) {
+		return proxyScheme + at.String() + s.config.Database
+	}
+	return "grpc://" + s.advertised.plain.String() + s.config.Database
 }
 
 // Done is closed when the server cannot go on; Err says why.

@@ -55,7 +55,10 @@ func closeTLS(l *listen.TLSListener) error {
 func (c Config) advertisedTLS(bound *net.TCPAddr) hostPort {
 	host, port, _ := splitAdvertise(c.AdvertiseTLS)
 	if host == "" {
-		host, _, _ = splitAdvertise(c.Advertise)
+		var proxied bool
+		if host, _, proxied, _ = c.advertise(); proxied {
+			host = "" // a proxy's, for the other listener
+		}
 	}
 	if host == "" {
 		if host, _, _ = net.SplitHostPort(c.ListenTLS); host == "" || bound.IP.IsUnspecified() {
@@ -80,6 +83,5 @@ func (s *Server) TLSConnectionString() string {
 	if s.tls == nil {
 		return ""
 	}
-	return "grpcs://" + net.JoinHostPort(s.advertisedTLS.host,
-		fmt.Sprint(s.advertisedTLS.port)) + s.config.Database
+	return "grpcs://" + s.advertised.tls.String() + s.config.Database
 }

@@ -156,13 +156,17 @@ func TestDiscoveryPerListener(t *testing.T) {
 }
 
 func TestAdvertisedTLS(t *testing.T) {
-	bound := &net.TCPAddr{IP: net.IPv4zero, Port: 7}
 	for want, c := range map[string]Config{
 		"localhost:7": {ListenTLS: ":0"},
 		"a.example:7": {ListenTLS: ":0", Advertise: "a.example:2136"},
 		"b.example:7": {ListenTLS: ":0", Advertise: "a.example:2136", AdvertiseTLS: "b.example"},
 		"b.example:9": {ListenTLS: ":0", AdvertiseTLS: "b.example:9"},
+		"c.example:7": {ListenTLS: "c.example:0", Advertise: "grpcs://proxy.example:443"},
 	} {
+		bound := &net.TCPAddr{IP: net.IPv4zero, Port: 7}
+		if !onAllAddresses(c.ListenTLS) {
+			bound.IP = net.IPv4(127, 0, 0, 1)
+		}
 		at := c.advertisedTLS(bound)
 		if wantHost, wantPort, _ := splitAdvertise(want); at != (hostPort{wantHost, uint32(wantPort)}) {
 			t.Errorf("%+v: got %v, want %s", c, at, want)
@@ -309,6 +313,8 @@ func TestConfigValidateSecurity(t *testing.T) {
 		"no key":              {func(c *Config) { c.TLS.Key = "" }, "certificate and its key"},
 		"no port":             {func(c *Config) { c.ListenTLS = "localhost" }, "host:port"},
 		"bad port":            {func(c *Config) { c.ListenTLS = ":65536" }, "from 0 to 65535"},
+		"proxy and only TLS":  {func(c *Config) { c.Listen, c.Advertise = "", "grpcs://a:1" }, "without TLS"},
+		"proxy as TLS":        {func(c *Config) { c.AdvertiseTLS = "grpcs://a:1" }, "advertise"},
 		"bad advertisement":   {func(c *Config) { c.AdvertiseTLS = "a:b:c" }, "advertise"},
 		"unknown mode":        {func(c *Config) { c.Auth = "on" }, "off or required"},
 		"no password":         {func(c *Config) { c.InitialAdmin = "a" }, "password"},

@@ -19,7 +19,7 @@ import (
 // settings is the configuration of `coordd serve`, checked value by value.
 type settings struct {
 	listen    string // host:port, port 0 lets the system choose; an empty host means all addresses; empty: none
-	advertise string // host or host:port that clients are told; empty: derived from listen
+	advertise string // host or host:port for clients, or grpcs://host:port of a proxy; empty: derived from listen
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
 	inMemory  bool   // nothing is written to disk
@@ -63,14 +63,14 @@ const (
 var serveOptions = slices.Concat([]option{
 	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one; off: none, with --listen-tls",
 		"127.0.0.1:2136", setListen},
-	{"advertise", "HOST[:PORT]",
-		"address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
+	{"advertise", "HOST[:PORT]", "address for clients to connect to (default: derived from --listen); grpcs://HOST:PORT: " +
+		"of a proxy that ends TLS and connects to --listen", "", setAdvertise},
 	dataDirOption,
 	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false",
 		setInMemory}, {databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
 	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)", "",
 		setListenTLS}, {"advertise-tls", "HOST[:PORT]",
-		"what --advertise is, for --listen-tls (default: derived from the two)", "", setAdvertiseTLS},
+		"address for clients of --listen-tls (default: derived from --advertise and --listen-tls)", "", setAdvertiseTLS},
 	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes", "",
 		setFile(func(s *settings) *string { return &s.tls.certificate })},
 	{"tls-key", "FILE", "PEM file of the key of --tls-cert", "",
@@ -128,9 +128,28 @@ func setListen(s *settings, value string) error {
 	return nil
 }
 
-// setAdvertise refuses the addresses that mean "all of mine": a client cannot
-// connect to those.
+// proxyScheme stands before the address of a proxy that ends TLS.
+const proxyScheme = "grpcs://"
+
+// setAdvertise stores an address for clients of the plain listener, or that of a proxy that ends TLS.
 func setAdvertise(s *settings, value string) error {
+	address, proxied := strings.CutPrefix(value, proxyScheme)
+	if strings.Contains(address, "://") {
+		return errors.New("want HOST or HOST:PORT without a scheme, or grpcs://HOST:PORT of a proxy that ends TLS")
+	}
+	if _, port, err := net.SplitHostPort(address); proxied && (err != nil || port == "") {
+		return errors.New("want grpcs://HOST:PORT of a proxy that ends TLS, such as grpcs://coordd.example.net:443")
+	}
+	if err := checkAdvertised(address); err != nil {
+		return err
+	}
+	s.advertise = value
+	return nil
+}
+
+// checkAdvertised refuses the addresses that mean "all of mine": a client cannot
+// connect to those.
+func checkAdvertised(value string) error {
 	allowed := errors.New("want HOST or HOST:PORT that clients can connect to, with a port from 1 to 65535, such as coordd.example.net or [2001:db8::1]:2136")
 	if _, err := netip.ParseAddr(value); err != nil && strings.Contains(value, ":") {
 		host, port, err := net.SplitHostPort(value)
@@ -140,7 +159,6 @@ func setAdvertise(s *settings, value string) error {
 	} else if !hostUsable(value, false) {
 		return allowed
 	}
-	s.advertise = value
 	return nil
 }
 

@@ -47,12 +47,13 @@ func setTLSClientAuth(s *settings, value string) error {
 	return nil
 }
 
-// setAdvertiseTLS allows what setAdvertise does.
+// setAdvertiseTLS stores an address for clients of the TLS listener.
 func setAdvertiseTLS(s *settings, value string) error {
-	var plain settings
-	err := setAdvertise(&plain, value)
-	s.tls.advertise = plain.advertise
-	return err
+	if strings.Contains(value, "://") {
+		return errors.New("want HOST or HOST:PORT without a scheme: all clients of --listen-tls use TLS")
+	}
+	s.tls.advertise = value
+	return checkAdvertised(value)
 }
 
 // setFile stores the path of a file, which need not exist yet: whoever opens it says what is wrong.

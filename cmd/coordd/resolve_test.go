@@ -59,7 +59,7 @@ var everySource = []struct {
 	get                        func(settings) string
 }{
 	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s settings) string { return s.listen }},
-	{"advertise", "a.example", "b.example:7", "192.0.2.1", func(s settings) string { return s.advertise }},
+	{"advertise", "a.example", "grpcs://b.example:7", "192.0.2.1", func(s settings) string { return s.advertise }},
 	{"data-dir", "/flag", "/variable", "/file", func(s settings) string { return s.dataDir }},
 	{"database", "/flag", "/variable", "/file/deep", func(s settings) string { return s.database }},
 	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -29,6 +30,8 @@ func (s *settings) together(values map[string]given) error {
 			"has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
 	case s.listen == "" && tls.listen == "":
 		return values[listenName].lacks("leaves no way in without --listen-tls HOST:PORT")
+	case s.listen == "" && strings.HasPrefix(s.advertise, proxyScheme):
+		return values["advertise"].lacks("needs --listen HOST:PORT, to which the proxy connects")
 	case tls.clientRequired && tls.clientCA == "":
 		return values["tls-client-auth"].lacks("needs --tls-client-ca, the authorities of the clients' certificates")
 	case tls.listen == s.listen && !anyPort(s.listen):
