@@ -339,8 +339,9 @@ func TestQueueAfterAStrictDescribe(t *testing.T) {
 				r.leader.Request(r.now, stream, &Forward{Sequence: Sequence(3 + i), Request: &update0})
 			}
 			r.passBarrier()
-			if r.take(); len(r.inFlight) != length {
-				t.Fatalf("%d requests are taken", len(r.inFlight))
+			if r.take(); len(r.inFlight) != length || r.leader.streams[stream].later != nil {
+				t.Fatalf("%d requests are taken, and the queue is kept: %v", len(r.inFlight),
+					r.leader.streams[stream].later != nil)
 			}
 		})
 	}

@@ -11,11 +11,12 @@ import "github.com/coordd/coordd/scheme"
 func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, caller: r.Caller}
 	n, refusal := l.resolve(r.Path)
+	repeated := false
 	if refusal == nil {
 		a.node = n
 		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 && !n.leaderSide(made).endInFlight() {
 			// a repetition: the answer to the first one was lost with its leader, or with the relay
-			r.Session = made
+			r.Session, repeated = made, true
 		}
 		if a.rights = l.rights(a); a.rights == 0 {
 			refusal = NoAccess
@@ -31,7 +32,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	a.epoch = l.nextEpoch()
 	if s := a.session; s != nil {
 		s.seqNo = r.SeqNo
-		if s.mayAttachUnlogged(&r) {
+		if !repeated && s.mayAttachUnlogged(&r) {
 			l.occurs(OccurSessionAttached, s)
 			l.attachTo(now, a, s, false)
 			return
@@ -107,7 +108,8 @@ func (s *ledSession) durable() *session { return s.node.node.sessions[s.id] }
 // mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, no command about the session is in
 // flight that might, an expiry included, and no other stream can claim the session. An attach that may take
 // the session from another stream is logged, so that the next leader refuses that stream's roster even if it
-// receives that one first, or alone.
+// receives that one first, or alone. Nor is a repeated start attached without the log: earlier repetitions may
+// be in flight, and would take the session from it.
 func (s *ledSession) mayAttachUnlogged(r *AttachRequest) bool {
 	durable := s.durable()
 	return !s.node.node.config.StrictAttach() && s.inFlight == 0 && s.attachment == nil && s.exclusive &&

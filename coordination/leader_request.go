@@ -24,7 +24,9 @@ func (l *Leader) takeLater(a *attachment) {
 	for len(a.later) > 0 && !a.readsBefore(a.later[0].Request) {
 		f := a.later[0]
 		a.later[0] = Forward{}
-		a.later = a.later[1:]
+		if a.later = a.later[1:]; len(a.later) == 0 {
+			a.later = nil
+		}
 		l.take(a, &f)
 	}
 }

@@ -60,23 +60,35 @@ func robbed(t *testing.T, before func(r *rig), asks, strict bool) {
 	r.expect(want...)
 }
 
-// TestStartThatComesThreeTimes loses the relay twice while a start for a new session is on its way through
-// the log. The last repetition has the session, and no earlier one takes it away.
-func TestStartThatComesThreeTimes(t *testing.T) {
-	r := newRig(t)
-	r.createNode("/local/n", relaxed)
-	start := AttachRequest{Path: "/local/n", TimeoutMillis: 5000, Nonce: 77}
-	r.open(start)
-	r.open(start)
-	r.applyOne()
-	r.open(start)
-	r.applyAll()
-	r.forward(1, Forward{Lost: true})
-	r.forward(2, Forward{Lost: true})
-	r.applyAll()
-	said := r.said()
-	if last := said[len(said)-1]; last != "3 attached 1" || r.leader.streams[3] == nil {
-		t.Errorf("said %q", said)
+// TestStartThatComesAgain loses the relay again and again while a start for a new session is on its way through
+// the log; the leader notices each loss at a different moment. The last repetition has the session, and no
+// earlier one takes it away.
+func TestStartThatComesAgain(t *testing.T) {
+	for lost := range StreamID(4) { // noticed before the last repetition comes
+		for applied := range 4 {
+			r := newRig(t)
+			r.createNode("/local/n", relaxed)
+			start := AttachRequest{Path: "/local/n", TimeoutMillis: 5000, Nonce: 77}
+			for range 3 {
+				r.open(start)
+			}
+			for i := range applied {
+				if r.applyOne(); i == 0 {
+					for stream := range lost {
+						r.forward(stream+1, Forward{Lost: true})
+					}
+				}
+			}
+			r.open(start)
+			for stream := range StreamID(3) {
+				r.forward(stream+1, Forward{Lost: true})
+			}
+			r.applyAll()
+			said := r.said()
+			if a := r.leader.streams[4]; a == nil || a.session.attachment != a || said[len(said)-1][0] != '4' {
+				t.Errorf("%d applied, %d lost: said %q", applied, lost, said)
+			}
+		}
 	}
 }
 

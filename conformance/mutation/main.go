@@ -76,7 +76,7 @@ var trials = []trial{
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination",
 		tests: "^Test(Claim|Resume|Held|Repeated|Describe|StrictDescribe|Stop|StreamLeft|Outcomes|TakeOver|Walk|" +
-			"Unlogged|Robbery|Earlier)"},
+			"Unlogged|Robbery|StartThat|Earlier)"},
 	{name: "company in the log", folder: "coordination", tests: "^Test(WhatMayWait|WaitForCompany)"},
 	{name: "pings of a late server", folder: "coordination",
 		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack|ChangedBefore)"},

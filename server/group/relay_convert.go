@@ -119,8 +119,8 @@ func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
 	return r
 }
 
-// messageToPB addresses a message to the stream's number on its own server.
-// messageToPB ends the stream of a message whose texts cannot be encoded.
+// messageToPB addresses a message to the stream's number on its own server. A message whose texts cannot be
+// encoded becomes the end of its stream.
 func messageToPB(stream uint64, m *coordination.Message) *relaypb.Message {
 	if m.Refusal != nil && !utf8.ValidString(m.Refusal.Text) ||
 		m.Description != nil && !utf8.ValidString(m.Description.Name) {
