@@ -52,7 +52,7 @@ type Connections struct {
 	calls  calls
 	bytes  received
 
-	unfolding unfolding
+	unfolding *share.Line // for decompressing
 
 	refused atomic.Uint64 // connections
 	evicted atomic.Uint64 // connections that made room for others

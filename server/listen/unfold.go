@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -19,22 +20,15 @@ import (
 // of a few kilobytes unfolds to megabytes, and one of four megabytes to nothing takes a second: so callers
 // take turns, and none unfolds further than its method allows.
 
-// unfolding is the places for decompressing, and what is used at each.
-type unfolding struct {
-	line  *share.Line
-	tools chan *unfolder
-}
+// newUnfolding returns the places for decompressing.
+func newUnfolding() *share.Line { return share.NewLine(unfoldingPlaces(), 0) }
 
-// newUnfolding returns places for half as many messages as there are processors, but two at least, so that
-// one of them is left for callers who are not known.
-func newUnfolding() unfolding {
-	places := max(2, runtime.GOMAXPROCS(0)/2)
-	u := unfolding{share.NewLine(places, 0), make(chan *unfolder, places)}
-	for range places {
-		u.tools <- new(unfolder)
-	}
-	return u
-}
+// unfoldingPlaces is how many messages are decompressed at once: half as many as there are processors, but two at
+// least, so that one of them is left for callers who are not known.
+func unfoldingPlaces() int { return max(2, runtime.GOMAXPROCS(0)/2) }
+
+// unfolders are used again until the collector has come twice: a server that is sent nothing large keeps nothing.
+var unfolders = sync.Pool{New: func() any { return new(unfolder) }}
 
 // unfolder reads one message at a time.
 type unfolder struct {
@@ -104,13 +98,13 @@ func (c *Call) unfold(data mem.BufferSlice, decode func(message []byte) error) e
 	if subject.Name == "" {
 		subject.Name = c.address()
 	}
-	release, err := c.set.unfolding.line.Acquire(c.ctx, subject)
+	release, err := c.set.unfolding.Acquire(c.ctx, subject)
 	if err != nil {
 		return err
 	}
 	defer release()
-	u := <-c.set.unfolding.tools
-	defer func() { c.set.unfolding.tools <- u }()
+	u := unfolders.Get().(*unfolder)
+	defer unfolders.Put(u)
 	folded := data.Reader()
 	defer folded.Close()
 	message, tooLarge, err := u.unfold(c.encoding(), folded, c.most)

@@ -87,8 +87,8 @@ func TestTurnsOfUnfolding(t *testing.T) {
 		}, new(int))
 	}
 	for _, greedy := range []share.Subject{bob, stranger} {
-		for places := share.NewPool(cap(c.unfolding.tools)); places.Enter(greedy); {
-			if _, err := c.unfolding.line.Acquire(t.Context(), greedy); err != nil {
+		for places := share.NewPool(unfoldingPlaces()); places.Enter(greedy); {
+			if _, err := c.unfolding.Acquire(t.Context(), greedy); err != nil {
 				t.Fatal(err)
 			}
 		}
