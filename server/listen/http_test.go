@@ -114,16 +114,32 @@ func TestHTTPNewestGetsIn(t *testing.T) {
 			<-goesOn
 		}
 	}, time.Minute)
-	until := func(open int) {
-		for h.Open() != open {
+	until := func(open, busy int) {
+		for {
+			has := 0
+			h.mutex.Lock()
+			for _, c := range h.open {
+				if c.busy {
+					has++
+				}
+			}
+			reached := len(h.open) == open && has == busy
+			h.mutex.Unlock()
+			if reached {
+				return
+			}
 			time.Sleep(time.Millisecond)
 		}
 	}
-	idle, silent := dialHTTP(t, address), dialHTTP(t, address)
+	idle := dialHTTP(t, address)
+	until(1, 0)
+	silent := dialHTTP(t, address)
+	until(2, 0)
 	get(t, idle)
-	until(2)
+	until(2, 0)
 	get(t, dialHTTP(t, address))
 	closedByServer(t, silent)
+	until(2, 0)
 	var slow [2]net.Conn
 	for i := range slow {
 		slow[i] = dialHTTP(t, address)
@@ -139,7 +155,7 @@ func TestHTTPNewestGetsIn(t *testing.T) {
 	_ = third.Close()
 	close(goesOn)
 	_ = slow[1].Close()
-	until(0)
+	until(0, 0)
 }
 
 // TestHTTPAddressesShare has connections of two addresses: the one that has more makes room.
