@@ -292,7 +292,7 @@ func TestWrongInputOfClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string][]string{
-		"node":            {"no command given; known are alter, create, drop, ls, show, tree"},
+		"node":            {"no command given; known are alter, create, drop, ls, quota, show, tree"},
 		"node crate app":  {`unknown command "crate"; did you mean create?`},
 		"node create":     {"coordd node create takes NODE, 0 arguments given"},
 		"node create a b": {"takes NODE, 2 arguments given"},

@@ -201,6 +201,7 @@ func TestValues(t *testing.T) {
 		{"tls-cert", []string{"relative.pem", "/a b"}, []string{"", "a\x00b"}},
 		{"tls-key", []string{"relative.pem"}, []string{""}},
 		{"tls-client-ca", []string{"relative.pem"}, []string{""}},
+		{"tls-client-auth", []string{"optional", "required"}, []string{"", "on", "REQUIRED"}},
 		{"auth", []string{"off", "required"}, []string{"", "on", "REQUIRED"}},
 		{"token-file", []string{"relative"}, []string{""}},
 		{"login-lifetime", []string{"1m", "90m", "720h"}, []string{"", "0", "59s", "720h1s", "1d", "-1h"}},
