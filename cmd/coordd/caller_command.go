@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -134,7 +135,8 @@ func checkName(name string) error {
 }
 
 // guardNames makes each command below one that takes the NAME of a semaphore refuse the empty name, unless --empty-name is
-// given: it is a name like any other, but by accident, such as an unset variable, many scripts would share one lock.
+// given: it is a name like any other, but by accident, such as an unset variable, many scripts would share one lock. A name
+// that is not UTF-8 cannot be sent: the stream would break each time.
 func guardNames(root *cobra.Command) {
 	leaves(root, func(command *cobra.Command) {
 		at := slices.Index(strings.Fields(command.Use), "NAME") - 1
@@ -147,8 +149,11 @@ func guardNames(root *cobra.Command) {
 			if err := inner(command, args); err != nil {
 				return err
 			}
-			if args[at] == "" && !*empty {
+			switch {
+			case args[at] == "" && !*empty:
 				return usageError("argument NAME: it is empty; --empty-name allows that")
+			case !utf8.ValidString(args[at]):
+				return usageError("argument NAME: value %q is not allowed: want UTF-8", args[at])
 			}
 			return nil
 		}

@@ -159,7 +159,7 @@ func (p *program) clusterAddCommand() *cobra.Command {
 			fmt.Fprintf(p.stdout,
 				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
 					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n  coordd cluster promote %s --wait\n",
-				name, added.GetId(), name, address, joinList(now, added.GetId()), name)
+				name, oneLine(added.GetId()), name, address, oneLine(joinList(now, added.GetId())), name)
 			return nil
 		})
 	return command
@@ -232,8 +232,7 @@ func (p *program) clusterTransferCommand() *cobra.Command {
 				&adminpb.ClusterStatusRequest{}, now); err == nil {
 				name = memberName(now, name)
 			}
-			fmt.Fprintf(p.stdout, "%s leads\n", name)
-			return nil
+			return printLine(p.stdout, "%s leads", name)
 		})
 	return command
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -102,9 +101,7 @@ func limitsTextOf(now *adminpb.LimitsStatus) limitsStatusText {
 }
 
 func printLimitsJSON(w io.Writer, now *adminpb.LimitsStatus) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(limitsTextOf(now))
+	return writeJSON(w, limitsTextOf(now), "  ")
 }
 
 func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
@@ -117,12 +114,10 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
 		if own == server.UnlimitedState {
 			limit = "--state-limit=" + unlimitedText
 		}
-		fmt.Fprintf(w, "asked %s: started with %s, which does not count\n", name, limit)
+		_ = printLine(w, "asked %s: started with %s, which does not count", name, limit)
 	}
 	if memory := now.GetMemoryBytes(); memory != 0 {
-		_, err := fmt.Fprintf(w, "asked %s: %s of memory (%s)%s\n", name, sizeOf(memory),
-			now.GetMemorySource(), memoryText(now))
-		return err
+		return printLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(), memoryText(now))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -95,9 +94,7 @@ func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Li
 			Connected: m.GetConnected(), Version: m.GetVersion(),
 		})
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(text)
+	return writeJSON(w, text, "  ")
 }
 
 func roleText(m *adminpb.ClusterMember) string {
@@ -125,21 +122,21 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 	if now.GetLeader() != "" {
 		leader = memberName(now, now.GetLeader()) + " leads"
 	}
-	fmt.Fprintf(w, "cluster %s: %s, term %d, entry %d is committed\n", now.GetCluster(), leader,
+	_ = printLine(w, "cluster %s: %s, term %d, entry %d is committed", now.GetCluster(), leader,
 		now.GetTerm(), now.GetCommit())
 	state := "is not caught up"
 	if now.GetCaughtUp() {
 		state = "is caught up"
 	}
-	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n", cmp.Or(now.GetServerName(), now.GetServerId()),
+	_ = printLine(w, "asked %s: %s, entry %d is applied%s", cmp.Or(now.GetServerName(), now.GetServerId()),
 		state, now.GetApplied(), diskText(now))
 	if !now.GetLeaderAnswered() {
 		fmt.Fprintf(w, "%s\n", reachText(now))
 	}
-	fmt.Fprintf(w, "%s\n", formatText(now))
+	_ = printLine(w, "%s", formatText(now))
 	for _, text := range append([]string{now.GetDiverged()}, now.GetIssues()...) {
 		if text != "" {
-			fmt.Fprintf(w, "%s\n", strings.ToUpper(text[:1])+text[1:])
+			_ = printLine(w, "%s", strings.ToUpper(text[:1])+text[1:])
 		}
 	}
 	if limits != nil {
@@ -159,9 +156,8 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 				active = "yes"
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cmp.Or(m.GetName(), "-"), m.GetId(),
-			roleText(m), active, match, lag, m.GetVersion(), cmp.Or(m.GetPeerAddress(), "-"),
-			cmp.Or(m.GetClientAddress(), "-"))
+		_ = printRow(table, cmp.Or(m.GetName(), "-"), m.GetId(), roleText(m), active, match, lag,
+			fmt.Sprint(m.GetVersion()), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
 	}
 	return table.Flush()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -38,9 +39,26 @@ func (e *escaper) Write(text []byte) (int, error) {
 // escapedRune returns the escape of a rune, or of one byte that belongs to none, as Go's strings have it.
 func escapedRune(r []byte) string { return strings.Trim(strconv.Quote(string(r)), `"`) }
 
-// oneLine escapes the line breaks and tabs of a text, which escaper leaves.
-func oneLine(text string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text)
+// oneLine escapes the line breaks and tabs of a text, which escaper leaves, and the other bytes by which a tabwriter ends a
+// cell or a line, or leaves a text as it is.
+func oneLine(text string) string { return inOneLine.Replace(text) }
+
+var inOneLine = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\v", `\v`, "\f", `\f`, "\xff", `\xff`)
+
+// printLine prints one line, whatever its texts hold.
+func printLine(w io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintln(w, oneLine(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// printRow prints one row of a table, whatever its cells hold.
+func printRow(table io.Writer, cells ...string) error {
+	line := make([]string, len(cells))
+	for i, cell := range cells {
+		line[i] = oneLine(cell)
+	}
+	_, err := fmt.Fprintln(table, strings.Join(line, "\t"))
+	return err
 }
 
 // exact returns the writer behind an escaper, for data that has to come out as it is.

@@ -139,13 +139,13 @@ func TestOddNames(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
 		t.Errorf("listed: %q", got)
 	}
-	if table := does(t, elsewhere, "semaphore ls app"); strings.ContainsAny(table, "\x01\t\u202e") ||
+	if table := does(t, elsewhere, "semaphore ls app", `nnn"... (1024 bytes)`); strings.ContainsAny(table, "\x01\t\u202e") ||
 		strings.Count(table, "\n") != len(names) {
 		t.Errorf("a terminal would obey %q", table)
 	}
 }
 
-// An empty NAME is refused by every command that takes one, unless it is allowed.
+// A NAME that is empty, unless that is allowed, or not UTF-8 is refused by every command that takes one.
 func TestEmptyName(t *testing.T) {
 	t.Parallel()
 	_, endpoint, _ := lockServer(t)
@@ -160,6 +160,8 @@ func TestEmptyName(t *testing.T) {
 			code = exitNotRun
 		}
 		coordd(t, code, args, "argument NAME: it is empty")
+		args[slices.Index(args, "")] = "\xff"
+		coordd(t, code, args, "argument NAME: value", "want UTF-8")
 	}
 	for _, command := range [][]string{{"config", "set", "app", "", "x"}, {"config", "get", "app", ""}} {
 		got := runBinary(t, []string{"COORDD_ENDPOINT=" + endpoint}, append(command, "--empty-name")...)

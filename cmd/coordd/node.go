@@ -263,7 +263,7 @@ func (n *nodeShown) text(w io.Writer) {
 	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n",
 		n.Read, n.Attach, n.Counters)
 	for _, entry := range n.Effective {
-		fmt.Fprintf(w, "  permissions of         %s: %s\n", quotedName(entry.Subject),
+		_ = printLine(w, "  permissions of         %s: %s", quotedName(entry.Subject),
 			strings.Join(entry.Permissions, ", "))
 	}
 }

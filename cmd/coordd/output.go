@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -61,13 +60,11 @@ func (l *listing) add(value any, cells ...string) error {
 	switch l.form {
 	case formTable:
 		if l.rows == 1 {
-			fmt.Fprintln(l.table, strings.Join(l.headers, "\t"))
+			if err := printRow(l.table, l.headers...); err != nil {
+				return err
+			}
 		}
-		for i := range cells {
-			cells[i] = oneLine(cells[i])
-		}
-		_, err := fmt.Fprintln(l.table, strings.Join(cells, "\t"))
-		return err
+		return printRow(l.table, cells...)
 	case formJSON:
 		start := ",\n"
 		if l.rows == 1 {

@@ -380,15 +380,15 @@ func (r *resourceShown) text(w io.Writer) {
 		fmt.Fprintf(w, "  burst              %s, without effect\n", burst)
 	}
 	for _, b := range r.Buckets {
-		fmt.Fprintf(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s", b.Server, units(b.Level),
-			units(b.Capacity), units(b.Assigned), units(b.Granted), units(b.Used))
+		waiters := ""
 		if b.Waiters > 0 {
-			fmt.Fprintf(w, ", %s for %s", counted64(b.Waiters, "waiter"), units(b.Waiting))
+			waiters = fmt.Sprintf(", %s for %s", counted64(b.Waiters, "waiter"), units(b.Waiting))
 		}
-		fmt.Fprintln(w)
+		_ = printLine(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s%s", b.Server, units(b.Level),
+			units(b.Capacity), units(b.Assigned), units(b.Granted), units(b.Used), waiters)
 	}
 	for _, unknown := range r.Unknown {
-		fmt.Fprintf(w, "  not told: %s\n", unknown)
+		_ = printLine(w, "  not told: %s", unknown)
 	}
 }
 

@@ -145,12 +145,11 @@ func (s *resourcesShown) text(w io.Writer) {
 			rate = *r.Rate.Effective
 		}
 		depth := strings.Count(r.Resource, "/")
-		fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Node, strings.Repeat("  ", depth),
-			r.Resource[strings.LastIndexByte(r.Resource, '/')+1:], units(rate), r.available(), granted, used,
-			assigned, r.All.Waiters, units(r.All.Waiting))
+		_ = printRow(table, r.Node, strings.Repeat("  ", depth)+r.Resource[strings.LastIndexByte(r.Resource, '/')+1:],
+			units(rate), r.available(), granted, used, assigned, fmt.Sprint(r.All.Waiters), units(r.All.Waiting))
 	}
 	table.Flush()
 	for _, unknown := range s.Unknown {
-		fmt.Fprintln(w, "not told: "+unknown)
+		_ = printLine(w, "not told: %s", unknown)
 	}
 }

@@ -383,9 +383,9 @@ func (p *program) semaphoreListCommand() *cobra.Command {
 					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(),
 						s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(),
 						s.GetWaiterCount()}
-					if err := rows.add(row, row.Node, fmt.Sprintf("%.60q", row.Name),
+					if err := rows.add(row, row.Node, dataText([]byte(row.Name)),
 						heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners),
-						fmt.Sprint(row.Waiters), fmt.Sprintf("%.60q", row.Data)); err != nil {
+						fmt.Sprint(row.Waiters), dataText([]byte(row.Data))); err != nil {
 						return "", err
 					}
 				}

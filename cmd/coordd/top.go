@@ -145,13 +145,13 @@ func (t *topShown) text(w io.Writer) {
 		if l.Grants != nil {
 			grants = fmt.Sprintf("%.1f", *l.Grants)
 		}
-		fmt.Fprintf(table, "%s\t%q\t%s\t%s\t%d\t%d\n", l.Node, l.Name, grants, l.Held, l.Owners, l.Waiters)
+		_ = printRow(table, l.Node, fmt.Sprintf("%q", l.Name), grants, l.Held, fmt.Sprint(l.Owners), fmt.Sprint(l.Waiters))
 	}
 	table.Flush()
 	fmt.Fprintln(w)
 	fmt.Fprintln(table, "NODE\tLOCK\tWAITS\tORDER ID\tSINCE")
 	for _, l := range t.Waits {
-		fmt.Fprintf(table, "%s\t%q\tsession %d\t%d\t%s\n", l.Node, l.Name, l.Session, l.OrderID,
+		_ = printRow(table, l.Node, fmt.Sprintf("%q", l.Name), fmt.Sprint("session ", l.Session), fmt.Sprint(l.OrderID),
 			dayText(l.since))
 	}
 	table.Flush()

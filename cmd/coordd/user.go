@@ -193,6 +193,6 @@ func (p *program) printUsers(list *adminpb.ListResponse) {
 		if user.GetAdministrator() {
 			role = "administrator"
 		}
-		fmt.Fprintf(p.stdout, "%s\t%s\n", oneLine(user.GetName()), role)
+		_ = printRow(p.stdout, user.GetName(), role)
 	}
 }
