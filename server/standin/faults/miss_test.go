@@ -16,7 +16,7 @@ import (
 
 // Every fault that names a node finds it by its path below the database, and with it.
 func TestRelativePaths(t *testing.T) {
-	for _, path := range []string{"dir/node", "local/dir/node", "/local/dir/node", "dir//node/"} {
+	for _, path := range []string{"dir/node", "local/dir/node", "/local/dir/node", "dir//node/", "./dir/node"} {
 		t.Run(path, func(t *testing.T) {
 			r := start(t)
 			c := r.attach(0)

@@ -13,6 +13,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/internal/hooks"
 )
 
@@ -99,17 +100,13 @@ func (f Filter) String() string {
 	return strings.Join(wants, " ")
 }
 
-// Path returns the absolute path of a coordination node: a path that neither begins with a slash nor with the database is
-// below the database. Repeated slashes and one at the end do not matter. The empty path stays empty.
+// Path returns the absolute path of a coordination node, which may be relative to the database as in requests (see
+// scheme.InDatabase). Repeated slashes and one at the end do not matter. The empty path stays empty.
 func (s *Set) Path(node string) string {
-	clean := cleanPath(node)
-	switch {
-	case node == "":
+	if node == "" {
 		return ""
-	case node[0] == '/' || clean == s.database || strings.HasPrefix(clean, s.database+"/"):
-		return clean
 	}
-	return cleanPath(s.database + clean)
+	return cleanPath(scheme.InDatabase(node, s.database))
 }
 
 // cleanPath is a path without superfluous slashes, and with the first one.
