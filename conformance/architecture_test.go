@@ -79,7 +79,7 @@ var layers = []layer{
 	{folder: "server/monitor", ours: []string{"coordination", "raftstore", "server", "server/group"},
 		foreign: []string{prometheus}},
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
-	{folder: "server/standin/faults", ours: []string{"server", "raftstore"},
+	{folder: "server/standin/faults", ours: []string{"scheme", "server", "raftstore"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{grpc, ydbProtos}},
