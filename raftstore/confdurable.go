@@ -51,28 +51,46 @@ func knownCommitted(stored uint64, entries []*pb.Entry) uint64 {
 // confGate is the part of the loop that makes the commit index durable before a membership entry is applied.
 type confGate struct {
 	saved    uint64        // the durable commit index: of the hard state, or of the checkpoint
-	lastConf uint64        // the last membership entry of the log; 0: none after the checkpoint
+	changes  []uint64      // membership entries of the log, ascending, from the last applied one on
+	proposed bool          // one is on its way into the log
 	waiting  []*pb.Message // committed entries that wait for saved to cover a membership entry, oldest first
 	unsealed uint64        // the last change of the voters that was applied, while no membership entry follows it
 }
 
 func (g *confGate) init(log *raftLog) {
-	g.saved, g.lastConf = log.hard.commit, confEntry(log.entries)
+	g.saved = log.hard.commit
+	g.noteAppended(log.entries)
 }
 
-// noteAppended updates lastConf for entries that are appended to the log, or replace its end.
+// noteAppended updates changes for entries that are appended to the log, or replace its end.
 func (g *confGate) noteAppended(entries []*pb.Entry) {
-	if len(entries) > 0 && entries[0].GetIndex() <= g.lastConf {
-		g.lastConf = 0
+	if len(entries) == 0 {
+		return
 	}
-	g.lastConf = max(g.lastConf, confEntry(entries))
+	g.proposed = false
+	for len(g.changes) > 0 && g.lastConf() >= entries[0].GetIndex() {
+		g.changes = g.changes[:len(g.changes)-1]
+	}
+	for _, e := range entries {
+		if e.GetType() != pb.EntryNormal {
+			g.changes = append(g.changes, e.GetIndex())
+		}
+	}
+}
+
+// lastConf returns the last membership entry of the log; 0: none after the checkpoint.
+func (g *confGate) lastConf() uint64 {
+	if len(g.changes) == 0 {
+		return 0
+	}
+	return g.changes[len(g.changes)-1]
 }
 
 // holdBack lowers the commit index in a message to another member below a membership entry that this member
 // could still forget. A later heartbeat carries the commit index again.
 func (g *confGate) holdBack(m *pb.Message) {
-	if g.lastConf > g.saved && m.GetCommit() >= g.lastConf {
-		m.Commit = new(g.lastConf - 1)
+	if last := g.lastConf(); last > g.saved && m.GetCommit() >= last {
+		m.Commit = new(last - 1)
 	}
 }
 
@@ -99,8 +117,11 @@ func (l *loop) handOverSaved() error {
 	return nil
 }
 
-// noteConf updates unsealed for a membership that is applied.
+// noteConf updates changes and unsealed for a membership that is applied.
 func (g *confGate) noteConf(before, conf confRecord, index uint64) {
+	for len(g.changes) > 0 && g.changes[0] < index {
+		g.changes = g.changes[1:]
+	}
 	if !slices.Equal(before.Voters, conf.Voters) {
 		g.unsealed = index
 	} else if index > g.unsealed {
@@ -111,18 +132,25 @@ func (g *confGate) noteConf(before, conf confRecord, index uint64) {
 // sealed reports whether a leader may append commands. They do not follow a membership entry that is not
 // applied, and after a change of the voters another membership entry comes first.
 func (l *loop) sealed() bool {
-	if !l.leading || l.unsealed == 0 && l.conf.Index >= l.lastConf {
+	if !l.leading || !l.proposed && l.unsealed == 0 && l.conf.Index >= l.lastConf() {
 		return true
 	}
-	applied := l.node.BasicStatus().Applied
-	if term, _ := l.s.log.Term(applied); l.unsealed == 0 || l.lastConf > applied || term < l.term {
-		l.waitForApplied() // until then raft drops membership entries
-		return false
-	}
-	if err := l.proposeChange(pb.ConfChangeUpdateNode, raft.None, nil); err != nil {
-		l.s.cfg.Logger.Debug("seal a change of the members", "err", err)
+	if l.unsealed > 0 {
+		if err := l.proposeChange(pb.ConfChangeUpdateNode, raft.None, nil); err != nil {
+			l.s.cfg.Logger.Debug("seal a change of the members", "err", err)
+		}
+	} else {
+		l.waitForApplied()
 	}
 	return false
+}
+
+// takesChange reports whether raft takes a membership entry: it does once the one before and an entry of this
+// term are applied. In the place of others it would append empty entries, which seal nothing.
+func (l *loop) takesChange() bool {
+	applied := l.node.BasicStatus().Applied
+	term, _ := l.s.log.Term(applied)
+	return !l.proposed && l.lastConf() <= applied && term == l.term
 }
 
 // judge decodes a committed membership entry. One that is void after the entries before it becomes a change

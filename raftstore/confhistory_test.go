@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // confScripts are histories of membership: the first members, and then the changes: + adds a learner, ^ gives it a
@@ -334,7 +336,7 @@ func TestRemovalIsDurableBeforeItIsKnown(t *testing.T) {
 	}
 	leader.pursue(removal(other.id))
 	l := leader.store.loop
-	committed := func() bool { return l.lastConf > l.saved && l.node.BasicStatus().GetCommit() >= l.lastConf }
+	committed := func() bool { return l.lastConf() > l.saved && l.node.BasicStatus().GetCommit() >= l.lastConf() }
 	for range 100 {
 		for _, m := range w.members {
 			if !m.store.appender.idle() && !committed() {
@@ -354,7 +356,7 @@ func TestRemovalIsDurableBeforeItIsKnown(t *testing.T) {
 	leader.turn(func() error { l.tick(); l.tick(); return nil })
 	for key, messages := range w.queues {
 		for _, m := range messages {
-			if key.from == leader.id && m.GetCommit() >= l.lastConf {
+			if key.from == leader.id && m.GetCommit() >= l.lastConf() {
 				w.fail("%s says that entry %d is committed: %v", leader.name, m.GetCommit(), m.GetType())
 			}
 		}
@@ -362,4 +364,111 @@ func TestRemovalIsDurableBeforeItIsKnown(t *testing.T) {
 	leader.crash()
 	leader.start()
 	w.live()
+}
+
+// Raft puts an empty entry in the place of a membership entry that comes too early. So while a promotion is under way,
+// neither another attempt nor another change is proposed: an entry that proves nothing would follow the promotion in
+// the log of the new voter. If its leader, which has less, is killed then, it would take itself for a learner for ever.
+func TestPromotionIsFollowedByItsSeal(t *testing.T) {
+	t.Parallel()
+	for _, meanwhile := range []string{"", "^b", "+c"} {
+		w := newConfWorld(t, 1, "a")
+		w.live()
+		w.change("+b")
+		a, b := w.members[0], w.members[1]
+		l, disk := a.store.loop, a.store.appender
+		w.settle("b to have all", func() bool {
+			return l.node.Status().Progress[b.id].Match == a.applied && l.conf.Index == a.applied
+		})
+		w.note("^b and %q", meanwhile)
+		for _, change := range strings.Fields("^b " + meanwhile) {
+			p := confPursuit(change, confID(change[1:]))
+			p.result = make(chan error, 1)
+			l.pursuits = append(l.pursuits, p)
+		}
+		for range retryTicks + 1 { // the disk of b is faster
+			a.turn(func() error { l.tick(); return nil })
+			w.exchange(a, b)
+		}
+		later := disk.jobs[1:]
+		disk.jobs = disk.jobs[:1]
+		disk.finished(a.writeSome()) // the promotion
+		disk.jobs = later
+		a.turn(nil) // it is committed
+		a.diesAfter(1)
+		disk.write(disk.next())
+		a.store, a.leads = nil, 0
+		clear(w.queues)
+		a.start()
+		w.live()
+	}
+}
+
+// exchange delivers all messages, and has b write.
+func (w *confWorld) exchange(a, b *confMember) {
+	for busy := true; busy; {
+		busy = false
+		for key := range w.queues {
+			w.deliver(key)
+			busy = true
+		}
+		if !b.store.appender.idle() {
+			b.write()
+			busy = true
+		}
+	}
+}
+
+// A removal that only its leader knows of is not reported as made when that leader loses the leadership: without it the
+// others may need the vote of the removed member, whose directory its operator would delete.
+func TestRemovalIsReportedOnceItIsSealed(t *testing.T) {
+	t.Parallel()
+	w := newConfWorld(t, 1, "abcd")
+	w.live()
+	leader := w.leader()
+	l := leader.store.loop
+	gone := w.members[slices.IndexFunc(w.members, func(m *confMember) bool { return m != leader })]
+	leader.pursue(removal(gone.id))
+	for l.conf.has(gone.id) {
+		w.step()
+	}
+	sealed := leader.pursue(sealing())
+	for range 2 * electionTicks {
+		leader.turn(func() error { l.tick(); return nil })
+	}
+	select {
+	case err := <-sealed.result:
+		if leader.leads > 0 || !errors.Is(err, ErrNotLeader) {
+			w.fail("the removal is complete: %v", err)
+		}
+	default:
+		w.fail("the removal is neither complete nor given up")
+	}
+	w.live()
+	again := w.leader().pursue(removal(gone.id))
+	w.settle("the next leader to judge", func() bool { return len(again.result) > 0 })
+	if err := <-again.result; !errors.Is(err, ErrNotMember) {
+		w.fail("the next leader says %v", err)
+	}
+}
+
+// A new leader's entries replace a membership entry; the one before is the last again.
+func TestLastMembershipEntry(t *testing.T) {
+	entries := func(from uint64, types ...pb.EntryType) (list []*pb.Entry) {
+		for i, typ := range types {
+			list = append(list, &pb.Entry{Index: new(from + uint64(i)), Type: typ.Enum()})
+		}
+		return list
+	}
+	var g confGate
+	g.noteAppended(entries(1, pb.EntryConfChange, pb.EntryNormal, pb.EntryConfChange))
+	g.noteAppended(entries(4, pb.EntryNormal, pb.EntryConfChange))
+	for from, want := range map[uint64]uint64{6: 5, 4: 3, 2: 1, 1: 0} {
+		later := g
+		later.changes = slices.Clone(g.changes)
+		later.noteAppended(entries(from, pb.EntryNormal))
+		if got := later.lastConf(); got != want {
+			t.Errorf("after new entries from %d the last membership entry is %d, want %d", from, got, want)
+		}
+	}
 }

@@ -228,11 +228,11 @@ func removal(id uint64) *pursuit {
 }
 
 // sealing waits until a majority of the voters can prove their last change, see sealed. Before that this
-// leader may be the only member that knows of the change, and without it the others count votes as before. A
-// leader that loses the leadership meanwhile leaves the rest to the next one.
+// leader may be the only member that knows of the change, and without it the others count votes as before. If
+// it loses the leadership meanwhile, the next leader goes on, and has to be asked.
 func sealing() *pursuit {
-	return &pursuit{attempt: func(*loop) error { return nil },
-		done: func(l *loop) bool { return !l.leading || l.unsealed == 0 }}
+	return change(func(*loop) error { return nil },
+		func(l *loop) bool { return l.leading && l.caughtUp && l.unsealed == 0 })
 }
 
 // TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log, of those
@@ -249,13 +249,13 @@ func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	}, done: func(l *loop) bool { return tried && !l.leading }})
 }
 
-// change is the pursuit of something that only a leader with a known commit index can do.
+// change is the pursuit of something that only a leader with a known commit index can do, one after the other.
 func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
 	return &pursuit{attempt: func(l *loop) error {
 		switch {
 		case !l.leading:
 			return ErrNotLeader
-		case !l.caughtUp:
+		case !l.caughtUp, l.unsealed > 0:
 			return nil // soon
 		}
 		return attempt(l)
@@ -325,17 +325,23 @@ func (l *loop) servePursuits() {
 	})
 }
 
-// proposeChange proposes a membership entry. Raft takes one at a time and drops others without a word;
-// pursuits propose again, and an entry that came too late is void, see confRecord.allows.
+// proposeChange proposes a membership entry, if raft takes one now. Pursuits propose again, and an entry that
+// came too late is void, see confRecord.allows.
 func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *memberRecord) error {
+	if !l.takesChange() {
+		l.waitForApplied()
+		return nil
+	}
 	change := &pb.ConfChange{Type: typ.Enum(), NodeId: new(id)}
 	if m != nil {
 		change.Context = m.encode()
 	}
-	if err := l.node.ProposeConfChange(change); err != nil && !errors.Is(err, raft.ErrProposalDropped) {
-		return err
+	err := l.node.ProposeConfChange(change)
+	if errors.Is(err, raft.ErrProposalDropped) {
+		return nil
 	}
-	return nil
+	l.proposed = err == nil
+	return err
 }
 
 // quorumAfter reports whether a majority of these voters was heard of lately.

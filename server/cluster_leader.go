@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -86,6 +87,9 @@ func (s clusterLeader) Remove(ctx context.Context,
 		return nil, errLeadsElsewhere
 	}
 	m, err := s.findMember(r.GetMember())
+	if id, bad := strconv.ParseUint(r.GetMember(), 16, 64); err != nil && bad == nil {
+		m, err = raftstore.Member{ID: id}, nil // an earlier leader may have removed it, and not have completed that
+	}
 	if err != nil {
 		return nil, err
 	}
