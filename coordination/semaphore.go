@@ -60,11 +60,11 @@ func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 }
 
 // keeps returns why a semaphore cannot be removed, nil if it can.
-func (sem *semaphore) keeps(force bool) *Refusal {
+func (s *semaphore) keeps(force bool) *Refusal {
 	switch {
-	case sem.ephemeral:
+	case s.ephemeral:
 		return CannotDeleteEphemeral
-	case !force && (sem.owners.length > 0 || sem.waiters.length > 0):
+	case !force && (s.owners.length > 0 || s.waiters.length > 0):
 		return SemaphoreNotEmpty
 	}
 	return nil

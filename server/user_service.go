@@ -59,7 +59,7 @@ func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.A
 func validNewUser(name string) error {
 	if name == "" || len(name) > accounts.MaxUserNameBytes ||
 		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' }) {
-		return fmt.Errorf("User name: want 1 to %d printable ASCII characters without spaces and @",
+		return fmt.Errorf("user name: want 1 to %d printable ASCII characters without spaces and @",
 			accounts.MaxUserNameBytes)
 	}
 	return nil

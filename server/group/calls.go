@@ -65,15 +65,9 @@ func (g *Group) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}),
 		since: coordination.Index(g.applied.Load())}
-	answer, err := g.refusal(ctx, a.command)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return outcome.Outcome{}, notAsked(err)
-	case err != nil || !answer.OK():
-		return answer, err
-	}
+	var answer outcome.Outcome
 	var ended error
-	err = g.AskLeader(ctx, func(repeated bool) Asked {
+	err := g.AskLeader(ctx, func(repeated bool) Asked {
 		a.repeated = repeated
 		answer, ended = g.try(ctx, a)
 		switch {
@@ -97,24 +91,19 @@ func (g *Group) Execute(ctx context.Context,
 	return answer, nil
 }
 
-// refusal returns the refusal of a command by what was committed when the call came, success if it is not
-// refused. This server's own state may lack a permission that another one has just acknowledged, so its
-// refusal counts only after a read barrier.
-func (g *Group) refusal(ctx context.Context, c coordination.Command) (outcome.Outcome, error) {
-	judge := func(m *coordination.Machine) outcome.Outcome {
-		if answer, refused := m.Refusal(c); refused {
-			return answer
-		}
-		return outcome.Done()
+// refuses answers a call that is refused by what this server has applied, and reports whether it did: the call
+// never comes into the log. Only a leader that a majority has confirmed lately has applied every change that
+// was acknowledged, such as a permission. A repeated call may have been executed: the log has its outcome. The
+// turn is held.
+func (g *Group) refuses(c *call) bool {
+	if g.link == nil || c.attempt.repeated || !g.lease.MaySpeak() {
+		return false
 	}
-	answer, err := g.Read(ctx, judge)
-	if err != nil || answer.OK() {
-		return answer, err
+	answer, refused := g.replica.Machine().Refusal(c.attempt.command)
+	if refused {
+		c.done <- callAnswer{outcome: answer}
 	}
-	if err := g.CatchUp(ctx); err != nil {
-		return outcome.Outcome{}, err
-	}
-	return g.Read(ctx, judge)
+	return refused
 }
 
 // notAsked adds ErrNotAsked to the error of a context, unless it says ErrNoLeader already.

@@ -4,8 +4,10 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group/relaypb"
 )
 
 // TestRefusedStaysOut makes calls that are refused for what is, or is not, there: the log does not grow.
@@ -35,5 +37,19 @@ func TestRefusedStaysOut(t *testing.T) {
 	}
 	if after := g.applied.Load(); after != before {
 		t.Errorf("%d entries came into the log", after-before)
+	}
+}
+
+// A repeated call gets the outcome that it had, although it would be refused now.
+func TestRepeatedCallIsNotRefused(t *testing.T) {
+	g := openTest(t, nil)
+	createNode(t, g, scheme.SplitLoose("/local/n"))
+	drop := &coordination.DropNode{CallID: coordination.CallID{Nonce: 7}, Path: scheme.SplitLoose("/local/n")}
+	for _, repeated := range []bool{false, true} {
+		answer, err := g.executeForPeer(t.Context(), &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, drop),
+			Repeated: repeated})
+		if err != nil || !outcomeFromPB(answer).OK() {
+			t.Errorf("repeated %v: got %v, %v", repeated, answer, err)
+		}
 	}
 }
