@@ -34,7 +34,7 @@ func (c *meteredConn) plain() net.Conn {
 		return c
 	}
 	system, is := conn.Conn.(syscall.Conn)
-	if !is {
+	if !is || !socketsAreFiles {
 		return c
 	}
 	raw, err := system.SyscallConn()
@@ -91,13 +91,4 @@ func (c *plainConn) readSocket(file uintptr) bool {
 		c.buffer = nil
 	}
 	return !errors.Is(c.err, syscall.EAGAIN)
-}
-
-func readSocket(file uintptr, b []byte) (int, error) {
-	for {
-		n, err := syscall.Read(int(file), b)
-		if !errors.Is(err, syscall.EINTR) {
-			return n, err
-		}
-	}
 }
