@@ -48,7 +48,7 @@ var trials = []trial{
 	{fault: "fail-next", detail: "describe", late: each(func(s *standin.Server, node string, victim uint64) {
 		f := faults.Filter{Node: node, Session: victim}
 		s.FailNext(faults.Describe, 1, Ydb.StatusIds_UNAUTHORIZED, "", faults.Where(f))
-		s.SpuriousNotice(f, "") // so that it is asked for
+		notice(s, f) // so that it is asked for
 	})},
 	{fault: "fail-some", early: func(s *standin.Server) {
 		s.FailSome(faults.Describe, 0.3, 1)
@@ -66,7 +66,7 @@ var trials = []trial{
 		late: each(func(s *standin.Server, node string, victim uint64) {
 			f := faults.Filter{Node: node, Session: victim}
 			s.AnswerLost(faults.Describe, 1, faults.Where(f))
-			s.SpuriousNotice(f, "")
+			notice(s, f)
 		})},
 	{fault: "repeat-next", early: func(s *standin.Server) { s.RepeatNext(faults.Acquire, 1) }},
 	{fault: "drop-streams how=clean", late: dropping(faults.Clean)},
@@ -74,7 +74,7 @@ var trials = []trial{
 	{fault: "drop-streams how=silence", timeout: brief, late: dropping(faults.Silence)},
 	{fault: "drop-streams how=black-hole", timeout: brief, late: dropping(faults.BlackHole)},
 	{fault: "spurious-notice", late: func(s *standin.Server, node string, _ ...uint64) {
-		s.SpuriousNotice(faults.Filter{Node: node}, "")
+		notice(s, faults.Filter{Node: node})
 	}},
 	{fault: "detach-session", late: each(func(s *standin.Server, node string, victim uint64) {
 		s.DetachSession(node, victim)
@@ -97,6 +97,16 @@ var trials = []trial{
 	{fault: "slow-disk", several: true, late: every(func(s *standin.Server) {
 		s.SlowDisk(1, 20*time.Millisecond)
 	})},
+}
+
+// notice fires the watches that f picks, once there is one: a client may just be about to watch again.
+func notice(s *standin.Server, f faults.Filter) {
+	for late := time.Now().Add(patience); s.SpuriousNotice(f, "", faults.MayMiss()) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			s.SpuriousNotice(f, "") // which fails the test, and says what there is
+			return
+		}
+	}
 }
 
 // failing has one request fail.
