@@ -176,8 +176,9 @@ SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|Orphans
 # files, or know one goroutine; smaller tests of ./server run the same code with it, and what the store's repeat runs with it in
 # TestEveryFailureEndsTheStore (the life of a store, cut short at each step), TestManyProposersWithCheckpointsUnderWay,
 # TestASlowHandlerIsNoSlowDisk, TestCheckpointBegunDuringAnInstallation, TestLaggingMemberCatchesUpFromTheLog and
-# TestLargeMessageOfAStranger.
-SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|DescribeFitsClients|EveryBitFlipIsFoundOrHarmless|FollowerCopiesAreBounded|FollowerWaitsForASlowLeader|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|LargeAnswersAreGivenBack|LongDescriptions|ManyInspectedResources|OversizedMessages|PowerLossDuringLogWrite|SmallDisk)$$
+# TestLargeMessageOfAStranger. The histories of membership run in virtual time, on one goroutine; what they drive runs with it in
+# TestRestartedMembersKnowTheirCluster.
+SIZED := ^Test(MembershipHistories|RandomMembershipHistories|CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|DescribeFitsClients|EveryBitFlipIsFoundOrHarmless|FollowerCopiesAreBounded|FollowerWaitsForASlowLeader|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|LargeAnswersAreGivenBack|LongDescriptions|ManyInspectedResources|OversizedMessages|PowerLossDuringLogWrite|SmallDisk)$$
 # MIXED are the packages of the three above: the rest of their tests run with the detector.
 MIXED := ./conformance ./server ./server/group ./raftstore
 # DRIVERS only drive the program, which is built without the detector: what it would watch are the tests themselves. CI has
