@@ -178,11 +178,13 @@ func (c *testCluster) crash(i int) {
 // A call on the server that is being stopped is finished through the next leader.
 func TestCallsOnTheStoppingLeader(t *testing.T) {
 	c := startCluster(t, 3)
-	leader, _ := c.leader()
+	// What servers ask of the group themselves when they start is queued as calls are.
+	for _, s := range c.servers {
+		eventually(t, "the limit of the state", func() bool { return s.stateLimit.told.Load() != 0 })
+	}
+	leader, _ := c.leader() // only now: a slow disk may have moved it since the start
 	s := c.servers[leader]
 	s.config.stopPatience = waitMax // of a busy machine
-	// What servers ask of the group themselves when they start is queued as calls are.
-	eventually(t, "the limit of the state", func() bool { return s.stateLimit.told.Load() != 0 })
 	held, release := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(letGo)
