@@ -72,12 +72,12 @@ func DefaultLimits() Limits {
 type StateLimits struct {
 	// State is how many bytes all rows together may count (Machine.Used); 0: no limit.
 	State uint64
-	// Reserve is how many of these are for commands of administrators only.
+	// Reserve is the part of these that only commands of administrators may use.
 	Reserve uint64
 	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions,
 	// MaxSemaphores, which is what every server proposes but those of tests.
 	NodeBytes, Sessions, Semaphores uint64
-	// Links is how many semaphores one session may own or wait for; 0: no limit.
+	// Links bounds the semaphores that one session owns or waits for; 0: no limit.
 	Links uint64
 }
 

@@ -30,7 +30,7 @@ func fitsInto(most, used, more uint64) bool {
 	return more == 0 || most == 0 || used <= most && more <= most-used
 }
 
-// FullText is how everything is refused that does not fit.
+// FullText is the text of the refusal of everything that does not fit.
 func (a *Account) FullText() string { return fmt.Sprintf("Quota of %s is used up", Shown(a.Path)) }
 
 // SetQuota judges a change of the quota of the entry at path. What is used already does not matter.

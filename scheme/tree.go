@@ -183,7 +183,7 @@ func (t *Tree) searchID(id EntryID) (int, bool) {
 		func(v *vertex, id EntryID) int { return cmp.Compare(v.entry.ID, id) })
 }
 
-// paths is how many entries count against Limits.Paths.
+// paths counts the entries that count against Limits.Paths.
 func (t *Tree) paths() int { return len(t.byID) - len(t.database) }
 
 // add puts a new entry below parent and gives it its id. The caller has checked that the name is free.

@@ -40,7 +40,7 @@ func (s clusterService) administer(ctx context.Context) error {
 	return errNotClusterAdministrator
 }
 
-// isOwner reports whether a caller may do everything whoever the administrators are.
+// isOwner reports whether a caller may do everything without being an administrator.
 func (s clusterService) isOwner(ctx context.Context) bool {
 	return auth.Of(ctx) == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx)
 }

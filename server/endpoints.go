@@ -21,7 +21,7 @@ type hostPort struct {
 // String returns host:port, with brackets around an IPv6 address.
 func (a hostPort) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
-// way is how a client reaches a server. SDKs drop the endpoints of another one than their own.
+// way names the listener by which a client reaches a server. SDKs drop the endpoints of another one than their own.
 type way uint8
 
 const (

@@ -24,7 +24,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 )
 
-// hostileText is what a terminal would obey: a title, a color, a cleared screen, a line of its own, a turned direction.
+// hostileText holds sequences that a terminal would obey: a title, a color, a cleared screen, a line of its own, a turned direction.
 // Tables take a form feed for the end of a line.
 const hostileText = "\x1b]0;OWNED\x07\x1b[31mred\x1b[2J\ncoordd: done\fcoordd: done\v\r\x7f\u202e\xff"
 

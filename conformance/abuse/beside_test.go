@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// besidePatience is how long the good client tries one thing before that counts as not served.
+	// besidePatience bounds the attempts of the good client at one thing before that counts as not served.
 	besidePatience = time.Minute
-	// lateAfter is how late this process may be on the processor before a session that it loses is its own fault.
+	// lateAfter is the lateness of this process from which on it causes the loss of a session itself.
 	lateAfter = time.Second
 )
 

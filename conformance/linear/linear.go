@@ -65,7 +65,7 @@ func Test(t *testing.T, covered string, rows []Row) {
 	}
 }
 
-// cost is what a path takes.
+// cost counts the steps and bytes of a path.
 type cost struct{ steps, bytes int }
 
 func (r *Row) compare(t *testing.T, binary string) {
@@ -123,7 +123,7 @@ func (r *Row) process(t *testing.T, binary string, size int, part string) (c cos
 	return c
 }
 
-// run is what a process does.
+// run carries out the part of one process.
 func run(t *testing.T, now string, rows []Row) {
 	fields := strings.Split(now, "/")
 	for _, row := range rows {

@@ -177,7 +177,7 @@ func (g *Group) handle(e event) {
 	switch c := e.call; {
 	case c == nil:
 		g.replica.Forward(g.clock.Now(), e.reign, e.id, e.sink, e.forward)
-	case c.read == nil && (c.claimed.Swap(true) || g.refuses(c)): // nobody waits for it any more
+	case c.read == nil && (c.claimed.Swap(true) || g.refuses(c)): // its caller has gone, or has been refused
 	case c.read == nil:
 		g.replica.Call(c, c.attempt.command, c.attempt.since, c.attempt.repeated)
 	default:

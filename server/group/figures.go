@@ -12,7 +12,7 @@ type Figures struct {
 	Counts coordination.Counts
 	// Watches is how many semaphores sessions are waiting to hear of; 0 on a server that does not lead.
 	Watches int
-	// Streams is how many streams are open on this server.
+	// Streams counts the streams that are open on this server.
 	Streams int
 	// Queued is how many requests wait to be handled, and QueuedStreams how many streams are not read because
 	// there is no room for what they ask.

@@ -10,7 +10,7 @@ const (
 	maxSaidTo = 1024
 )
 
-// unsaid is what the leader wants said and the turns have not come to.
+// unsaid holds messages of the leader that no turn has delivered yet.
 type unsaid struct {
 	waiting []saying
 	behind  map[sink]int // how many of waiting each stream has

@@ -26,7 +26,7 @@ func newAudience(n int) audience {
 	return a
 }
 
-// told is how much the streams have heard together.
+// told counts the messages that the streams have received together.
 func (a audience) told() (n int) {
 	for _, h := range a {
 		n += len(h.heard)

@@ -34,7 +34,7 @@ const (
 	kinds
 )
 
-// probePart is how many times fewer places probes have than brief calls.
+// probePart divides the places of brief calls: probes have the quotient.
 const probePart = 4
 
 // Call is a call from its headers on, until it is over, its handler has returned, and its end has left.

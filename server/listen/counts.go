@@ -79,7 +79,7 @@ func (c *Connections) tellOfCalls(kind Kind) {
 	}
 }
 
-// RefusedCalls is how many calls other than Session were refused because too many were under way.
+// RefusedCalls counts the calls other than Session that were refused because too many were under way.
 func (c *Connections) RefusedCalls() uint64 {
 	refused := &c.calls.refused
 	return refused[Brief].Load() + refused[Standing].Load() + refused[Probe].Load()
@@ -88,7 +88,7 @@ func (c *Connections) RefusedCalls() uint64 {
 // RefusedStreams is the same for Session streams.
 func (c *Connections) RefusedStreams() uint64 { return c.calls.refused[Session].Load() }
 
-// CallsUnderWay is how many calls other than Session are counted.
+// CallsUnderWay counts the calls other than Session that are under way.
 func (c *Connections) CallsUnderWay() int {
 	c.calls.mutex.Lock()
 	defer c.calls.mutex.Unlock()
