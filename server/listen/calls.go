@@ -48,11 +48,13 @@ type Call struct {
 	refused bool
 
 	// Of the calls' mutex:
-	subject share.Subject
-	counted bool
-	waits   *list.Element // among the calls of its subject whose request has not come
-	number  uint64        // in the order in which they began to wait
-	evict   func()        // ends the call, to make room for another one
+	subject   share.Subject
+	counted   bool
+	waits     *list.Element // among the calls of its subject whose request has not come
+	waitsOn   *list.Element // among those of its connection
+	lingersOn *list.Element // among the calls of its connection whose end has not been written
+	number    uint64        // in the order in which they began to wait
+	evict     func()        // ends the call, or its connection, to make room for another one
 
 	// Of the handler's goroutine:
 	awaited bool  // its request, as far as the handler knows
@@ -230,6 +232,7 @@ func (c *Call) leave() {
 	mutex.Lock()
 	if !c.left && c.linger() {
 		mutex.Unlock()
+		c.set.calls.lingers(c)
 		c.set.bytes.enforce(c.set)
 		return
 	}

@@ -12,11 +12,13 @@ import (
 type calls struct {
 	mutex sync.Mutex
 	pools [kinds]*share.Pool
-	// waiting are the calls of unknown callers whose request has not come, the oldest first. Subjects without
-	// one are not in it.
-	waiting [kinds]map[share.Subject]*list.List
-	waited  uint64 // how many have
-	said    occasion
+	// The calls of unknown callers whose request has not come, the oldest first, by subject and by connection, and
+	// those whose end has not been written, by connection. What has no such call is not in the maps.
+	waiting  [kinds]map[share.Subject]*list.List
+	waitOn   [kinds]map[*meteredConn]*list.List
+	lingerOn [kinds]map[*meteredConn]*list.List
+	waited   uint64 // the calls that have begun to wait
+	said     occasion
 
 	refused [kinds]atomic.Uint64
 }
@@ -26,6 +28,8 @@ func (c *calls) init(limits Limits) {
 		Probe: max(1, limits.Calls/probePart)} {
 		c.pools[kind] = share.NewPool(places)
 		c.waiting[kind] = make(map[share.Subject]*list.List)
+		c.waitOn[kind] = make(map[*meteredConn]*list.List)
+		c.lingerOn[kind] = make(map[*meteredConn]*list.List)
 	}
 }
 
@@ -105,8 +109,7 @@ func (c *calls) enter(call *Call, subject share.Subject) bool {
 }
 
 // identify counts a call under another subject from now on. Where an unknown subject may not have one more,
-// the oldest of its calls that wait for their request makes room, or one of the subject that has the most: the
-// request of an honest client comes with its headers. That call's eviction is returned, to be called.
+// another call makes room, whose eviction is returned, to be called.
 func (c *calls) identify(call *Call, subject share.Subject, evict func()) (entered bool, eviction func()) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -117,7 +120,7 @@ func (c *calls) identify(call *Call, subject share.Subject, evict func()) (enter
 	pool.Leave(call.subject)
 	entered = pool.Enter(subject)
 	if !entered && subject.Class == share.Unknown {
-		if victim := c.victim(call.kind, subject); victim != nil {
+		if victim := c.victim(call, subject); victim != nil {
 			eviction = victim.evict
 			c.forget(victim)
 			if entered = victim.subject == subject; entered {
@@ -136,30 +139,76 @@ func (c *calls) identify(call *Call, subject share.Subject, evict func()) (enter
 	return true, eviction
 }
 
-// await notes that the request of an unknown caller's call has not come. The mutex is held.
-func (c *calls) await(call *Call, evict func()) {
-	waiting := c.waiting[call.kind]
-	if waiting[call.subject] == nil {
-		waiting[call.subject] = list.New()
+// victim returns the call that makes room for one more call of the subject, nil without any. Those whose request
+// has not come are first, since the request of an honest client comes with its headers: the oldest on the same
+// connection, so that a flood makes room for itself and the other connections of its address keep their calls, or
+// else the oldest of the subject, or else of the subject that has the most. Where every request has come, the
+// connection is closed on which the most calls are over whose end has not been written: its client asks faster
+// than it is answered. The mutex is held.
+func (c *calls) victim(call *Call, subject share.Subject) *Call {
+	own := c.waitOn[call.kind][call.conn]
+	if own == nil {
+		own = c.waiting[call.kind][subject]
 	}
-	c.waited++
-	call.number, call.evict = c.waited, evict
-	call.waits = waiting[call.subject].PushBack(call)
-}
-
-// victim is the call that makes room for one more of the subject, nil without any. The mutex is held.
-func (c *calls) victim(kind Kind, subject share.Subject) (victim *Call) {
-	if own := c.waiting[kind][subject]; own != nil {
+	if own != nil {
 		return own.Front().Value.(*Call)
 	}
+	if victim := oldestOfMost(c.waiting[call.kind]); victim != nil {
+		return victim
+	}
+	return oldestOfMost(c.lingerOn[call.kind])
+}
+
+// oldestOfMost returns the first call of the longest list, and the oldest one of several; nil without a list.
+func oldestOfMost[K comparable](lists map[K]*list.List) (first *Call) {
 	most := 0
-	for _, of := range c.waiting[kind] {
+	for _, of := range lists {
 		oldest := of.Front().Value.(*Call)
-		if of.Len() > most || of.Len() == most && oldest.number < victim.number {
-			most, victim = of.Len(), oldest
+		if of.Len() > most || of.Len() == most && oldest.number < first.number {
+			most, first = of.Len(), oldest
 		}
 	}
-	return victim
+	return first
+}
+
+// await notes that the request of an unknown caller's call has not come. The mutex is held.
+func (c *calls) await(call *Call, evict func()) {
+	c.waited++
+	call.number, call.evict = c.waited, evict
+	call.waits = pushBack(c.waiting[call.kind], call.subject, call)
+	call.waitsOn = pushBack(c.waitOn[call.kind], call.conn, call)
+}
+
+func pushBack[K comparable](lists map[K]*list.List, key K, call *Call) *list.Element {
+	of, found := lists[key]
+	if !found {
+		of = list.New()
+		lists[key] = of
+	}
+	return of.PushBack(call)
+}
+
+func remove[K comparable](lists map[K]*list.List, key K, place *list.Element) {
+	of := lists[key]
+	if of.Remove(place); of.Len() == 0 {
+		delete(lists, key)
+	}
+}
+
+// lingers notes that a call of an unknown caller is over, and its end has not been written: its connection may
+// be closed for it.
+func (c *calls) lingers(call *Call) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if !call.counted || call.subject.Class != share.Unknown || call.lingersOn != nil {
+		return
+	}
+	c.awaitNoMore(call)
+	call.evict = func() {
+		call.set.evicted.Add(1)
+		_ = call.conn.abort()
+	}
+	call.lingersOn = pushBack(c.lingerOn[call.kind], call.conn, call)
 }
 
 // came notes that a call's request has come.
@@ -173,12 +222,9 @@ func (c *calls) awaitNoMore(call *Call) {
 	if call.waits == nil {
 		return
 	}
-	waiting := c.waiting[call.kind]
-	of := waiting[call.subject]
-	of.Remove(call.waits)
-	if call.waits = nil; of.Len() == 0 {
-		delete(waiting, call.subject)
-	}
+	remove(c.waiting[call.kind], call.subject, call.waits)
+	remove(c.waitOn[call.kind], call.conn, call.waitsOn)
+	call.waits, call.waitsOn = nil, nil
 }
 
 // leave counts a call out.
@@ -191,6 +237,10 @@ func (c *calls) leave(call *Call) {
 // forget counts a call out, once. The mutex is held.
 func (c *calls) forget(call *Call) {
 	c.awaitNoMore(call)
+	if call.lingersOn != nil {
+		remove(c.lingerOn[call.kind], call.conn, call.lingersOn)
+		call.lingersOn = nil
+	}
 	if call.counted {
 		call.counted = false
 		c.pools[call.kind].Leave(call.subject)

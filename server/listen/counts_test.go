@@ -87,6 +87,63 @@ func TestWhoseCallMakesRoom(t *testing.T) {
 	}
 }
 
+// TestFloodMakesRoomForItself has a connection begin call after call whose request does not come: the call of another
+// connection from the same address, which began first, is not evicted.
+func TestFloodMakesRoomForItself(t *testing.T) {
+	const room = 64
+	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	evicted := make(map[string]int)
+	begin := func(call *Call, name string) {
+		t.Helper()
+		if err := call.Identify("", func() { evicted[name]++ }); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	begin(c.callFrom(t, Brief, "192.0.2.1"), "login")
+	first := c.callFrom(t, Brief, "192.0.2.1")
+	begin(first, "flood")
+	on := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: first.conn}})
+	for range 2 * room {
+		ctx, err := c.begin(on, Brief, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(CallOf(ctx), "flood")
+	}
+	if evicted["login"] != 0 || evicted["flood"] == 0 {
+		t.Errorf("evicted: %v", evicted)
+	}
+}
+
+// TestFloodWhoseEndsAreNotWritten has a connection begin call after call whose ends are not written, all that unknown
+// callers may: a call on another connection from the same address takes the place of one, and that connection is closed.
+func TestFloodWhoseEndsAreNotWritten(t *testing.T) {
+	const room = 64
+	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	flood := c.meter(nopConn{}, &connection{Conn: nopConn{}, set: c, address: "192.0.2.1"})
+	flood.closed = false // which it is for being in no set
+	c.bytes.enter(flood)
+	for i := range uint32(room / 4 / 2) {
+		flood.header = 2*i + 1
+		ctx, err := c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: flood}}), Brief, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := CallOf(ctx)
+		if err := call.Identify("", nil); err != nil {
+			t.Fatal(err)
+		}
+		call.Expected()
+		call.end()
+	}
+	if call := c.callFrom(t, Brief, "192.0.2.1"); call == nil || call.Identify("", nil) != nil {
+		t.Error("a call on another connection is refused")
+	}
+	if got := c.Evicted(); got != 1 {
+		t.Errorf("%d connections have made room", got)
+	}
+}
+
 // TestArrivingCallsOfAFlood has a user flood a server from the address of everybody else: what arrives on
 // the user's connection counts as the user's before it is authenticated, and what was refused does not count.
 func TestArrivingCallsOfAFlood(t *testing.T) {
