@@ -12,12 +12,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/internal/histogram"
 )
 
 // writeJob is one MsgStorageAppend: what must be durable before its responses may be delivered.
@@ -25,7 +25,7 @@ type appender struct {
 	install func(r *received) error
 	inbox   *inbox
 	loop    *loop
-	appends *measure.Histogram
+	appends *histogram.Histogram
 	done    chan struct{}
 
 	mu      sync.Mutex

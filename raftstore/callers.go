@@ -15,7 +15,7 @@ import (
 
 	grpcpeer "google.golang.org/grpc/peer"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // callers are the connections that others have opened to this member. Each is a stranger's until a call on it
@@ -38,7 +38,7 @@ type callers struct {
 	all     map[*caller]struct{}
 	strange map[string]*list.List // of *caller, the oldest first, by address
 	closing bool
-	pace    quiet.Pace
+	pace    lograte.Limiter
 }
 
 var errTooMuchUnproven = errors.New(
@@ -156,10 +156,10 @@ func (c *callers) tell() {
 	if c.full != nil {
 		c.full()
 	}
-	if ok, hidden := c.pace.Tells(time.Now()); ok {
+	if ok, hidden := c.pace.Allow(time.Now()); ok {
 		c.logger.Warn("too many connections to the address for other servers: those that have not shown a member's certificate make room for new ones",
 			"open", len(c.all), "strangers", c.strangers, "made room", c.evicted.Load(), "refused",
-			c.refused.Load(), quiet.NotTold, hidden)
+			c.refused.Load(), lograte.Suppressed, hidden)
 	}
 }
 

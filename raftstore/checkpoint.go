@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
+	"github.com/coordd/coordd/internal/turn"
 )
 
 // Row is one row of a checkpoint: a key with its value as of the checkpoint's index, or the fact that it is

@@ -13,8 +13,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/turn"
 )
 
 // confWorld is a cluster whose disks, network and elections the test moves, one step at a time, so that a seed

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
-	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/internal/histogram"
 )
 
 // disk is how the package changes files. Every change passes check first, which is where tests inject errors
@@ -16,7 +16,7 @@ type disk struct {
 	before func(step, path string) error
 	slow   func()
 	files  descriptors
-	syncs  measure.Histogram     // of the log
+	syncs  histogram.Histogram   // of the log
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
 }
 

@@ -3,10 +3,9 @@ package raftstore
 import (
 	"sync"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 

@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/coordd/coordd/raftstore/turn"
+	"github.com/coordd/coordd/internal/turn"
 
 	"go.etcd.io/raft/v3"
 )

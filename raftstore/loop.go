@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
+	"github.com/coordd/coordd/internal/turn"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"

@@ -4,12 +4,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/internal/histogram"
 )
 
 // meters is what the store counts while it works.
 type meters struct {
-	appends, checkpoints measure.Histogram
+	appends, checkpoints histogram.Histogram
 	proposed             atomic.Uint64
 	changes              atomic.Uint64 // of the leader
 	// when the last checkpoint became durable, nanoseconds since 1970; 0 if none has
@@ -41,7 +41,7 @@ type Figures struct {
 	Members, Active int
 	// Appends is how long the writes of the log took, fsync and all; Syncs is the fsyncs alone, Checkpoints
 	// the time from the beginning of a checkpoint until it was durable.
-	Appends, Syncs, Checkpoints measure.Reading
+	Appends, Syncs, Checkpoints histogram.Reading
 }
 
 // Figures is how things stand. It is cheap, takes no turn and may be called once the store is started.

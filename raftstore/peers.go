@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // headerFormat is the version of what members say to each other.
@@ -185,7 +184,7 @@ func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 		known = m.Incarnation
 	}
 	return &peerpb.Header{
-		Members: quiet.Printable(conf.list(), membersTextMax), Settings: s.settings(),
+		Members: lograte.Printable(conf.list(), membersTextMax), Settings: s.settings(),
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
 		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version, ToIncarnation: known,

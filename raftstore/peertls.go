@@ -16,7 +16,7 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top
@@ -78,13 +78,13 @@ func (s *Store) tellHandshake(conn net.Conn, err error) {
 	if splitErr != nil {
 		host = conn.RemoteAddr().String()
 	}
-	why := quiet.Printable(err.Error(), settingTextMax+100)
+	why := lograte.Printable(err.Error(), settingTextMax+100)
 	if errors.Is(err, io.EOF) {
 		why = "it closed the connection"
 	}
-	if ok, hidden := s.strangers.Tells(host, time.Now()); ok {
+	if ok, hidden := s.strangers.Allow(host, time.Now()); ok {
 		s.cfg.Logger.Warn("a TLS handshake with another server has failed", "remote",
-			conn.RemoteAddr().String(), "why", why, quiet.NotTold, hidden)
+			conn.RemoteAddr().String(), "why", why, lograte.Suppressed, hidden)
 	}
 }
 

@@ -4,32 +4,32 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // reach tells an operator whether a member can be reached: each change, and each new reason why it cannot. A
 // connection that comes and goes is told of ever more rarely.
-type reach struct{ state quiet.State } // reachable, or why it is not
+type reach struct{ state lograte.State } // reachable, or why it is not
 
 const reachable = "reachable"
 
 // tell notes that the member can be reached, or with an error that it cannot.
 func (r *reach) tell(log *slog.Logger, now time.Time, err error) {
-	before := r.state.Told()
+	before := r.state.Logged()
 	if err == nil {
 		if before != reachable {
-			r.state.Note(reachable) // which is good to know at once
+			r.state.SetLogged(reachable) // which is good to know at once
 			log.Info("connected to a server")
 		}
 		return
 	}
 	why := cause(err)
-	ok, hidden := r.state.Tells(why, now)
+	ok, hidden := r.state.Allow(why, now)
 	if !ok {
 		return
 	}
 	if hidden > 0 {
-		log = log.With(quiet.NotTold, hidden)
+		log = log.With(lograte.Suppressed, hidden)
 	}
 	if before == reachable {
 		log.Warn("the connection to a server is lost", "err", why)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // refusal is an error of one kind that says what exactly does not fit.
@@ -45,8 +45,8 @@ func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint6
 func (s *Store) callerOfOtherCluster(h *peerpb.Header) error {
 	theirs, ours := "", ""
 	if text := h.GetMembers(); text != "" { // older programs do not tell
-		theirs = ", with the members " + quiet.Printable(text, membersTextMax)
-		ours = ", with the members " + quiet.Printable(s.view.Load().conf.list(), membersTextMax)
+		theirs = ", with the members " + lograte.Printable(text, membersTextMax)
+		ours = ", with the members " + lograte.Printable(s.view.Load().conf.list(), membersTextMax)
 	}
 	return refuse(ErrOtherCluster,
 		"the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
@@ -64,7 +64,7 @@ func (c confRecord) list() string {
 }
 
 // refused tells of callers that were refused, each kind of refusal by itself.
-type refused struct{ kinds quiet.Kinds }
+type refused struct{ kinds lograte.ByKey }
 
 func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, err error) {
 	why := cause(err)
@@ -72,8 +72,8 @@ func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, 
 	if errors.Is(err, errUnknownHere) { // so it is with every server that was just added
 		level = slog.LevelInfo
 	}
-	if ok, hidden := r.kinds.Tells(server+"\x00"+why, now); ok {
+	if ok, hidden := r.kinds.Allow(server+"\x00"+why, now); ok {
 		log.Log(context.Background(), level, "refused a server", "server", server, "address",
-			quiet.Cut(address), "why", why, quiet.NotTold, hidden)
+			lograte.Cut(address), "why", why, lograte.Suppressed, hidden)
 	}
 }

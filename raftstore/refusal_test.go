@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // Each refusal says what does not fit, also on the other side of the network.
@@ -111,12 +111,12 @@ func TestReachIsToldOnce(t *testing.T) {
 	if n := log.count("cannot connect"); n != 1 {
 		t.Errorf("told %d times of one cause", n)
 	}
-	now = now.Add(quiet.Most)
+	now = now.Add(lograte.MaxPause)
 	r.tell(log.logger(), now, status.Error(codes.Unauthenticated, "the certificate is another"))
 	if log.count("the certificate is another") != 1 {
 		t.Error("another cause was not told")
 	}
-	now = now.Add(2 * quiet.Most)
+	now = now.Add(2 * lograte.MaxPause)
 	const pairs = 1000
 	for n := range pairs {
 		r.tell(log.logger(), now, nil)
@@ -127,9 +127,9 @@ func TestReachIsToldOnce(t *testing.T) {
 		t.Errorf("told %d times of %d pairs", n, pairs)
 	}
 	// In the end what was told is how it is.
-	now = now.Add(quiet.Most)
+	now = now.Add(lograte.MaxPause)
 	r.tell(log.logger(), now, refused)
-	if r.state.Told() == reachable {
+	if r.state.Logged() == reachable {
 		t.Error("the last word was that it can be reached")
 	}
 }
@@ -307,7 +307,7 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	mu.Unlock()
 	h := b.header(a.Member(), true)
 	for range 2 {
-		a.unlike.compare(a, h, time.Now().Add(quiet.Most))
+		a.unlike.compare(a, h, time.Now().Add(lograte.MaxPause))
 	}
 	if len(a.Unlike()) != 0 || logs["a"].count("the same as here now") != 1 {
 		t.Errorf("after the change: %v", a.Unlike())

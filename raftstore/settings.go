@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
@@ -25,7 +25,7 @@ type unlike struct {
 // difference is what is known of one member.
 type difference struct {
 	text  string // what differs, empty: nothing
-	state quiet.State
+	state lograte.State
 }
 
 // settings are those of this member for the others.
@@ -36,7 +36,7 @@ func (s *Store) settings() []*peerpb.Setting {
 	var told []*peerpb.Setting
 	for _, setting := range s.cfg.Cluster.Settings() {
 		told = append(told, &peerpb.Setting{Name: setting.Name,
-			Value: quiet.Printable(setting.Value, settingTextMax)})
+			Value: lograte.Printable(setting.Value, settingTextMax)})
 	}
 	return told
 }
@@ -67,12 +67,12 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 }
 
 func (d *difference) tell(log *slog.Logger, now time.Time) {
-	ok, hidden := d.state.Tells(d.text, now)
+	ok, hidden := d.state.Allow(d.text, now)
 	if !ok {
 		return
 	}
 	if hidden > 0 {
-		log = log.With(quiet.NotTold, hidden)
+		log = log.With(lograte.Suppressed, hidden)
 	}
 	if d.text != "" {
 		log.Warn("another server was given other settings, which should be the same on all", "what", d.text)
@@ -89,7 +89,7 @@ func differences(theirs, ours []*peerpb.Setting) string {
 		if at < 0 || at >= settingsMax {
 			continue
 		}
-		if value := quiet.Printable(theirs[at].GetValue(), settingTextMax); value != own.GetValue() {
+		if value := lograte.Printable(theirs[at].GetValue(), settingTextMax); value != own.GetValue() {
 			found = append(found, own.GetName()+" is "+value+" there and "+own.GetValue()+" here")
 		}
 	}

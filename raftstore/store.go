@@ -11,11 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"go.etcd.io/raft/v3"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/internal/turn"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for
@@ -210,9 +209,9 @@ type Store struct {
 	endAsking context.CancelFunc
 	refused   refused
 	unlike    unlike
-	strangers quiet.Kinds  // that did not get through the handshake
-	crowded   atomic.Int64 // when there were last too many connections of others, nanoseconds since 1970
-	learnt    confRecord   // the admission list of an earlier run
+	strangers lograte.ByKey // that did not get through the handshake
+	crowded   atomic.Int64  // when there were last too many connections of others, nanoseconds since 1970
+	learnt    confRecord    // the admission list of an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease

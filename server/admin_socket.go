@@ -15,7 +15,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/listen"
@@ -87,27 +87,27 @@ func (s *Server) audit(ctx context.Context, method, target string, err error) {
 		from = p.Addr.String()
 	}
 	id := auth.Of(ctx)
-	fields := []any{"act", act, "target", quiet.Cut(target), "user", quiet.Cut(id.String()), "from", from}
+	fields := []any{"act", act, "target", lograte.Cut(target), "user", lograte.Cut(id.String()), "from", from}
 	text, level := "administration", slog.LevelInfo
 	if err != nil {
 		text, level = "administration failed", slog.LevelWarn
 		if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
 			text = "administration refused"
 		}
-		fields = append(fields, "error", quiet.Cut(status.Convert(err).Message()))
+		fields = append(fields, "error", lograte.Cut(status.Convert(err).Message()))
 	}
 	administers := s.administrates(ctx)
 	if err != nil || !administers {
-		paces, kind := &s.repeatedActs, strings.Join([]string{text, act, target, id.String()}, "\n")
+		limiters, kind := &s.repeatedActs, strings.Join([]string{text, act, target, id.String()}, "\n")
 		if err != nil && !administers {
-			paces, kind = &s.refusedActs, auth.SourceOf(ctx)
+			limiters, kind = &s.refusedActs, auth.SourceOf(ctx)
 		}
-		ok, hidden := paces.Tells(kind, time.Now())
+		ok, hidden := limiters.Allow(kind, time.Now())
 		if !ok {
 			return
 		}
 		if hidden > 0 || !administers {
-			fields = append(fields, quiet.NotTold, hidden)
+			fields = append(fields, lograte.Suppressed, hidden)
 		}
 	}
 	s.config.Logger.Log(ctx, level, text, fields...)
@@ -145,7 +145,7 @@ func refusalIn(answer any) error {
 
 // permissionsText is what a request about permissions asks for.
 func permissionsText(r *Ydb_Scheme.ModifyPermissionsRequest) string {
-	words := []string{quiet.Printable(r.GetPath(), 64) + ":"} // the path must leave room for the rest
+	words := []string{lograte.Printable(r.GetPath(), 64) + ":"} // the path must leave room for the rest
 	if r.GetClearPermissions() {
 		words = append(words, "clear")
 	}
@@ -199,7 +199,7 @@ func targetOf(request any) string {
 	case *adminpb.DeleteSemaphoreRequest:
 		return deleted(r)
 	case *adminpb.SetQuotaRequest:
-		return fmt.Sprintf("%s: %d bytes, %d entries", quiet.Printable(r.GetPath(), 64), r.GetBytes(),
+		return fmt.Sprintf("%s: %d bytes, %d entries", lograte.Printable(r.GetPath(), 64), r.GetBytes(),
 			r.GetEntries())
 	case *adminpb.SetLimitsRequest:
 		return "a state of " + stateLimitText(r.GetStateBytes())

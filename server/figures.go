@@ -8,8 +8,8 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/raftstore/measure"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -38,7 +38,7 @@ type Figures struct {
 	Changes uint64
 	// Granted is how long clients waited for an acquire that was granted without a Pending, Queued with one
 	// before.
-	Granted, Queued measure.Reading
+	Granted, Queued histogram.Reading
 	// Rejected is how often a login or a token was, by why.
 	Rejected map[string]uint64
 	// Panics is how many panics were recovered from.
@@ -65,7 +65,7 @@ type MethodFigures struct {
 	// Unavailable, otherwise.
 	Results map[string]uint64
 	// Latency is of calls with one request; Count is 0 for streams.
-	Latency measure.Reading
+	Latency histogram.Reading
 }
 
 // ResourceFigures is what this server has of a resource of a rate limiter.

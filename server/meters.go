@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
@@ -22,7 +22,7 @@ type meters struct {
 	started  atomic.Uint64
 	changed  atomic.Uint64
 	// granted is how long clients waited for what they got, at once and behind a Pending.
-	granted, queued measure.Histogram
+	granted, queued histogram.Histogram
 	rejected        [rejections]atomic.Uint64
 }
 
@@ -69,7 +69,7 @@ func slotStatus(slot int) string {
 
 // methodMeter counts the calls of one method.
 type methodMeter struct {
-	latency  measure.Histogram // of calls with one request
+	latency  histogram.Histogram // of calls with one request
 	codes    [codeSlots]atomic.Uint64
 	statuses [statusSlots]atomic.Uint64 // of calls that are answered by an Operation
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // panicCounter answers calls whose code panics with INTERNAL and counts them. The text of a panic goes to the
@@ -20,7 +20,7 @@ import (
 type panicCounter struct {
 	count  atomic.Uint64
 	logger *slog.Logger
-	told   quiet.Kinds // by where it was: a client that can cause one can cause many
+	told   lograte.ByKey // by where it was: a client that can cause one can cause many
 }
 
 var errPanic = status.New(codes.Internal, "Internal error")
@@ -28,9 +28,9 @@ var errPanic = status.New(codes.Internal, "Internal error")
 // note counts and logs a panic that has been recovered.
 func (p *panicCounter) note(where string, reason any) {
 	p.count.Add(1)
-	if ok, hidden := p.told.Tells(where, time.Now()); ok {
+	if ok, hidden := p.told.Allow(where, time.Now()); ok {
 		p.logger.Error("recovered from a panic", "in", where, "reason", fmt.Sprint(reason), "stack",
-			string(debug.Stack()), quiet.NotTold, hidden)
+			string(debug.Stack()), lograte.Suppressed, hidden)
 	}
 }
 

@@ -32,8 +32,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/raftstore/quiet"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/clusterpb"
@@ -75,9 +75,9 @@ type Server struct {
 	panics      panicCounter
 	meters      meters
 	held        *heldAnswers
-	refusedActs quiet.Kinds // of administrators, or who would be one
+	refusedActs lograte.ByKey // of administrators, or who would be one
 	// of administrators what failed, of others what they did
-	repeatedActs quiet.Kinds
+	repeatedActs lograte.ByKey
 	inspect      atomic.Pointer[inspect.Service]
 
 	stateLimit stateLimit

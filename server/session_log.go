@@ -15,7 +15,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/auth"
 )
 
@@ -43,13 +43,13 @@ func newSessionLog(ctx context.Context, logger *slog.Logger) *sessionLog {
 // callerFields say who calls, from where, and as part of what: the SDKs pass on the trace of the program that
 // uses them.
 func callerFields(ctx context.Context) []any {
-	fields := []any{"user", quiet.Cut(auth.Of(ctx).String())}
+	fields := []any{"user", lograte.Cut(auth.Of(ctx).String())}
 	if p, ok := peer.FromContext(ctx); ok {
 		fields = append(fields, "remote", p.Addr.String())
 	}
 	for _, header := range []string{"traceparent", "x-ydb-trace-id"} {
 		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) > 0 && values[0] != "" {
-			fields = append(fields, header, quiet.Cut(values[0]))
+			fields = append(fields, header, lograte.Cut(values[0]))
 		}
 	}
 	return fields
@@ -89,14 +89,14 @@ func (l *sessionLog) heard(m *coordination.ClientMessage) {
 	switch m.Kind {
 	case coordination.ClientStart:
 		l.session.CompareAndSwap(0, uint64(m.Start.Session))
-		l.logger.Debug("session: start", "path", quiet.Cut(m.Start.Path), "session", uint64(m.Start.Session),
-			"timeout_ms", m.Start.TimeoutMillis, "description", quiet.Cut(m.Start.Description))
+		l.logger.Debug("session: start", "path", lograte.Cut(m.Start.Path), "session", uint64(m.Start.Session),
+			"timeout_ms", m.Start.TimeoutMillis, "description", lograte.Cut(m.Start.Description))
 	case coordination.ClientStop:
 		l.logger.Debug("session: stop", "session", l.session.Load())
 	case coordination.ClientSemaphore:
 		l.requests.Add(1)
 		l.logger.Debug("session: request", "session", l.session.Load(), "req_id", m.ReqID, "request",
-			requestNames[m.Request.Kind], "semaphore", quiet.Cut(m.Request.Name), "count", m.Request.Count)
+			requestNames[m.Request.Kind], "semaphore", lograte.Cut(m.Request.Name), "count", m.Request.Count)
 	}
 }
 
@@ -128,7 +128,7 @@ func refusalFields(r *coordination.Refusal) []any {
 	if r == nil {
 		return []any{"status", "SUCCESS"}
 	}
-	return []any{"status", r.Status.String(), "why", quiet.Cut(r.Text)}
+	return []any{"status", r.Status.String(), "why", lograte.Cut(r.Text)}
 }
 
 // end tells of the end of the stream, once. Its session lives on until its timeout, unless it was stopped.
@@ -150,13 +150,13 @@ func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnarySe
 	answer, err := handler(ctx, request)
 	fields := append([]any{"method", info.FullMethod}, callerFields(ctx)...)
 	if about, ok := request.(interface{ GetPath() string }); ok {
-		fields = append(fields, "path", quiet.Cut(about.GetPath()))
+		fields = append(fields, "path", lograte.Cut(about.GetPath()))
 	}
 	text := status.Code(err).String()
 	if operation, ok := operationIn(answer); ok && err == nil {
 		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS &&
 			len(operation.GetIssues()) > 0 {
-			fields = append(fields, "why", quiet.Cut(operation.GetIssues()[0].GetMessage()))
+			fields = append(fields, "why", lograte.Cut(operation.GetIssues()[0].GetMessage()))
 		}
 	}
 	s.config.Logger.Debug("call", append(fields, "status", text, "took", time.Since(begun))...)

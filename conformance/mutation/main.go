@@ -93,7 +93,7 @@ var trials = []trial{
 		tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|ClientData|CrashWhileRestoring|RemovedLock)"},
 	{name: "memberships", folder: "raftstore",
 		tests: "^Test(RemovalIsDurable|LogProves|NewestOf|MembershipHist|RandomMembership)"},
-	{name: "turns", folder: "raftstore/turn", tests: "^TestUnlock"},
+	{name: "turns", folder: "internal/turn", tests: "^TestUnlock"},
 	{name: "connections between servers", folder: "raftstore",
 		tests: "^Test(StrangersMakeRoom|CallersInAll|LatestHeader|Awaited)"},
 	{name: "checkpoints", folder: "raftstore",

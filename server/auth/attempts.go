@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/accounts"
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -180,9 +180,9 @@ func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, pass
 			if !a.attempts.note(attempt, right) {
 				return
 			}
-			if ok, hidden := a.refusals.Tells("wait "+attempt.Source, a.attempts.now()); ok {
+			if ok, hidden := a.refusals.Allow("wait "+attempt.Source, a.attempts.now()); ok {
 				logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""),
-					"source", attempt.Source, quiet.NotTold, hidden)
+					"source", attempt.Source, lograte.Suppressed, hidden)
 			}
 		})
 }
@@ -192,7 +192,7 @@ func (a Attempt) name(exists bool) string {
 	if !exists {
 		return "(no such user)"
 	}
-	return quiet.Cut(a.User)
+	return lograte.Cut(a.User)
 }
 
 // tellRefused tells of logins that were refused, not each time.
@@ -202,17 +202,17 @@ func (a *Authenticator) tellRefused(ctx context.Context, attempt Attempt, exists
 	if err != nil {
 		why = err.Error()
 	}
-	if ok, hidden := a.refusals.Tells("login "+attempt.Source, a.attempts.now()); ok {
+	if ok, hidden := a.refusals.Allow("login "+attempt.Source, a.attempts.now()); ok {
 		logger.Warn("a login was refused", "user", attempt.name(exists), "remote", remoteOf(ctx), "why", why,
-			quiet.NotTold, hidden)
+			lograte.Suppressed, hidden)
 	}
 }
 
 // TellRefusedToken tells of callers whose token was refused, not each time.
 func (a *Authenticator) TellRefusedToken(ctx context.Context, err error, logger *slog.Logger) {
-	if ok, hidden := a.refusals.Tells("token "+SourceOf(ctx), a.attempts.now()); ok {
+	if ok, hidden := a.refusals.Allow("token "+SourceOf(ctx), a.attempts.now()); ok {
 		logger.Warn("a caller was refused", "remote", remoteOf(ctx), "why",
-			quiet.Cut(status.Convert(err).Message()), quiet.NotTold, hidden)
+			lograte.Cut(status.Convert(err).Message()), lograte.Suppressed, hidden)
 	}
 }
 

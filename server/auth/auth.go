@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/accounts"
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -36,7 +36,7 @@ type Authenticator struct {
 	attempts *attempts
 	database scheme.Path
 	tokens   *tokenFile // nil without one
-	refusals quiet.Kinds
+	refusals lograte.ByKey
 }
 
 // New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty:

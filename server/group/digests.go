@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/coordd/coordd/raftstore/turn"
+	"github.com/coordd/coordd/internal/turn"
 )
 
 // report is a digest of a server's state as it was behind an entry of the log.

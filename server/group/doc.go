@@ -16,7 +16,7 @@
 // read what other servers say must not be held up, so they take short turns only (queue.takeLittle); what
 // takes long is left to the group's own goroutine, run.
 //
-// The log has a turn of its own; both are a turn.Turn (package raftstore/turn). They differ in what a holder
+// The log has a turn of its own; both are a turn.Turn (package internal/turn). They differ in what a holder
 // does: there every turn does everything and may fail, here a turn may be too long for the goroutine that has
 // it.
 //

@@ -5,9 +5,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 )
 
 const (

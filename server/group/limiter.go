@@ -5,10 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/internal/hooks"
 )
 

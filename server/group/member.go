@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
 )
 

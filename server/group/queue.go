@@ -3,10 +3,9 @@ package group
 import (
 	"sync"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
 )
 

@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 

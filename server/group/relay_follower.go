@@ -7,12 +7,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 

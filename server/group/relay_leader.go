@@ -5,13 +5,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/internal/hooks"
 )

@@ -6,11 +6,10 @@ import (
 	"io"
 	"testing"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/internal/hooks"
 )

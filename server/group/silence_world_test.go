@@ -10,9 +10,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/turn"
-
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/internal/hooks"

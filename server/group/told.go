@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // For whoever debugs, the leader tells of the sessions whose time was up: no stream of theirs is there to
@@ -42,7 +42,7 @@ func (g *Group) tellTimedOut(sessions []timingOut) {
 	for _, c := range sessions {
 		if !g.replica.Machine().HasSession(c.Node, c.Session) {
 			g.logger.Debug("a session has ended: its time was up", "session", uint64(c.Session), "path",
-				quiet.Cut(c.path), "node", uint64(c.Node))
+				lograte.Cut(c.path), "node", uint64(c.Node))
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -17,7 +17,7 @@ const (
 )
 
 // Shown is a text that a client has chosen as this service shows it.
-func Shown[T ~string | ~[]byte](text T) string { return quiet.Printable(text, maxShownBytes) }
+func Shown[T ~string | ~[]byte](text T) string { return lograte.Printable(text, maxShownBytes) }
 
 // name is a semaphore's name as requests take it, cut behind maxNameBytes.
 func name(of string) string { return strings.ToValidUTF8(of[:min(len(of), maxNameBytes)], "") }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -68,7 +68,7 @@ type Connections struct {
 	closing bool     // nobody else is let in
 	said    occasion // that connections make room, or are refused
 
-	told quiet.Kinds // see told.go
+	told lograte.ByKey // see told.go
 }
 
 // NewConnections returns a set without any.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -149,9 +149,9 @@ func (c *meteredConn) look() {
 		return
 	}
 	c.set.unread.Add(1)
-	if ok, hidden := c.set.told.Tells("unread "+share.Address(c.RemoteAddr()), now); ok {
+	if ok, hidden := c.set.told.Allow("unread "+share.Address(c.RemoteAddr()), now); ok {
 		c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errEndUnread,
-			"calls", overdue, quiet.NotTold, hidden)
+			"calls", overdue, lograte.Suppressed, hidden)
 	}
 	_ = c.abort()
 }

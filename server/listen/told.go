@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/coordd/coordd/raftstore/quiet"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/share"
 )
 
-// What clients, or the lack of descriptors, do to connections is told by way of a quiet.Kinds: strangers can
+// What clients, or the lack of descriptors, do to connections is told by way of a lograte.ByKey: strangers can
 // cause it as often as they like.
 
 // tellHandshake tells of a client that did not get through the TLS handshake. Who connects and says nothing,
@@ -25,9 +25,9 @@ func (c *Connections) tellHandshake(conn net.Conn, err error) {
 	if !c.logger.Enabled(context.Background(), level) {
 		return
 	}
-	if ok, hidden := c.told.Tells(kind+share.Address(conn.RemoteAddr()), c.now()); ok {
+	if ok, hidden := c.told.Allow(kind+share.Address(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Log(context.Background(), level, "a TLS handshake has failed", "remote",
-			conn.RemoteAddr().String(), "why", handshakeText(err), quiet.NotTold, hidden)
+			conn.RemoteAddr().String(), "why", handshakeText(err), lograte.Suppressed, hidden)
 	}
 }
 
@@ -35,7 +35,7 @@ func (c *Connections) tellHandshake(conn net.Conn, err error) {
 func handshakeText(err error) string {
 	var header tls.RecordHeaderError
 	var verification *tls.CertificateVerificationError
-	text := quiet.Printable(err.Error(), 300)
+	text := lograte.Printable(err.Error(), 300)
 	switch {
 	case errors.As(err, &header):
 		return text + ": the client speaks plain text, as with grpc:// in the place of grpcs://"
@@ -57,23 +57,23 @@ func (c *Connections) tellAccept(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
 	}
-	if ok, hidden := c.told.Tells("accept", c.now()); ok {
-		c.logger.Warn("a connection could not be accepted", "error", err, quiet.NotTold, hidden)
+	if ok, hidden := c.told.Allow("accept", c.now()); ok {
+		c.logger.Warn("a connection could not be accepted", "error", err, lograte.Suppressed, hidden)
 	}
 }
 
 // tellAddress tells of an address from which no more connections are taken.
 func (c *Connections) tellAddress(address string) {
-	if ok, hidden := c.told.Tells("address "+address, c.now()); ok {
+	if ok, hidden := c.told.Allow("address "+address, c.now()); ok {
 		c.logger.Warn("an address has too many connections: further ones are closed", "address", address,
-			"limit", c.limits.ConnectionsPerAddress, quiet.NotTold, hidden)
+			"limit", c.limits.ConnectionsPerAddress, lograte.Suppressed, hidden)
 	}
 }
 
 // tellResets tells of a connection that is cut off.
 func (c *Connections) tellResets(conn net.Conn) {
-	if ok, hidden := c.told.Tells("resets "+share.Address(conn.RemoteAddr()), c.now()); ok {
+	if ok, hidden := c.told.Allow("resets "+share.Address(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets,
-			quiet.NotTold, hidden)
+			lograte.Suppressed, hidden)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/server"
 )
 
@@ -72,8 +72,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	figures := c.figures()
 	for i := range metrics {
 		m, desc := &metrics[i], c.all[i]
-		if m.kind == histogram {
-			m.readings(&figures, func(r measure.Reading, labels ...string) {
+		if m.kind == histogramKind {
+			m.readings(&figures, func(r histogram.Reading, labels ...string) {
 				out <- constHistogram(desc, r, labels)
 			})
 			continue
@@ -89,9 +89,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.version)
 }
 
-func constHistogram(desc *prometheus.Desc, r measure.Reading, labels []string) prometheus.Metric {
-	buckets := make(map[float64]uint64, len(measure.Bounds))
-	for i, bound := range measure.Bounds {
+func constHistogram(desc *prometheus.Desc, r histogram.Reading, labels []string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(histogram.Bounds))
+	for i, bound := range histogram.Bounds {
 		buckets[bound.Seconds()] = r.UpTo[i]
 	}
 	return prometheus.MustNewConstHistogram(desc, r.Count, r.Sum.Seconds(), buckets, labels...)

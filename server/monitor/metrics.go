@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coordd/coordd/coordination/quota"
-	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/server"
 )
 
@@ -20,13 +20,13 @@ type metric struct {
 	help   string
 	// read emits the values of a gauge or a counter, and readings those of a histogram.
 	read     func(f *server.Figures, emit func(value float64, labels ...string))
-	readings func(f *server.Figures, emit func(r measure.Reading, labels ...string))
+	readings func(f *server.Figures, emit func(r histogram.Reading, labels ...string))
 }
 
 const (
-	gauge     = "gauge"
-	counter   = "counter"
-	histogram = "histogram"
+	gauge         = "gauge"
+	counter       = "counter"
+	histogramKind = "histogram"
 )
 
 // number reads one value without labels.
@@ -94,9 +94,9 @@ var metrics = []metric{
 				}
 			}
 		}},
-	{name: "coordd_request_duration_seconds", kind: histogram, labels: []string{"method"},
+	{name: "coordd_request_duration_seconds", kind: histogramKind, labels: []string{"method"},
 		help: "time that calls with one request took, by method; methods that were not called are left out",
-		readings: func(f *server.Figures, emit func(measure.Reading, ...string)) {
+		readings: func(f *server.Figures, emit func(histogram.Reading, ...string)) {
 			for _, method := range f.MethodNames() {
 				if latency := f.Methods[method].Latency; latency.Count > 0 {
 					emit(latency, method)
@@ -118,9 +118,9 @@ var metrics = []metric{
 	{name: "coordd_session_changes_total", kind: counter,
 		help: "changes of watched semaphores that clients were told of",
 		read: number(func(f *server.Figures) uint64 { return f.Changes })},
-	{name: "coordd_acquire_wait_seconds", kind: histogram, labels: []string{"queued"},
+	{name: "coordd_acquire_wait_seconds", kind: histogramKind, labels: []string{"queued"},
 		help: "time from an acquire's arrival to its grant; queued is true where the client was told to wait",
-		readings: func(f *server.Figures, emit func(measure.Reading, ...string)) {
+		readings: func(f *server.Figures, emit func(histogram.Reading, ...string)) {
 			emit(f.Granted, "false")
 			emit(f.Queued, "true")
 		}},
@@ -260,14 +260,14 @@ var metrics = []metric{
 		read: number(func(f *server.Figures) uint64 { return f.Log.Proposed })},
 	{name: "coordd_raft_backlog_bytes", kind: gauge, help: "what is proposed and not in raft's log yet",
 		read: number(func(f *server.Figures) int64 { return f.Log.Backlog })},
-	{name: "coordd_log_append_duration_seconds", kind: histogram,
+	{name: "coordd_log_append_duration_seconds", kind: histogramKind,
 		help:     "time of the log's writes, fsync and all",
-		readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Appends })},
-	{name: "coordd_log_fsync_duration_seconds", kind: histogram, help: "time of the log's fsyncs",
-		readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Syncs })},
-	{name: "coordd_checkpoint_duration_seconds", kind: histogram,
+		readings: reading(func(f *server.Figures) histogram.Reading { return f.Log.Appends })},
+	{name: "coordd_log_fsync_duration_seconds", kind: histogramKind, help: "time of the log's fsyncs",
+		readings: reading(func(f *server.Figures) histogram.Reading { return f.Log.Syncs })},
+	{name: "coordd_checkpoint_duration_seconds", kind: histogramKind,
 		help:     "time from the beginning of a checkpoint until it was durable",
-		readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Checkpoints })},
+		readings: reading(func(f *server.Figures) histogram.Reading { return f.Log.Checkpoints })},
 	{name: "coordd_checkpoint_index", kind: gauge, help: "entry as of which the last durable checkpoint is",
 		read: number(func(f *server.Figures) uint64 { return f.Log.Checkpoint })},
 	{name: "coordd_checkpoint_timestamp_seconds", kind: gauge,
@@ -287,9 +287,9 @@ var metrics = []metric{
 		read: number(func(f *server.Figures) uint64 { return f.Log.ReserveBytes })},
 }
 
-func reading(of func(*server.Figures) measure.Reading) func(*server.Figures,
-	func(measure.Reading, ...string)) {
-	return func(f *server.Figures, emit func(measure.Reading, ...string)) { emit(of(f)) }
+func reading(of func(*server.Figures) histogram.Reading) func(*server.Figures,
+	func(histogram.Reading, ...string)) {
+	return func(f *server.Figures, emit func(histogram.Reading, ...string)) { emit(of(f)) }
 }
 
 // buildInfo is the one metric that is no figure: its value is always 1.

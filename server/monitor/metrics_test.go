@@ -76,7 +76,7 @@ func TestMetricsPage(t *testing.T) {
 // known reports whether queries may name it.
 func known(name string) bool {
 	return slices.ContainsFunc(all(), func(m metric) bool {
-		if m.kind == histogram {
+		if m.kind == histogramKind {
 			return slices.Contains([]string{m.name + "_bucket", m.name + "_sum", m.name + "_count"}, name)
 		}
 		return name == m.name
@@ -94,7 +94,7 @@ func TestNames(t *testing.T) {
 		if (m.kind == counter) != strings.HasSuffix(m.name, "_total") {
 			t.Errorf("%s is a %s", m.name, m.kind)
 		}
-		if m.kind == histogram && !strings.HasSuffix(m.name, "_seconds") {
+		if m.kind == histogramKind && !strings.HasSuffix(m.name, "_seconds") {
 			t.Errorf("%s is a histogram without a unit", m.name)
 		}
 		if m.help == "" || strings.ContainsAny(m.help, "|\n") {

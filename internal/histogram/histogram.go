@@ -1,6 +1,5 @@
-// Package measure counts what happens on hot paths: an atomic addition or two for each event, no lock, no
-// allocation. Whoever wants to know reads the sums; what they are called outside is not known here.
-package measure
+// Package histogram counts durations on hot paths: two atomic additions for an event, no lock, no allocation.
+package histogram
 
 import (
 	"sync/atomic"

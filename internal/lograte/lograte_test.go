@@ -1,4 +1,4 @@
-package quiet
+package lograte
 
 import (
 	"fmt"
@@ -9,81 +9,80 @@ import (
 	"unicode/utf8"
 )
 
-// What goes on is told ever more rarely, with how much was not told, and anew after a pause.
-func TestPace(t *testing.T) {
-	var p Pace
+// TestLimiter logs a repeated event ever more rarely, with the number of suppressed ones, and anew after a pause.
+func TestLimiter(t *testing.T) {
+	var l Limiter
 	now := time.Unix(1, 0)
 	told, events := 0, 0
 	for range 3600 {
-		if ok, hidden := p.Tells(now); ok {
+		if ok, suppressed := l.Allow(now); ok {
 			told++
-			events += hidden + 1
+			events += suppressed + 1
 		}
 		now = now.Add(time.Second)
 	}
 	if told < 10 || told > 25 {
-		t.Errorf("told %d times in an hour", told)
+		t.Errorf("logged %d times in an hour", told)
 	}
-	if ok, hidden := p.Tells(now.Add(2 * Most)); !ok || events+hidden != 3600 {
-		t.Errorf("told %v, %d of 3600 events counted", ok, events+hidden)
+	if ok, suppressed := l.Allow(now.Add(2 * MaxPause)); !ok || events+suppressed != 3600 {
+		t.Errorf("logged %v, %d of 3600 events counted", ok, events+suppressed)
 	}
-	if ok, _ := p.Tells(now.Add(2*Most + Least)); !ok {
+	if ok, _ := l.Allow(now.Add(2*MaxPause + MinPause)); !ok {
 		t.Error("the pause is still long after a long silence")
 	}
 }
 
-// What comes and goes is told ever more rarely, and what it is in the end is told nevertheless; what stays is
-// told once.
+// TestState logs a state that flaps ever more rarely, its last value nevertheless, and one that lasts once.
 func TestState(t *testing.T) {
 	var s State
 	now := time.Unix(1, 0)
-	if ok, _ := s.Tells("", now); ok {
+	if ok, _ := s.Allow("", now); ok {
 		t.Error("that nothing is the matter is told")
 	}
 	told, hid := 0, 0
 	for n := range 1000 {
-		if ok, hidden := s.Tells([]string{"up", "down"}[n%2], now); ok {
+		if ok, suppressed := s.Allow([]string{"up", "down"}[n%2], now); ok {
 			told++
-			hid += hidden
+			hid += suppressed
 		}
 		now = now.Add(time.Second)
 	}
 	if told < 5 || told > 15 || told+hid > 1000 {
 		t.Errorf("told %d of 1000 changes, %d were not", told, hid)
 	}
-	s.Note("down")
-	now = now.Add(Most)
-	if ok, _ := s.Tells("down", now); ok {
+	s.SetLogged("down")
+	now = now.Add(MaxPause)
+	if ok, _ := s.Allow("down", now); ok {
 		t.Error("told again")
 	}
-	if ok, _ := s.Tells("up", now); !ok || s.Told() != "up" {
-		t.Errorf("in the end %q is told", s.Told())
+	if ok, _ := s.Allow("up", now); !ok || s.Logged() != "up" {
+		t.Errorf("in the end %q is told", s.Logged())
 	}
 }
 
-// Whoever makes up kinds fills neither the log nor the memory.
-func TestKinds(t *testing.T) {
-	var k Kinds
+// TestByKey has a client that makes up keys: it fills neither the log nor the memory.
+func TestByKey(t *testing.T) {
+	var k ByKey
 	now := time.Unix(1, 0)
 	told := 0
 	for n := range 100_000 {
-		if ok, _ := k.Tells(fmt.Sprint(n), now); ok {
+		if ok, _ := k.Allow(fmt.Sprint(n), now); ok {
 			told++
 		}
 		now = now.Add(time.Millisecond)
 	}
-	if told > kindsMax+10 || len(k.paces) > kindsMax {
-		t.Errorf("told %d times, %d kinds are kept", told, len(k.paces))
+	if told > maxKeys+10 || len(k.limiters) > maxKeys {
+		t.Errorf("told %d times, %d keys are kept", told, len(k.limiters))
 	}
-	now = now.Add(2 * Most)
-	k.Tells("another", now)
-	if ok, hidden := k.Tells("another", now.Add(Least)); !ok || hidden != 0 || len(k.paces) > 1 {
-		t.Errorf("a kind after a long silence has no pace of its own: %v, %d, %d kinds", ok, hidden,
-			len(k.paces))
+	now = now.Add(2 * MaxPause)
+	k.Allow("another", now)
+	if ok, suppressed := k.Allow("another", now.Add(MinPause)); !ok || suppressed != 0 || len(k.limiters) > 1 {
+		t.Errorf("a key after a long silence has no limiter of its own: %v, %d, %d keys", ok, suppressed,
+			len(k.limiters))
 	}
 }
 
-// What a client has chosen cannot fill a line, nor begin another one, in either form of the log.
+// TestCut: text from a client cannot fill a line, nor begin another one, in either format of the log.
 func TestCut(t *testing.T) {
 	for text, want := range map[string]string{
 		"app":                    "text=app",
@@ -105,7 +104,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestPrintable is how what others have chosen is cut where people are shown it.
+// TestPrintable cuts text from others for people.
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "",
