@@ -1,5 +1,9 @@
 # The commands of this repository. `make` alone lists them.
 
+# Each module is built and tested by itself, in the versions that its own go.mod names, not in those that go.work makes of
+# all together.
+export GOWORK := off
+
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -41,20 +45,19 @@ SEQS ?= 20000
 IMAGE ?= coordd
 PLATFORM ?= linux/$(shell go env GOARCH)
 
-# The modules besides the server's own: the SDK tests, and the tools.
+# The modules besides the server's own: the SDK tests, the benchmarks, and the tools. The benchmarks measure coordd beside
+# other servers, whose clients take a minute to compile.
 COMPAT := compat/go compat/go/standin
+MEASURES := conformance/bench
 # SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
 SUITES := compat/go/upstream
-# PEERS measures coordd beside other servers, whose clients take a minute to compile: make lint and make bench-peers do, make test
-# does not.
-PEERS := conformance/bench/peers
 # PEERS_ARGS and SCALING_ARGS are further arguments of make bench-peers and make bench-scaling.
 PEERS_ARGS ?=
 SCALING_ARGS ?=
 # TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
 TESTCONTAINERS := compat/go/testcontainers
 # DOUBLES behave like SDKs that cannot be installed here: make compat and CI run them, make test does not.
-DOUBLES := ./compat/doubles
+DOUBLES := compat/doubles
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
@@ -85,7 +88,7 @@ KEPT = -o $(CURDIR)/bin/tests/
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test tests-compiled test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
+.PHONY: help run build test tests-compiled test-starved test-long lint generate generate-check go-test tools-test measures-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
 	bench-peers bench-chaos bench-scaling \
@@ -113,7 +116,7 @@ FILLER := nice -n 10
 test: race-note build tests-compiled ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
 	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
 	{ of=0; $(MAKE) --no-print-directory compat-test || of=$$?; \
-		$(FILLER) $(MAKE) --no-print-directory --keep-going PEERS= lint generate-check tools-test || of=$$?; exit $$of; } \
+		$(FILLER) $(MAKE) --no-print-directory --keep-going lint generate-check tools-test measures-test || of=$$?; exit $$of; } \
 		>"$$said" 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory go-test || failed=yes; \
 	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
@@ -122,9 +125,10 @@ test: race-note build tests-compiled ## build, lint and run the tests, those tha
 # Compilers take the processors that clusters elect their leaders with, so every test is compiled before the first one runs. That
 # takes a second if they are.
 tests-compiled:
-	@$(GO_TEST) $(KEPT)raced/ -exec true $$($(TESTED) ./... | grep -vxF "$$(go list $(DRIVERS) $(DOUBLES))") >/dev/null
+	@$(GO_TEST) $(KEPT)raced/ -exec true $$($(TESTED) ./... | grep -vxF "$$(go list $(DRIVERS))") >/dev/null
 	@$(GO_TEST_PURE) $(KEPT)pure/ -exec true $(PURE) $(MIXED) $(DRIVERS) >/dev/null
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) $(KEPT)$$module/ -exec true ./... >/dev/null) || exit 1; done
+	@cd $(MEASURES) && go test -vet=off -count=1 -exec true ./... >/dev/null
 
 # The busy processes end with the shell that started them, whatever becomes of it. There is no filler beside them: what is nicer
 # than they would get next to nothing. Fewer clusters at a time hold up each other's elections less.
@@ -148,7 +152,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	@for module in . $(COMPAT) $(SUITES) $(PEERS) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
+	@for module in . $(COMPAT) $(SUITES) $(DOUBLES) $(MEASURES) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
 	@GOOS=windows go vet ./server/standin # which others start in their tests there
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
@@ -195,13 +199,16 @@ go-test: build ## run the server's tests
 		$(FILLER) env $(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' \
 			$(MIXED) || of=$$?; \
 		$(if $(RACE),$(FILLER) env $(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || of=$$?;) exit $$of; } & filler=$$!; \
-	packages="$$($(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || failed=yes; \
+	packages="$$($(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS))")" || failed=yes; \
 	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $(LONGEST) $$packages || failed=yes; \
 	wait $$filler || failed=yes; [ -z "$$drivers" ] || wait $$drivers || failed=yes; [ -z "$$failed" ]
 
 # Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test -vet=off -count=1 $(KEPT)tools/ ./...
+
+measures-test:
+	@cd $(MEASURES) && go test -vet=off -count=1 ./...
 
 compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDKs' own tests
 	@$(MAKE) --no-print-directory compat-test compat-check
@@ -240,11 +247,11 @@ compat-cpp: build ## run the programs on the C++ SDK (compat/cpp), where that is
 
 # They mostly wait, so many run at a time.
 compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and .NET against bin/coordd, and print what they show
-	@COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v $(DOUBLES) | \
+	@cd $(DOUBLES) && COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v . | \
 		grep -v '^ *\(=== \|--- PASS\)'
 
 doubles-soak: build ## the same doubles and the Go SDK at once on three servers that hand over and are killed, for DOUBLES_SOAK (30m)
-	@DOUBLES_SOAK=$(DOUBLES_SOAK) COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout 24h -v -run '^TestLeaderChanges$$' $(DOUBLES)
+	@cd $(DOUBLES) && DOUBLES_SOAK=$(DOUBLES_SOAK) COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout 24h -v -run '^TestLeaderChanges$$' .
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
@@ -279,32 +286,36 @@ fuzz-short: ## run every fuzz target for FUZZ_TIME
 fuzz: FUZZ_TIME = 30s
 fuzz: fuzz-short ## run every fuzz target for 30 s, or for FUZZ_TIME
 
-bench: build ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
-	@go run ./conformance/bench -coordd bin/coordd -runs $(BENCH_COUNT)
+.PHONY: bin/bench
+bin/bench: # the go command sees whether it has to be built anew
+	@cd $(MEASURES) && go build -o $(CURDIR)/bin/bench .
+
+bench: build bin/bench ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
+	@bin/bench -coordd bin/coordd -runs $(BENCH_COUNT)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
 
-bench-watched: build ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
-	@go run ./conformance/bench -coordd bin/coordd -watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(AGAINST))
+bench-watched: build bin/bench ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
+	@bin/bench -coordd bin/coordd -watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(AGAINST))
 
-bench-stub: build ## measure the server beside a stub without log, in turns (AGAINST=PROGRAM to compare with an older one as well)
-	@go run ./conformance/bench -coordd bin/coordd -stubbed -runs 5 $(if $(AGAINST),-against $(abspath $(AGAINST)))
+bench-stub: build bin/bench ## measure the server beside a stub without log, in turns (AGAINST=PROGRAM to compare with an older one as well)
+	@bin/bench -coordd bin/coordd -stubbed -runs 5 $(if $(AGAINST),-against $(abspath $(AGAINST)))
 
-bench-limiter: build ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
-	@go run ./conformance/bench -coordd bin/coordd -limiter -runs 5 -n 64
+bench-limiter: build bin/bench ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
+	@bin/bench -coordd bin/coordd -limiter -runs 5 -n 64
 
 # etcd's server is built with the versions that it was made for, so it has a module of its own.
 bench-peers: build ## measure the server beside etcd, ZooKeeper and Redis in turns (PEERS_ARGS), and write it into docs/benchmarks.md
-	@cd $(PEERS)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
-	@cd $(PEERS) && go build -o $(CURDIR)/bin/bench-peers .
+	@cd $(MEASURES)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
+	@cd $(MEASURES) && go build -o $(CURDIR)/bin/bench-peers ./peers
 	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -page docs/benchmarks.md $(PEERS_ARGS)
 
 bench-chaos: build ## measure for what share of the time coordd and etcd have a leader, beside busy processes and faults (CHAOS=10m)
-	@cd $(PEERS)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
-	@cd $(PEERS) && go build -o $(CURDIR)/bin/bench-peers .
+	@cd $(MEASURES)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
+	@cd $(MEASURES) && go build -o $(CURDIR)/bin/bench-peers ./peers
 	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -chaos $(or $(CHAOS),10m)
 
-bench-scaling: build ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
-	@go run ./conformance/bench -coordd bin/coordd -scaling -page docs/scaling.md -targets docs/benchmarks.md -runs 3 -seconds 2 $(SCALING_ARGS)
+bench-scaling: build bin/bench ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
+	@bin/bench -coordd bin/coordd -scaling -page docs/scaling.md -targets docs/benchmarks.md -runs 3 -seconds 2 $(SCALING_ARGS)
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

@@ -87,8 +87,6 @@ var layers = []layer{
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{grpc, ydbProtos}},
-	// nothing of the server that it is to judge
-	{folder: "compat/doubles", foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system,
 			"github.com/anishathalye/porcupine", "pgregory.net/rapid"}},

@@ -18,8 +18,8 @@ import (
 const (
 	goSDK        = "Go, a load program on the SDK"
 	goSDKModule  = "github.com/ydb-platform/ydb-go-sdk/v3"
-	goSDKFolder  = "../go" // the module that imports it: nothing here does
-	goWorkers    = 2       // of each program
+	goSDKFolder  = "../../conformance/bench" // the module that imports it: nothing here does
+	goWorkers    = 2                         // of each program
 	goShared     = "sdk-shared"
 	goSharedMost = 2
 	// goTimeout is its sessions' timeout, goKeepAlive the silence behind which it attaches again: more than
@@ -34,7 +34,7 @@ const (
 	goClosed  FailureState = "session given up"
 )
 
-// goLoad is the program compat/go/load with one server as its home.
+// goLoad is the program conformance/bench/sdkload with one server as its home.
 type goLoad struct {
 	t       *testing.T
 	home    int
@@ -66,7 +66,7 @@ type goEvent struct {
 func buildGoLoad(t *testing.T) (program, version string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "load")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./load")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./sdkload")
 	build.Dir, build.Env = goSDKFolder, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the load program: %v\n%s", err, out)

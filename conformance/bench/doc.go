@@ -2,7 +2,7 @@
 // stream round trip, taken in the same run. It starts the given binary as a process of its own, with its data
 // on disk, and prints a Markdown table; every figure is the median of three runs.
 //
-//	go run ./conformance/bench -coordd bin/coordd
+//	cd conformance/bench && go run . -coordd ../../bin/coordd
 //
 // Workloads, by the numbers of the project's performance guide: W1 lock and unlock, each session its own
 // semaphore, and W2 one lock handed over among all sessions, which package load has; W3 one writer and many
@@ -13,5 +13,7 @@
 // state is listed every few seconds, and one that nobody watches. With -scaling it is what operations cost
 // beside up to a million semaphores, and many sessions, nodes and waiters (docs/scaling.md).
 //
-// Folder peers, a module of its own, measures coordd beside etcd, ZooKeeper and Redis.
+// It is a module of its own, so that the clients of etcd, ZooKeeper and Redis, which folder peers measures
+// coordd beside, stay out of the server's. etcd's server is built from a third one (folder etcd), with the
+// versions that it was made for.
 package main

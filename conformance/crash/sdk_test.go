@@ -22,7 +22,7 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 )
 
-// sdkLoad is the program compat/go/load with one server as its home: two sessions through the unmodified SDK.
+// sdkLoad is the program conformance/bench/sdkload with one server as its home: two sessions through the unmodified SDK.
 type sdkLoad struct {
 	server     int
 	command    *exec.Cmd
@@ -43,7 +43,7 @@ type sdkLoad struct {
 	tenures []tenure
 }
 
-// sdkEvent is a line of the program's output, see compat/go/load.
+// sdkEvent is a line of the program's output, see conformance/bench/sdkload.
 type sdkEvent struct {
 	Kind, Worker, Name, Text     string
 	Session, Count, Order, Value uint64
@@ -56,8 +56,8 @@ type sdkEvent struct {
 func buildLoad(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), t.TempDir()), "load-of-"+t.Name())
-	command := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./load")
-	command.Dir = filepath.Join("..", "..", "compat", "go")
+	command := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./sdkload")
+	command.Dir = filepath.Join("..", "bench")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build the load program: %v\n%s", err, out)

@@ -20,8 +20,5 @@
 // for W6. A peer whose program is not installed is left out, and the table says so. See docs/benchmarks.md
 // for what the workloads are.
 //
-//	go run . -coordd ../../../bin/coordd -etcd ../../../bin/etcd
-//
-// This is a module of its own, so that the peers' clients stay out of the server's; etcd's server is built
-// from a third one (folder etcd), with the versions that it was made for.
+//	go run ./peers -coordd ../../bin/coordd -etcd ../../bin/etcd
 package main

@@ -1,4 +1,4 @@
-module github.com/coordd/coordd/conformance/bench/peers/etcd
+module github.com/coordd/coordd/conformance/bench/etcd
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-// Command load works on a cluster through the unmodified SDK until its standard input ends, and writes what
+// Command sdkload works on a cluster through the unmodified SDK until its standard input ends, and writes what
 // happened to standard output, a JSON object a line (see event). Its connections go to one server, and to the
 // others while that one does not serve. The cluster tests start one for each server and judge the lines.
 //
