@@ -194,6 +194,60 @@ func TestStandInCarriesLittle(t *testing.T) {
 	}
 }
 
+// The names by which this module reaches into gRPC: methods of types that gRPC does not export, functions that lead
+// to such types, and packages of its buffers.
+var (
+	grpcInternals = []string{"IsBelowBufferPoolingThreshold", "NewContextWithServerTransportStream", "RPCCompressor",
+		"RPCDecompressor", "ReadOnReady", "RecvCompress", "SendCompress", "ServerTransportStream",
+		"ServerTransportStreamFromContext", "SetSendCompressor"}
+	grpcInternalPackages = []string{grpc + "/experimental", grpc + "/internal", grpc + "/mem"}
+)
+
+// TestGRPCInternalsAreInOneFile: an update of gRPC can break this file, and no other. Other files may write a
+// status by listen.StatusWriter; only this file may assert that gRPC's stream has the method.
+func TestGRPCInternalsAreInOneFile(t *testing.T) {
+	const place = "server/listen/grpcinternals.go"
+	seen := make(map[string]bool)
+	for name, file := range moduleFiles(t) {
+		for _, used := range usedGRPCInternals(file) {
+			if seen[used] = true; name != place {
+				t.Errorf("%s uses %s of gRPC, which only %s may", name, used, place)
+			}
+		}
+	}
+	for _, want := range []string{"WriteStatus", "SendCompress", "ReadOnReady", grpc + "/mem"} {
+		if !seen[want] {
+			t.Errorf("nothing uses %s: is the name still right?", want)
+		}
+	}
+}
+
+// usedGRPCInternals lists the uses of gRPC's internals in a file.
+func usedGRPCInternals(file *ast.File) (used []string) {
+	for _, spec := range file.Imports {
+		imported := importPath(spec)
+		if slices.ContainsFunc(grpcInternalPackages, func(outer string) bool { return within(imported, outer) }) {
+			used = append(used, imported)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			if slices.Contains(grpcInternals, n.Name) {
+				used = append(used, n.Name)
+			}
+		case *ast.InterfaceType:
+			for _, method := range n.Methods.List {
+				if len(method.Names) == 1 && method.Names[0].Name == "WriteStatus" {
+					used = append(used, "WriteStatus")
+				}
+			}
+		}
+		return true
+	})
+	return used
+}
+
 // TestCompatHasTheStandInOnly: the tests on SDKs see the server from outside, but for those on the stand-in,
 // and the examples, which show it.
 func TestCompatHasTheStandInOnly(t *testing.T) {

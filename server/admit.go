@@ -121,7 +121,7 @@ func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (c
 	if err == nil {
 		if kindOf(method) != listen.Session { // gRPC itself refuses what is too large for those
 			first = s.firstMessage(ctx)
-			call.EndIfTooLarge(func(size, most int) { endWith(ctx, errTooLarge(size, most)) })
+			call.EndIfTooLarge(func(size, most int) { listen.EndCall(ctx, errTooLarge(size, most)) })
 		}
 		if err = call.Identify(auth.Of(ctx).Name, first.evict); err != nil {
 			first.end()
@@ -190,7 +190,7 @@ func (s *admittedStream) RecvMsg(m any) error {
 		return err
 	}
 	if err = fits(s.call, s.most); err != nil {
-		endWith(s.ctx, err) // as gRPC ends a stream when a message cannot be received
+		listen.EndCall(s.ctx, err) // as gRPC ends a stream when a message cannot be received
 	}
 	return err
 }
@@ -212,19 +212,12 @@ func (s *Server) firstMessage(ctx context.Context) *awaited {
 	if s.auth.Required && auth.Of(ctx) == auth.Anonymous {
 		patience = min(patience, s.config.Hardening.ReceiveUnknown)
 	}
-	a.timer = time.AfterFunc(patience, func() { endWith(ctx, errReceiveOverdue.Err()) })
+	a.timer = time.AfterFunc(patience, func() { listen.EndCall(ctx, errReceiveOverdue.Err()) })
 	return a
 }
 
-// endWith ends a call from outside of its handler.
-func endWith(ctx context.Context, err error) {
-	if finish, is := grpc.ServerTransportStreamFromContext(ctx).(statusWriter); is {
-		_ = finish.WriteStatus(status.Convert(err))
-	}
-}
-
 // evict ends the call, whose place another one takes.
-func (a *awaited) evict() { endWith(a.ctx, listen.ErrTooManyCalls) }
+func (a *awaited) evict() { listen.EndCall(a.ctx, listen.ErrTooManyCalls) }
 
 // end reports whether the message came in time. Only the first call counts.
 func (a *awaited) end() bool {

@@ -154,7 +154,7 @@ func endOf(stream sessionClient) *status.Status {
 }
 
 // TestStreamEndsFromOutside shows that a Failure that comes from the clock ends the RPC with status OK
-// although its handler is reading: the linked gRPC has what statusWriter wants.
+// although its handler is reading: the linked gRPC has what listen.StatusWriter wants.
 func TestStreamEndsFromOutside(t *testing.T) {
 	_, conn := startTest(t, nil)
 	stream := openTest(t, t.Context(), conn, start(30)) // pinged every 10 ms, and never answers

@@ -1,14 +1,11 @@
 package server
 
 import (
-	"errors"
 	"io"
 	"slices"
 	"sync"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
@@ -17,6 +14,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -24,7 +22,7 @@ import (
 type session struct {
 	stream   *group.Stream
 	rpc      Ydb_Coordination_V1.CoordinationService_SessionServer
-	finish   statusWriter
+	finish   listen.StatusWriter
 	pool     *writers
 	panics   *panicCounter
 	meters   *meters
@@ -40,30 +38,14 @@ type session struct {
 	closed bool // nothing is left of the call, and nothing is lent any more
 }
 
-// statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they
-// fail; it spares every stream a second goroutine. TestStreamEndsFromOutside shows that the linked gRPC has
-// it.
-type statusWriter interface {
-	WriteStatus(*status.Status) error
-}
-
-// transportStream is that, and tells how the client wants answers to be compressed, "" if not at all.
-type transportStream interface {
-	statusWriter
-	SendCompress() string
-}
-
-var errNoTransportStream = errors.New("gRPC's server stream has no WriteStatus, or no SendCompress")
-
 func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) (*session, error) {
-	finish, ok := grpc.ServerTransportStreamFromContext(rpc.Context()).(transportStream)
-	if !ok {
-		return nil, status.Error(codes.Internal, errNoTransportStream.Error())
+	finish, err := listen.StatusWriterOf(rpc.Context())
+	if err != nil {
+		return nil, err
 	}
-	if finish.SendCompress() != "" { // every client would have a copy of its own of what is described
-		if err := grpc.SetSendCompressor(rpc.Context(), encoding.Identity); err != nil {
-			return nil, err
-		}
+	// With compression every client would have a copy of its own of what is described.
+	if err := listen.SendUncompressed(rpc.Context()); err != nil {
+		return nil, err
 	}
 	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, meters: &s.meters,
 		identity: auth.Of(rpc.Context()), opened: wallMillis(),

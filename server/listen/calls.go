@@ -8,9 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -359,94 +356,5 @@ func (c *Call) keep(n int64) {
 	}
 }
 
-// codec is gRPC's own, and tells a call how large a message is before it is decoded. A stats.Handler would
-// hear of that as well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
-type codec struct{ encoding.CodecV2 }
-
-// Codec is the codec of a server's messages: gRPC's own, for messages of the rings as well.
-func Codec() grpc.ServerOption {
-	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)})
-}
-
 // receiving is a call whose handler waits for a message.
 type receiving Call
-
-// inPieces is a message that encodes itself, and wants to know when it has left.
-type inPieces interface {
-	Pieces() [][]byte
-	Gone()
-}
-
-// direct is a message that encodes itself: it is a few bytes, or another message is to be encoded.
-type direct interface {
-	Encode() (encoded []byte, other any)
-}
-
-// decoding is a message that decodes itself. It keeps nothing of the bytes.
-type decoding interface {
-	Decode([]byte) error
-}
-
-// leaving is a pool that buffers are not taken from, and that tells a message when gRPC puts back one of it.
-type leaving struct{ message inPieces }
-
-// Get implements mem.BufferPool.
-func (leaving) Get(length int) *[]byte { b := make([]byte, length); return &b }
-
-// Put implements mem.BufferPool.
-func (l leaving) Put(*[]byte) { l.message.Gone() }
-
-// Marshal implements encoding.CodecV2.
-func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	switch m := v.(type) {
-	case direct:
-		encoded, other := m.Encode()
-		if other != nil {
-			return c.CodecV2.Marshal(other)
-		}
-		return mem.BufferSlice{mem.SliceBuffer(encoded)}, nil
-	case inPieces:
-		return marshalPieces(m), nil
-	}
-	return c.CodecV2.Marshal(v)
-}
-
-func marshalPieces(m inPieces) mem.BufferSlice {
-	pieces := m.Pieces()
-	buffers := make(mem.BufferSlice, len(pieces))
-	for i, piece := range pieces {
-		buffers[i] = mem.SliceBuffer(piece)
-	}
-	// gRPC lets go of them in order; it does not count references to small ones
-	for i := len(pieces) - 1; i >= 0; i-- {
-		if !mem.IsBelowBufferPoolingThreshold(cap(pieces[i])) {
-			buffers[i] = mem.NewBuffer(&pieces[i], leaving{m})
-			break
-		}
-	}
-	return buffers
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if receiving, is := v.(*receiving); is {
-		call, into := (*Call)(receiving), receiving.into
-		if call.folded() {
-			return call.unfold(data, func(message []byte) error {
-				return c.decode(mem.BufferSlice{mem.SliceBuffer(message)}, into)
-			})
-		}
-		call.take(data.Len())
-		v = into
-	}
-	return c.decode(data, v)
-}
-
-func (c codec) decode(data mem.BufferSlice, v any) error {
-	if m, is := v.(decoding); is {
-		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-		defer whole.Free()
-		return m.Decode(whole.ReadOnlyData())
-	}
-	return c.CodecV2.Unmarshal(data, v)
-}

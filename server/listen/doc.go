@@ -1,5 +1,5 @@
-// Package listen is what happens to a connection before a call is served on it: how many an address may have,
-// which certificates are shown and asked for, what resets cost, and how idle connections are kept cheap.
-// Everything that leans on details of gRPC's transport is here. It knows nothing of calls, sessions or the
-// log.
+// Package listen accepts clients' connections: it limits how many an address may have, shows and verifies
+// certificates, counts calls, the bytes of their messages and the streams that a client resets, and keeps idle
+// connections cheap. Every dependency on gRPC's internals is in grpcinternals.go. The package knows nothing of
+// sessions or the log.
 package listen

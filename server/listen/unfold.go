@@ -9,9 +9,6 @@ import (
 	"runtime"
 	"sync"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
-
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -93,7 +90,7 @@ func (c *Call) folded() bool {
 
 // unfold decompresses a message when it is the turn of the call's subject, and has decode read it. The
 // handler's goroutine calls it.
-func (c *Call) unfold(data mem.BufferSlice, decode func(message []byte) error) error {
+func (c *Call) unfold(folded io.Reader, decode func(message []byte) error) error {
 	subject := c.subject
 	if subject.Name == "" {
 		subject.Name = c.address()
@@ -105,9 +102,7 @@ func (c *Call) unfold(data mem.BufferSlice, decode func(message []byte) error) e
 	defer release()
 	u := unfolders.Get().(*unfolder)
 	defer unfolders.Put(u)
-	folded := data.Reader()
-	defer folded.Close()
-	message, tooLarge, err := u.unfold(c.encoding(), folded, c.most)
+	message, tooLarge, err := u.unfold(encodingOf(c.ctx), folded, c.most)
 	switch {
 	case err != nil:
 		return err
@@ -118,12 +113,4 @@ func (c *Call) unfold(data mem.BufferSlice, decode func(message []byte) error) e
 	}
 	c.take(len(message))
 	return decode(message)
-}
-
-// encoding is how the call's headers say that its messages are compressed.
-func (c *Call) encoding() string {
-	if stream, is := grpc.ServerTransportStreamFromContext(c.ctx).(interface{ RecvCompress() string }); is {
-		return stream.RecvCompress()
-	}
-	return ""
 }

@@ -128,8 +128,8 @@ func (s *stream) fired(id uint64) verdict {
 	return pass
 }
 
-// writeStatus ends the RPC for the server.
-func (s *stream) writeStatus(end *status.Status) error {
+// WriteStatus implements listen.StatusWriter: it ends the RPC for the server, as far as faults let it.
+func (s *stream) WriteStatus(end *status.Status) error {
 	s.mutex.Lock()
 	if s.mode == silent {
 		s.ending = end

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -21,6 +20,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -49,7 +49,7 @@ type stream struct {
 	grpc.ServerStream
 	set    *Set
 	ctx    context.Context
-	finish statusWriter // gRPC's
+	finish listen.StatusWriter // gRPC's
 	number uint64
 	server int
 	client string
@@ -108,23 +108,6 @@ type held struct {
 	stop    func() bool
 }
 
-// statusWriter ends an RPC from outside of its handler, as gRPC's own streams do; the server uses it.
-type statusWriter interface {
-	WriteStatus(*status.Status) error
-}
-
-// finisher is the server's way to end the RPC.
-type finisher struct {
-	grpc.ServerTransportStream
-	stream *stream
-}
-
-// WriteStatus ends the RPC, as far as faults let it.
-func (f finisher) WriteStatus(end *status.Status) error { return f.stream.writeStatus(end) }
-
-// SendCompress is empty: Stream has seen to it.
-func (f finisher) SendCompress() string { return "" }
-
 // Stream is the interceptor for Session streams. It has to be the innermost.
 func (s *Server) Stream() grpc.StreamServerInterceptor {
 	return func(service any, rpc grpc.ServerStream, info *grpc.StreamServerInfo,
@@ -143,25 +126,19 @@ func (s *Server) Stream() grpc.StreamServerInterceptor {
 	}
 }
 
-var errNoStatus = status.Error(codes.Internal, "gRPC's server stream has no WriteStatus")
-
 func (s *Set) open(server int, rpc grpc.ServerStream) (*stream, error) {
-	transport := grpc.ServerTransportStreamFromContext(rpc.Context())
-	finish, ok := transport.(statusWriter)
-	if !ok {
-		return nil, errNoStatus
+	finish, err := listen.StatusWriterOf(rpc.Context())
+	if err != nil {
+		return nil, err
 	}
-	// The server would do the same, but only gRPC's own stream can be told so.
-	if compressing, is := transport.(interface{ SendCompress() string }); is &&
-		compressing.SendCompress() != "" {
-		if err := grpc.SetSendCompressor(rpc.Context(), encoding.Identity); err != nil {
-			return nil, err
-		}
+	// The server would do the same, but only gRPC's own stream knows the compression.
+	if err := listen.SendUncompressed(rpc.Context()); err != nil {
+		return nil, err
 	}
 	st := &stream{ServerStream: rpc, set: s, finish: finish, server: server, client: clientOf(rpc.Context()),
 		sdk: sdkOf(rpc.Context()), arriving: make(chan arrival), gone: make(chan struct{}),
 		bell: turn.NewBell(), sending: make(chan struct{}, 1), voice: make(chan struct{})}
-	st.ctx = grpc.NewContextWithServerTransportStream(rpc.Context(), finisher{transport, st})
+	st.ctx = listen.WithStatusWriter(rpc.Context(), st)
 	s.mutex.Lock()
 	s.opened++
 	st.number = s.opened
