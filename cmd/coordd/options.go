@@ -61,44 +61,60 @@ const (
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
 var serveOptions = slices.Concat([]option{
-	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one; off: none, with --listen-tls",
+	{listenName, "HOST:PORT",
+		"address to accept clients on, plain text; port 0 takes a free one; off: none, with --listen-tls",
 		"127.0.0.1:2136", setListen},
-	{"advertise", "HOST[:PORT]", "address for clients to connect to (default: derived from --listen); grpcs://HOST:PORT: " +
-		"of a proxy that ends TLS and connects to --listen", "", setAdvertise},
+	{"advertise", "HOST[:PORT]",
+		"address for clients to connect to (default: derived from --listen); grpcs://HOST:PORT: of a proxy that ends " +
+			"TLS and connects to --listen",
+		"", setAdvertise},
 	dataDirOption,
-	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false",
-		setInMemory}, {databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
-	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)", "",
-		setListenTLS}, {"advertise-tls", "HOST[:PORT]",
-		"address for clients of --listen-tls (default: derived from --advertise and --listen-tls)", "", setAdvertiseTLS},
-	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes", "",
-		setFile(func(s *settings) *string { return &s.tls.certificate })},
-	{"tls-key", "FILE", "PEM file of the key of --tls-cert", "",
-		setFile(func(s *settings) *string { return &s.tls.key })},
-	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity", "",
-		setFile(func(s *settings) *string { return &s.tls.clientCA })},
-	{"tls-client-auth", "optional|required", "whether clients of --listen-tls must have a certificate of --tls-client-ca",
+	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests",
+		"false", setBool(func(s *settings) *bool { return &s.inMemory })},
+	{databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
+	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)",
+		"", setListenTLS},
+	{"advertise-tls", "HOST[:PORT]",
+		"address for clients of --listen-tls (default: derived from --advertise and --listen-tls)",
+		"", setAdvertiseTLS},
+	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes",
+		"", setFile(func(s *settings) *string { return &s.tls.certificate })},
+	{"tls-key", "FILE", "PEM file of the key of --tls-cert",
+		"", setFile(func(s *settings) *string { return &s.tls.key })},
+	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity",
+		"", setFile(func(s *settings) *string { return &s.tls.clientCA })},
+	{"tls-client-auth", "optional|required",
+		"whether clients of --listen-tls must have a certificate of --tls-client-ca",
 		"optional", setTLSClientAuth},
 	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
-	{"token-file", "FILE",
-		"file of access tokens, in each line a token and a user; read again when it changes", "",
-		setFile(func(s *settings) *string { return &s.auth.tokenFile })},
+	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes",
+		"", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
 	{"login-lifetime", "DURATION", "how long a login token is good", "12h", setLoginLifetime},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
-	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "",
-		setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin",
+		"", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
 	{"loopback-admin", "bool",
-		"let everybody on this machine do what the socket in the data directory is for; goes away with the next release", "false", setLoopbackAdmin}, {"inspect", "off|local|on",
-		"whom the inspection service shows locks and sessions; local: callers on this machine (default: on, but local where strangers can connect and --auth is off)", "", setInspect}, {"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},
+		"let everybody on this machine do what the socket in the data directory is for; goes away with the next " +
+			"release",
+		"false", setBool(func(s *settings) *bool { return &s.auth.loopbackAdmin })},
+	{"inspect", "off|local|on",
+		"whom the inspection service shows locks and sessions; local: callers on this machine (default: on, but " +
+			"local where strangers can connect and --auth is off)",
+		"", setInspect},
+	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none",
+		"128MiB", setDiskReserve},
 	{"state-limit", "SIZE",
-		"limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)", "", setStateLimit}, {"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
-		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
+		"limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)",
+		"", setStateLimit},
+	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once",
+		"100000", setCount(func(s *settings) *int { return &s.streamsPerConnection })},
 	{"streams", "NUMBER",
-		"sessions' streams that may be open at once in all (default: 100000, or what half of the memory is enough for)", "",
-		setCount(func(s *settings) *int { return &s.streams })},
+		"sessions' streams that may be open at once in all (default: 100000, or what half of the memory is enough for)",
+		"", setCount(func(s *settings) *int { return &s.streams })},
 	{"connections-per-address", "NUMBER",
-		"connections that one IP address may have open at once (default: 20000, or three quarters of all that there is room for)", "",
-		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
+		"connections that one IP address may have open at once (default: 20000, or three quarters of all that there " +
+			"is room for)",
+		"", setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
 	localYDBOption,
@@ -122,7 +138,8 @@ func setListen(s *settings, value string) error {
 	}
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || !portInRange(port, 0) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136, or off; an empty host means all addresses")
+		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136, or off; an empty " +
+			"host means all addresses")
 	}
 	s.listen = value
 	return nil
@@ -150,7 +167,8 @@ func setAdvertise(s *settings, value string) error {
 // checkAdvertised refuses the addresses that mean "all of mine": a client cannot
 // connect to those.
 func checkAdvertised(value string) error {
-	allowed := errors.New("want HOST or HOST:PORT that clients can connect to, with a port from 1 to 65535, such as coordd.example.net or [2001:db8::1]:2136")
+	allowed := errors.New("want HOST or HOST:PORT that clients can connect to, with a port from 1 to 65535, such as " +
+		"coordd.example.net or [2001:db8::1]:2136")
 	if _, err := netip.ParseAddr(value); err != nil && strings.Contains(value, ":") {
 		host, port, err := net.SplitHostPort(value)
 		if err != nil || !portInRange(port, 1) || !hostUsable(host, false) {
@@ -210,16 +228,18 @@ func setDataDir(s *settings, value string) error {
 	return nil
 }
 
-func setInMemory(s *settings, value string) error {
-	switch value {
-	case "true", "1":
-		s.inMemory = true
-	case "false", "0":
-		s.inMemory = false
-	default:
-		return errors.New("want true or false")
+func setBool(field func(*settings) *bool) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		switch value {
+		case "true", "1":
+			*field(s) = true
+		case "false", "0":
+			*field(s) = false
+		default:
+			return errors.New("want true or false")
+		}
+		return nil
 	}
-	return nil
 }
 
 // countMost is the largest number that may be set for a limit.
@@ -248,8 +268,7 @@ func setDiskReserve(s *settings, value string) error {
 	if s.reserve = size; ok {
 		return nil
 	}
-	return errors.New(
-		"want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
+	return errors.New("want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
 }
 
 // parseSize reads a number of bytes up to 1024TiB, with or without a unit.
@@ -304,8 +323,8 @@ func defaultDataDir(env environment, uid int) (string, error) {
 	if home := env.value("HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, ".local", "state", "coordd"), nil
 	}
-	return "",
-		fmt.Errorf("no data directory: neither XDG_STATE_HOME nor HOME holds an absolute path; give flag --%s, variable %s or key %s in the config file", dataDirName, variable(dataDirName), dataDirName)
+	return "", fmt.Errorf("no data directory: neither XDG_STATE_HOME nor HOME holds an absolute path; give flag "+
+		"--%s, variable %s or key %s in the config file", dataDirName, variable(dataDirName), dataDirName)
 }
 
 // beyondLoopback says whether other machines can reach the listener for plain text.

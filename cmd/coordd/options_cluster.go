@@ -26,22 +26,26 @@ type clusterSettings struct {
 var clusterOptions = []option{
 	{"name", "NAME", "name of this server in its cluster", "", setMemberName},
 	{"listen-peer", "HOST:PORT",
-		"address to accept the other servers of the cluster on (default: none, a server alone)", "",
-		setListenPeer}, {"advertise-peer", "HOST:PORT",
-		"address that the other servers connect to (default: from --initial-cluster, or --listen-peer)", "",
-		setAdvertisePeer},
+		"address to accept the other servers of the cluster on (default: none, a server alone)",
+		"", setListenPeer},
+	{"advertise-peer", "HOST:PORT",
+		"address that the other servers connect to (default: from --initial-cluster, or --listen-peer)",
+		"", setAdvertisePeer},
 	{"initial-cluster", "NAME=HOST:PORT,...",
-		"all servers of a cluster that starts for the first time, the same on each", "", setInitialCluster},
+		"all servers of a cluster that starts for the first time, the same on each",
+		"", setInitialCluster},
 	{"join", "HOST:PORT,...", "servers of a running cluster to join, that has been told of it", "", setJoin},
 	{"cluster-token", "TEXT", "goes into the ids of a first start, so that two clusters cannot be mixed up",
-		"", setClusterToken}, {"peer-cert", "FILE", "PEM file of this server's certificate among its peers",
+		"", setClusterToken},
+	{"peer-cert", "FILE", "PEM file of this server's certificate among its peers",
 		"", setFile(func(s *settings) *string { return &s.cluster.certificate })},
-	{"peer-key", "FILE", "PEM file of the key of --peer-cert", "",
-		setFile(func(s *settings) *string { return &s.cluster.key })},
-	{"peer-ca", "FILE", "PEM file of the authority that all peers' certificates come from", "",
-		setFile(func(s *settings) *string { return &s.cluster.ca })}, {"insecure-peers", "bool",
-		"allow plain text between the servers: whoever can reach them is an administrator", "false",
-		setInsecurePeers},
+	{"peer-key", "FILE", "PEM file of the key of --peer-cert",
+		"", setFile(func(s *settings) *string { return &s.cluster.key })},
+	{"peer-ca", "FILE", "PEM file of the authority that all peers' certificates come from",
+		"", setFile(func(s *settings) *string { return &s.cluster.ca })},
+	{"insecure-peers", "bool",
+		"allow plain text between the servers: whoever can reach them is an administrator",
+		"false", setBool(func(s *settings) *bool { return &s.cluster.insecure })},
 }
 
 func setMemberName(s *settings, value string) error {
@@ -61,7 +65,8 @@ func peerAddress(value string) error {
 func setListenPeer(s *settings, value string) error {
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || !portInRange(port, 1) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 1 to 65535, such as 10.0.0.1:2380; an empty host means all addresses")
+		return errors.New("want HOST:PORT with a port from 1 to 65535, such as 10.0.0.1:2380; an empty host means " +
+			"all addresses")
 	}
 	s.cluster.listen = value
 	return nil
@@ -117,13 +122,6 @@ func setClusterToken(s *settings, value string) error {
 	return nil
 }
 
-func setInsecurePeers(s *settings, value string) error {
-	var plain settings
-	err := setInMemory(&plain, value)
-	s.cluster.insecure = plain.inMemory
-	return err
-}
-
 // configuration is what the store has to know. Errors name the flags that do not fit together.
 func (c clusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, error) {
 	config := raftstore.Cluster{Name: c.name, ListenPeer: c.listen, AdvertisePeer: c.advertise,
@@ -144,9 +142,8 @@ func (c clusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, 
 		config.Join = strings.Split(c.join, ",")
 	}
 	if c.initial != "" && c.join != "" {
-		return config,
-			errors.New(
-				"--initial-cluster and --join exclude each other: a server starts a cluster or joins one")
+		return config, errors.New(
+			"--initial-cluster and --join exclude each other: a server starts a cluster or joins one")
 	}
 	var err error
 	config.TLS, err = c.security(logger)
@@ -157,15 +154,13 @@ func (c clusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, 
 func (c clusterSettings) security(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 	if c.certificate == "" && c.key == "" && c.ca == "" {
 		if !c.insecure {
-			return nil,
-				errors.New(
-					"servers of a cluster need --peer-cert, --peer-key and --peer-ca, or --insecure-peers")
+			return nil, errors.New(
+				"servers of a cluster need --peer-cert, --peer-key and --peer-ca, or --insecure-peers")
 		}
 		return nil, nil
 	}
 	if c.certificate == "" || c.key == "" || c.ca == "" || c.insecure {
-		return nil,
-			errors.New("--peer-cert, --peer-key and --peer-ca belong together, and not with --insecure-peers")
+		return nil, errors.New("--peer-cert, --peer-key and --peer-ca belong together, and not with --insecure-peers")
 	}
 	peers, err := listen.PeerFiles{Certificate: c.certificate, Key: c.key, CA: c.ca}.Load(logger)
 	if err != nil {

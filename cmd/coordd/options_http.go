@@ -37,10 +37,17 @@ var httpOptions = []option{
 		"address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none",
 		"127.0.0.1:8765", setListenHTTP},
 	{"http-hosts", "NAME,...",
-		"further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names that the " +
-			"server listens on and advertises need not be listed", "", setHTTPHosts},
+		"further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names " +
+			"that the server listens on and advertises need not be listed",
+		"", setHTTPHosts},
 	{"metrics-resource", "NODE=RESOURCE,...",
-		"resources of rate limiters that /metrics shows by themselves, up to 200, where the counters of the node are detailed", "", setMetricsResources}, {"debug-http", "PATH|IP:PORT", "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: nowhere)", "", setDebugHTTP},
+		"resources of rate limiters that /metrics shows by themselves, up to 200, where the counters of the node " +
+			"are detailed",
+		"", setMetricsResources},
+	{"debug-http", "PATH|IP:PORT",
+		"where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: " +
+			"nowhere)",
+		"", setDebugHTTP},
 }
 
 func setListenHTTP(s *settings, value string) error {
@@ -50,7 +57,8 @@ func setListenHTTP(s *settings, value string) error {
 	}
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || !portInRange(port, 0) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8765, or off; an empty host means all addresses")
+		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8765, or off; an empty " +
+			"host means all addresses")
 	}
 	s.http.listen = value
 	return nil
@@ -84,8 +92,8 @@ func metricsResources(value string) (resources []monitor.Resource, err error) {
 		at := strings.LastIndexByte(text, '=')
 		if at < 0 || !strings.HasPrefix(text, "/") || checkResource(text[at+1:]) != nil ||
 			!utf8.ValidString(text) {
-			return nil,
-				errors.New("want paths of coordination nodes and of resources, such as /local/app=reports,/local/app=reports/daily")
+			return nil, errors.New("want paths of coordination nodes and of resources, such as " +
+				"/local/app=reports,/local/app=reports/daily")
 		}
 		resource := monitor.Resource{Node: text[:at], Path: text[at+1:]}
 		if slices.Contains(resources, resource) {

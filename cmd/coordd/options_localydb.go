@@ -19,14 +19,10 @@ import (
 const localYDBName = "local-ydb"
 
 var localYDBOption = option{localYDBName, "bool",
-	"take ports, certificates and storage from the variables of the local-ydb image where nothing else names them", "false", setLocalYDB}
+	"take ports, certificates and storage from the variables of the local-ydb image where nothing else names them",
+	"false", setLocalYDB}
 
-func setLocalYDB(s *settings, value string) error {
-	var plain settings
-	err := setInMemory(&plain, value)
-	s.localYDB = plain.inMemory
-	return err
-}
+var setLocalYDB = setBool(func(s *settings) *bool { return &s.localYDB })
 
 // What the local-ydb image does without variables: the ports are those that its documentation tells people to
 // publish.

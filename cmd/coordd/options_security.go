@@ -33,7 +33,8 @@ type authSettings struct {
 func setListenTLS(s *settings, value string) error {
 	var plain settings
 	if err := setListen(&plain, value); err != nil || plain.listen == "" {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2135; an empty host means all addresses")
+		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2135; an empty host means " +
+			"all addresses")
 	}
 	s.tls.listen = plain.listen
 	return nil
@@ -103,13 +104,6 @@ func durationText(d time.Duration) string {
 		}
 	}
 	return text
-}
-
-func setLoopbackAdmin(s *settings, value string) error {
-	var plain settings
-	err := setInMemory(&plain, value)
-	s.auth.loopbackAdmin = plain.inMemory
-	return err
 }
 
 func setInspect(s *settings, value string) error {
