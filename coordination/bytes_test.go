@@ -42,7 +42,8 @@ func TestNodeBytes(t *testing.T) {
 	}{
 		{"create", nil, create, 96},
 		{"update", []Request{create(50)}, func(size int) Request { return updateLock(string(ofBytes(size))) },
-			96}, {"first ephemeral acquire", nil, ephemeral, 96},
+			96},
+		{"first ephemeral acquire", nil, ephemeral, 96},
 		{"acquire", []Request{create(50)}, acquire, 46},
 		{"acquire again", []Request{create(50), acquire(5)}, acquire, 46},
 	} {

@@ -40,16 +40,16 @@ const (
 // to speak. And only a leader can say whether a session still lives after another leader has gone: until one
 // has, the stream claims it.
 //
-//	state         reads from the client   forwards                      says                  ends by itself
-//	ExpectsStart  a SessionStart          nothing                       nothing               when the start is overdue
-//	Attaching     nothing                 Attach; an orphan later,      nothing               as an orphan, after a node's
-//	                                      with Rejoin                                         default grace period
-//	Attached      everything              requests; those of an orphan  pings and replies     ping unanswered, stream unread;
-//	                                      later, in the roster                                as an orphan, after its grace
-//	Stopping      pings and pongs         nothing more                  as Attached           as Attached
-//	HoldsFailure  nothing                 the roster, once, if it       the Failure held      silently, after heldMillis
-//	                                      claims a session                                    of being quiet
-//	Ended         nothing                 nothing                       what was left         it has
+//	state         reads from the client  forwards                      says               ends by itself
+//	ExpectsStart  a SessionStart         nothing                       nothing            when the start is overdue
+//	Attaching     nothing                Attach; an orphan later,      nothing            as an orphan, after a node's
+//	                                     with Rejoin                                      default grace period
+//	Attached      everything             requests; those of an orphan  pings and replies  no pong, stream unread;
+//	                                     later, in the roster                             as an orphan, after its grace
+//	Stopping      pings and pongs        nothing more                  as Attached        as Attached
+//	HoldsFailure  nothing                the roster, once, if it       the Failure held   silently, after heldMillis
+//	                                     claims a session                                 of being quiet
+//	Ended         nothing                nothing                       what was left      it has
 //
 // What stands under "says" is said only by a stream that is not quiet, that is, neither mute nor claiming. A
 // quiet one keeps its replies, and is not pinged, because its client could not answer; one that ends quietly

@@ -6,10 +6,10 @@ package coordination
 // One leader change, as a stream sees it:
 //
 //	Orphan    its leader is gone. Requests are kept, replies too, and the time within which a leader must come begins.
-//	Rejoin    there is a leader. It is told who the stream is, what it claims, and all that is open; from here on requests
-//	          go to it. The stream still says nothing.
-//	Deliver   the leader answers: Resumed, and the stream speaks again, beginning with what it kept; or End, because the
-//	          session is over or another stream has it.
+//	Rejoin    there is a leader. It is told who the stream is, what it claims, and all that is open; from here on
+//	          requests go to it. The stream still says nothing.
+//	Deliver   the leader answers: Resumed, and the stream speaks again, beginning with what it kept; or End, because
+//	          the session is over or another stream has it.
 //
 // A leader may go again between any two of them; then it all begins anew, with nothing forgotten.
 

@@ -73,8 +73,7 @@ func (r MachineRow) hash() uint64 {
 }
 
 func (r PathRow) hash() uint64 {
-	h := newRowHash(
-		RowPath).number(uint64(r.ID)).number(uint64(r.Parent)).text(r.Name).number(uint64(r.Kind)).
+	h := newRowHash(RowPath).number(uint64(r.ID)).number(uint64(r.Parent)).text(r.Name).number(uint64(r.Kind)).
 		number(uint64(r.Node)).text(r.Owner).flag(r.InterruptInheritance).
 		number(r.Created.PlanStep).number(r.Created.TxID)
 	for _, p := range r.Permissions {
@@ -116,16 +115,14 @@ func (r LinkRow) hash() uint64 {
 	return uint64(
 		newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
 			number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
-			epoch(r.Address.Epoch).number(
-			uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
+			epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
 			later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
 }
 
 func (r ResourceRow) hash() uint64 {
 	return uint64(newRowHash(RowResource).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Path).
 		number(uint64(r.MaxUnitsPerSecond)).number(uint64(r.MaxBurstSizeCoefficient)).
-		number(uint64(r.PrefetchCoefficient)).number(
-		uint64(r.PrefetchWatermark)).bytes(r.MoreSettings).bytes(r.More))
+		number(uint64(r.PrefetchCoefficient)).number(uint64(r.PrefetchWatermark)).bytes(r.MoreSettings).bytes(r.More))
 }
 
 func (DeletedRow) hash() uint64 { return 0 }

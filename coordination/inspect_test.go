@@ -10,8 +10,7 @@ import (
 )
 
 // inspectAll goes through an inspection turn by turn. between is called between two turns.
-func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func()) (all Inspected,
-	turns int) {
+func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func()) (all Inspected, turns int) {
 	t.Helper()
 	for !all.Done {
 		found := m.Inspect(q, all.Next, rows)

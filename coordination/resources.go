@@ -79,8 +79,7 @@ func (m *Machine) createResource(c *CreateResource) (scheme.Step, outcome.Outcom
 }
 
 // resourceToChange returns what AlterResource and DropResource are about, nil if it is missing.
-func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource,
-	outcome.Outcome) {
+func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource, outcome.Outcome) {
 	n, answer := m.resourcesNode(path, scheme.UpdateRow, by)
 	switch {
 	case n == nil:
@@ -131,8 +130,11 @@ func (m *Machine) dropResource(c *DropResource) (scheme.Step, outcome.Outcome) {
 }
 
 // ResourceToDescribe returns the own properties of a resource.
-func (m *Machine) ResourceToDescribe(by Caller, path scheme.Path, resource string) (ResourceProperties,
-	outcome.Outcome) {
+func (m *Machine) ResourceToDescribe(
+	by Caller,
+	path scheme.Path,
+	resource string,
+) (ResourceProperties, outcome.Outcome) {
 	n, answer := m.resourcesNode(path, scheme.SelectRow, by)
 	if n == nil {
 		return ResourceProperties{}, answer
@@ -166,8 +168,12 @@ type ResourcePage struct {
 
 // ListResources returns the page of a listing that begins with the id from, having looked at most resources
 // at the most.
-func (m *Machine) ListResources(by Caller, l ResourceListing, from ResourceID, most int) (ResourcePage,
-	outcome.Outcome) {
+func (m *Machine) ListResources(
+	by Caller,
+	l ResourceListing,
+	from ResourceID,
+	most int,
+) (ResourcePage, outcome.Outcome) {
 	n, answer := m.resourcesNode(l.Path, scheme.SelectRow, by)
 	if n == nil {
 		return ResourcePage{}, answer

@@ -99,7 +99,8 @@ func TestStateLimit(t *testing.T) {
 		{"node", nil, nil, call(&CreateNode{Path: pathOf("/local/d/b"), Owner: "o"}),
 			2*(rowBytes+1+1) + nodeRowBytes},
 		{"directory", nil, nil, call(&MakeDirectory{Path: pathOf("/local/d/e"), Owner: "o"}),
-			2 * (rowBytes + 1 + 1)}, {"permission", nil, nil,
+			2 * (rowBytes + 1 + 1)},
+		{"permission", nil, nil,
 			call(&ModifyPermissions{Path: pathOf("/local/a"),
 				Change: scheme.PermissionsChange{
 					Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "bob",
@@ -208,8 +209,7 @@ func TestStateAboveItsLimit(t *testing.T) {
 	r.run(&AddUser{Name: "root", PasswordHash: "hash"})
 	r.run(&AddUser{Name: "bob", PasswordHash: "hash"})
 	r.run(&SetLimits{Limits: StateLimits{State: 1}})
-	if answer := r.outcome(
-		&MakeDirectory{Path: pathOf("/local/more")}); answer.Status != outcome.PreconditionFailed {
+	if answer := r.outcome(&MakeDirectory{Path: pathOf("/local/more")}); answer.Status != outcome.PreconditionFailed {
 		t.Errorf("a directory more: %s", answer)
 	}
 	r.start(reread(t, r.machine))

@@ -92,8 +92,7 @@ func (s *splitting) fits(entry *coordination.Entry, next int) bool {
 	return n == 0 || !coordination.Alone(s.log[next].command) && !coordination.Alone(entry.Commands[n-1])
 }
 
-func (s *splitting) compare(effects []coordination.Effect, m *coordination.Machine,
-	at []coordination.Position) {
+func (s *splitting) compare(effects []coordination.Effect, m *coordination.Machine, at []coordination.Position) {
 	s.t.Helper()
 	if len(effects) != len(s.effects) {
 		s.t.Fatalf("%d effects, with an entry each %d", len(effects), len(s.effects))

@@ -157,7 +157,8 @@ func (c *callers) tell() {
 		c.full()
 	}
 	if ok, hidden := c.pace.Allow(time.Now()); ok {
-		c.logger.Warn("too many connections to the address for other servers: those that have not shown a member's certificate make room for new ones",
+		c.logger.Warn("too many connections to the address for other servers: those that have not shown a member's "+
+			"certificate make room for new ones",
 			"open", len(c.all), "strangers", c.strangers, "made room", c.evicted.Load(), "refused",
 			c.refused.Load(), lograte.Suppressed, hidden)
 	}

@@ -112,8 +112,7 @@ func TestChronicle(t *testing.T) {
 	for _, name := range []string{"a", "c"} {
 		want(before[name]+1, name, "the leader is lost", "leader=b")
 	}
-	if books["a"].with(
-		"this server leads the cluster\"")+books["c"].with("this server leads the cluster\"") == 0 {
+	if books["a"].with("this server leads the cluster\"")+books["c"].with("this server leads the cluster\"") == 0 {
 		t.Error("nobody tells that it leads")
 	}
 	c.start("b")

@@ -74,7 +74,8 @@ func TestMembershipHistories(t *testing.T) {
 					for _, way := range confReturns {
 						n++
 						if writes := n%2 == seed%2; n%4 < 2 || *thorough {
-							runHistory(t, uint64(1000*n+seed), script.first, changes, at, victim, way.name, way.run, writes)
+							runHistory(t, uint64(1000*n+seed), script.first, changes, at, victim, way.name, way.run,
+								writes)
 						}
 					}
 				}

@@ -220,6 +220,7 @@ func TestLogProvesItsMemberships(t *testing.T) {
 	defer s.Stop()
 	state, _, err := s.log.InitialState()
 	if want := changes[len(changes)-2]; err != nil || state.GetCommit() != want {
-		t.Errorf("the start begins with entry %d of the membership entries %d committed, %v", state.GetCommit(), changes, err)
+		t.Errorf("the start begins with entry %d of the membership entries %d committed, %v", state.GetCommit(),
+			changes, err)
 	}
 }

@@ -101,7 +101,8 @@ func (w *confWorld) fail(format string, args ...any) {
 	w.t.Helper()
 	var state strings.Builder
 	for _, m := range w.members {
-		fmt.Fprintf(&state, "\n%s: up %v, gone %v, leads %d, applied %d, hard state %+v", m.name, m.store != nil, m.gone,
+		fmt.Fprintf(&state, "\n%s: up %v, gone %v, leads %d, applied %d, hard state %+v", m.name, m.store != nil,
+			m.gone,
 			m.leads, m.applied, m.disk.hard)
 		if m.store != nil {
 			fmt.Fprintf(&state, ", voters %v as of %d", m.store.loop.conf.Voters, m.store.loop.conf.Index)
@@ -419,7 +420,8 @@ func (m *confMember) Committed(entries []Entry) {
 		case e.Index != m.applied+1:
 			m.w.fail("%s applies entry %d after entry %d", m.name, e.Index, m.applied)
 		case known && (old.Term != e.Term || string(old.Data) != string(e.Data)):
-			m.w.fail("entry %d of %s is %d %q, elsewhere it is %d %q", e.Index, m.name, e.Term, e.Data, old.Term, old.Data)
+			m.w.fail("entry %d of %s is %d %q, elsewhere it is %d %q", e.Index, m.name, e.Term, e.Data, old.Term,
+				old.Data)
 		}
 		m.applied = e.Index
 		m.w.entries[e.Index] = e

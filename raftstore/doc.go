@@ -76,7 +76,7 @@
 //	  <first index>-<id>.wal
 //	admission.json who may speak to this member, as learnt from others: see DESIGN.md; missing if its log knows
 //	condemned.txt  why nothing may be started on the directory any more; missing unless somebody said so
-//	restoring.txt  there while a backup is being restored, first to come and last to go: nothing starts on the directory
+//	restoring.txt  there while a backup is being restored, first to come and last to go: nothing starts
 //	received.db    a checkpoint of another member while it comes in; removed at start
 //
 // A log segment is raft-wal's: a header, then batches. A batch is what one write made durable:

@@ -16,8 +16,7 @@ var _ peerServer = (*Store)(nil)
 
 // answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates
 // everybody is told.
-func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse,
-	error) {
+func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
 	switch list := s.admitted(); {
 	case req.GetCluster() == s.identity.Cluster && list.isRemoved(req.GetMember()):
 		return nil, ErrRemoved

@@ -75,7 +75,8 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 	for i, change := range []pb.ConfChangeI{
 		&pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(learner))},
 		&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(),
-			NodeId: new(uint64(learner))}}}, &pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(),
+			NodeId: new(uint64(learner))}}},
+		&pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(),
 			NodeId: new(uint64(learner + 1))},
 	} {
 		m.loop.noteApplied() // raft takes one membership change at a time

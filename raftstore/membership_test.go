@@ -39,8 +39,8 @@ func (c *testCluster) leadWith(name string) {
 	}
 }
 
-// A leader that was started a moment ago gives its vote to whom it hands over: that one leads in the next term, although
-// the clocks stand still and nobody would stand for election again.
+// A leader that was started a moment ago gives its vote to whom it hands over: that one leads in the next term,
+// although the clocks stand still and nobody would stand for election again.
 func TestLeaderJustStartedHandsOver(t *testing.T) {
 	t.Parallel()
 	c := preparedTestCluster(t, 2, 301)
@@ -106,8 +106,8 @@ func (c *testCluster) join(name string) uint64 {
 func TestLaggingFollowerGetsACheckpoint(t *testing.T) {
 	t.Parallel()
 	c := preparedTestCluster(t, 3, 70)
-	// No log is kept for a member that is absent. For one that is back there is, lest the log behind the checkpoint that it
-	// is sent be cut off, too, by one that was under way.
+	// No log is kept for a member that is absent. For one that is back there is, lest the log behind the checkpoint
+	// that it is sent be cut off, too, by one that was under way.
 	for _, name := range c.names {
 		c.configure(name, func(cfg *Config) { cfg.LagEntriesKept = DefaultLagEntriesKept })
 	}

@@ -115,8 +115,7 @@ func (e *memEnd) listen(in peerServer) (func(), error) {
 
 func (e *memEnd) close() {}
 
-func (e *memEnd) hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse,
-	error) {
+func (e *memEnd) hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
 	in, lost, _ := e.net.fate(e.address, address)
 	_, back, _ := e.net.fate(address, e.address)
 	if in == nil || lost || back {

@@ -64,8 +64,9 @@ func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 
 // receivedRecord is the record of a checkpoint that another member has sent: it has no rows.
 func receivedRecord(index, term uint64) checkpointMeta {
-	return checkpointMeta{Format: checkpointFormat, Cluster: 77, Member: ownID, Index: index, Term: term, Restored: index,
-		Conf: confRecord{Voters: []uint64{ownID, firstLeader, nextLeader}}}
+	return checkpointMeta{Format: checkpointFormat, Cluster: 77, Member: ownID, Index: index, Term: term,
+		Restored: index,
+		Conf:     confRecord{Voters: []uint64{ownID, firstLeader, nextLeader}}}
 }
 
 func (f *handDriven) turn(first func() error) {
@@ -135,9 +136,10 @@ func (f *handDriven) write(meanwhile func()) {
 }
 
 // TestCommitIsDurableAfterItsEntries kills a follower before each step on the disk of one write that several jobs
-// share. It has entries 6 to 12 of a deposed leader, which were never committed. Others have taken their place, of which 6
-// to 8 are committed, and the term changes once more before any of that is on the disk. A start after such a crash is
-// not refused and hands over none of the deposed leader's entries. After the write the commit index is durable.
+// share. It has entries 6 to 12 of a deposed leader, which were never committed. Others have taken their place, of
+// which 6 to 8 are committed, and the term changes once more before any of that is on the disk. A start after such a
+// crash is not refused and hands over none of the deposed leader's entries. After the write the commit index is
+// durable.
 func TestCommitIsDurableAfterItsEntries(t *testing.T) {
 	t.Parallel()
 	for name, gather := range map[string]func(f *handDriven){

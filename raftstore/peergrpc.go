@@ -127,8 +127,7 @@ func (n *grpcNetwork) hello(ctx context.Context, address string,
 }
 
 // messages implements network.
-func (n *grpcNetwork) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream,
-	error) {
+func (n *grpcNetwork) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error) {
 	conn, err := n.dial(address)
 	if err != nil {
 		return nil, err
@@ -247,8 +246,7 @@ func sendOn[Message any](s grpc.ClientStreamingClient[Message, peerpb.Received],
 }
 
 // snapshot implements network.
-func (n *grpcNetwork) snapshot(ctx context.Context, address string,
-	next func() (*peerpb.Chunk, error)) error {
+func (n *grpcNetwork) snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
 	conn, err := n.dial(address)
 	if err != nil {
 		return err

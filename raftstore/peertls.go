@@ -127,8 +127,8 @@ func (s *Store) warnOfCertificates() {
 	}
 	for _, m := range s.admitted().conf.Members {
 		if m.ID != s.identity.Member && madeFor(certificate, m.Peer) {
-			s.cfg.Logger.Warn("the certificate of this server is good for another one too: give each a host name of its own",
-				"server", m.Name, "address", m.Peer)
+			s.cfg.Logger.Warn("the certificate of this server is good for another one too: give each a host name of "+
+				"its own", "server", m.Name, "address", m.Peer)
 		}
 	}
 }

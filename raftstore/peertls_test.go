@@ -134,8 +134,8 @@ func TestCertificateOfTheSender(t *testing.T) {
 		"a member that moves":                     {header(moved), here, true},
 		"an unknown member":                       {header(stranger), elsewhere, false},
 		"an unknown member with another's":        {header(stranger), here, false},
-		"an address that is none": {header(
-			func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
+		"an address that is none": {
+			header(func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
 	} {
 		if err := s.judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)

@@ -31,8 +31,9 @@ func refuse(kind error, format string, args ...any) error {
 func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint64, members confRecord) error {
 	switch {
 	case !answer.GetFresh():
-		return refuse(ErrOtherCluster,
-			"it belongs to cluster %s already, with the members %s; this server is of cluster %s, with the members %s", IDText(answer.GetCluster()), theirs.list(), IDText(cluster), members.list())
+		return refuse(ErrOtherCluster, "it belongs to cluster %s already, with the members %s; this server is of "+
+			"cluster %s, with the members %s",
+			IDText(answer.GetCluster()), theirs.list(), IDText(cluster), members.list())
 	case theirs.list() == members.list():
 		return refuse(ErrOtherCluster,
 			"it was given the same first members, and another token of the cluster")

@@ -163,8 +163,7 @@ func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*pee
 
 // checkReceived compares the record, which comes last, with the rows before it and with what raft was told,
 // and returns it as this member stores it.
-func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta,
-	error) {
+func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta, error) {
 	meta, err := decodeCheckpointMeta(path, record)
 	if err != nil {
 		return meta, err

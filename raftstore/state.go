@@ -18,7 +18,7 @@ import (
 // This file is what state.db looks like, and how it is verified. Its five buckets hold one checkpoint:
 //
 //	rows          every row, each with a checksum over its key and value
-//	dropped       prefixes that were dropped as a whole: rows below them do not count, and are swept later, a few at a time
+//	dropped       prefixes that were dropped as a whole: rows below them do not count, and are swept later
 //	next          what the next checkpoint changes, rows and tombstones
 //	next-dropped  the prefixes that it drops
 //	meta          one record, checkpointMeta, which says as of which entry the rest is, and whether next counts

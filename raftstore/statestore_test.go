@@ -204,7 +204,8 @@ func TestRowsInKeyOrder(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	var rows []Row
 	for i := range 2000 {
-		rows = append(rows, Row{Key: []byte{byte(random.Intn(100))}, Value: binary.BigEndian.AppendUint32(nil, uint32(i))})
+		rows = append(rows, Row{Key: []byte{byte(random.Intn(100))},
+			Value: binary.BigEndian.AppendUint32(nil, uint32(i))})
 	}
 	sorted := inKeyOrder(rows)
 	if len(sorted) != len(rows) {

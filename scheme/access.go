@@ -37,7 +37,8 @@ const (
 const (
 	genericList       = ReadAttributes | DescribeSchema
 	genericRead       = SelectRow | genericList
-	genericWrite      = UpdateRow | EraseRow | WriteAttributes | CreateDirectory | CreateTable | CreateQueue | RemoveSchema | AlterSchema
+	genericWrite      = UpdateRow | EraseRow | WriteAttributes | genericAlter
+	genericAlter      = CreateDirectory | CreateTable | CreateQueue | RemoveSchema | AlterSchema
 	genericUseLegacy  = genericRead | genericWrite | GrantAccess
 	genericUse        = genericUseLegacy | Connect
 	genericManage     = CreateDatabase | DropDatabase

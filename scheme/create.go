@@ -39,7 +39,8 @@ func (t *Tree) CreateNode(path Path, node NewNode) (Step, outcome.Outcome) {
 	return t.create(path, leaf, node)
 }
 
-// create judges the creation of leaf at path, of which node says more. The order of the checks is that of coordination.md §1.1.
+// create judges the creation of leaf at path, of which node says more. The order of the checks is that of
+// coordination.md §1.1.
 func (t *Tree) create(path Path, leaf Entry, node NewNode) (Step, outcome.Outcome) {
 	if leaf.Owner == "" {
 		leaf.Owner = RootOwner

@@ -146,13 +146,18 @@ func TestCreateExisting(t *testing.T) {
 			failed("SUCCESS", "/local/n",
 				"path exist, request accepts it (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
 			failed("SCHEME_ERROR", "/local/n",
-				"unexpected path type (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges), expected types: EPathTypeDir, EPathTypeSubDomain")},
+				"unexpected path type (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges), expected types: "+
+					"EPathTypeDir, EPathTypeSubDomain")},
 		{"/local/d",
 			failed("SCHEME_ERROR", "/local/d",
-				"unexpected path type (id: 2, type: EPathTypeDir, state: EPathStateNoChanges), expected types: EPathTypeKesus"), failed("SUCCESS", "/local/d", "path exist, request accepts it (id: 2, type: EPathTypeDir, state: EPathStateNoChanges)")},
+				"unexpected path type (id: 2, type: EPathTypeDir, state: EPathStateNoChanges), expected types: "+
+					"EPathTypeKesus"), failed("SUCCESS", "/local/d",
+				"path exist, request accepts it (id: 2, type: EPathTypeDir, state: EPathStateNoChanges)")},
 		{"/local",
 			failed("SCHEME_ERROR", "/local",
-				"unexpected path type (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges), expected types: EPathTypeKesus"), failed("SUCCESS", "/local", "path exist, request accepts it (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges)")},
+				"unexpected path type (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges), expected "+
+					"types: EPathTypeKesus"), failed("SUCCESS", "/local",
+				"path exist, request accepts it (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges)")},
 		{"/local/n/x",
 			failed("GENERIC_ERROR", "/local/n",
 				"path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
@@ -203,7 +208,8 @@ func TestCreateConfigPathOrder(t *testing.T) {
 	for path, want := range map[string]string{
 		"/other/x": "SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/other/x'",
 		"/local/a b/x": failed("SCHEME_ERROR", "/local/a b",
-			"symbol ' ' is not allowed in the path part 'a b'"), "/local/new/x": RefuseConfigPath().String(),
+			"symbol ' ' is not allowed in the path part 'a b'"),
+		"/local/new/x":   RefuseConfigPath().String(),
 		"/local/new/x y": RefuseConfigPath().String(),
 		"/local/new":     RefuseConfigPath().String(),
 		"/local/x y":     RefuseConfigPath().String(),

@@ -50,20 +50,24 @@ func TestModifyPermissions(t *testing.T) {
 	}{
 		{PermissionsChange{}, "", "bob", false, false},
 		{actions(Action{Grant, "u", []string{write, read, write}}), "u:generic.write,generic.read", "bob",
-			false, true}, {actions(Action{Grant, "u", []string{read}}), "u:generic.write,generic.read", "bob",
+			false, true},
+		{actions(Action{Grant, "u", []string{read}}), "u:generic.write,generic.read", "bob",
 			false, false},
 		{actions(Action{Grant, "a", []string{list}}), "u:generic.write,generic.read a:generic.list", "bob",
-			false, true}, {actions(Action{Grant, "u", []string{list}}),
+			false, true},
+		{actions(Action{Grant, "u", []string{list}}),
 			"u:generic.write,generic.read,generic.list a:generic.list", "bob", false, true},
 		{actions(Action{Revoke, "u", []string{write, "ydb.tables.read"}}),
 			"u:generic.read,generic.list a:generic.list", "bob", false, true},
 		{actions(Action{Revoke, "u", []string{write}}, Action{Revoke, "nobody", []string{read}}),
 			"u:generic.read,generic.list a:generic.list", "bob", false, false},
 		{actions(Action{Set, "a", []string{read}}), "u:generic.read,generic.list a:generic.read", "bob",
-			false, true}, {actions(Action{Set, "u", nil}), "a:generic.read", "bob", false, true},
+			false, true},
+		{actions(Action{Set, "u", nil}), "a:generic.read", "bob", false, true},
 		{actions(Action{Grant, "w", nil}), "a:generic.read", "bob", false, false},
 		{actions(Action{ChangeOwner, "cid", nil}, Action{Kind: ChangeOwner}), "a:generic.read", "cid", false,
-			true}, {PermissionsChange{Interrupt: &yes}, "a:generic.read", "cid", true, true},
+			true},
+		{PermissionsChange{Interrupt: &yes}, "a:generic.read", "cid", true, true},
 		{PermissionsChange{Interrupt: &yes}, "a:generic.read", "cid", true, false},
 		{PermissionsChange{Clear: true, Interrupt: &no, Actions: []Action{{Grant, "z", []string{read}}}},
 			"z:generic.read", "cid", false, true},
@@ -177,12 +181,14 @@ func TestPermissionNames(t *testing.T) {
 		t.Error("permissionNames is not sorted")
 	}
 	for group, names := range map[string]string{
-		"generic":    "list read write use use_legacy manage full full_legacy",
-		"database":   "connect create drop",
-		"tables":     "read modify",
-		"access":     "grant",
-		"granular":   "select_row update_row erase_row read_attributes write_attributes create_directory create_table create_queue remove_schema describe_schema alter_schema",
-		"deprecated": "select_row update_row erase_row read_attributes write_attributes create_directory create_table create_queue remove_schema describe_schema alter_schema",
+		"generic":  "list read write use use_legacy manage full full_legacy",
+		"database": "connect create drop",
+		"tables":   "read modify",
+		"access":   "grant",
+		"granular": "select_row update_row erase_row read_attributes write_attributes create_directory " +
+			"create_table create_queue remove_schema describe_schema alter_schema",
+		"deprecated": "select_row update_row erase_row read_attributes write_attributes create_directory " +
+			"create_table create_queue remove_schema describe_schema alter_schema",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			full := "ydb." + group + "." + name

@@ -20,7 +20,8 @@ func TestBatch(t *testing.T) {
 		inOrder(t, r.log.String(), parts)
 		return r.out.String()
 	}
-	got := batch("# two nodes\nnode create team/one\n\n  config set team/one greeting \"hello, \\\"world\\\"\" # said\r\nconfig get team/one greeting -o jsonl", exitOK)
+	got := batch("# two nodes\nnode create team/one\n\n  config set team/one greeting \"hello, \\\"world\\\"\" # "+
+		"said\r\nconfig get team/one greeting -o jsonl", exitOK)
 	inOrder(t, got, []string{"made /local/team/one\n", `"greeting" has 14 bytes of data`,
 		`{"node":"/local/team/one","name":"greeting","exists":true,"data":"hello, \"world\""}`})
 	for input, want := range map[string][]string{

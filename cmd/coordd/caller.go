@@ -55,9 +55,8 @@ func (c *caller) Close() {
 func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if p.batch != nil {
 		if *f != (callerFlags{connectionFlags: connectionFlags{onlyAsks: true}}) {
-			return nil,
-				usageError(
-					"the server, and who asks, are those of the batch: give their flags to `coordd batch`")
+			return nil, usageError(
+				"the server, and who asks, are those of the batch: give their flags to `coordd batch`")
 		}
 		return p.batch, nil
 	}

@@ -134,9 +134,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// guardNames makes each command below one that takes the NAME of a semaphore refuse the empty name, unless --empty-name is
-// given: it is a name like any other, but by accident, such as an unset variable, many scripts would share one lock. A name
-// that is not UTF-8 cannot be sent: the stream would break each time.
+// guardNames makes each command below one that takes the NAME of a semaphore refuse the empty name, unless --empty-name
+// is given: it is a name like any other, but by accident, such as an unset variable, many scripts would share one lock.
+// A name that is not UTF-8 cannot be sent: the stream would break each time.
 func guardNames(root *cobra.Command) {
 	leaves(root, func(command *cobra.Command) {
 		at := slices.Index(strings.Fields(command.Use), "NAME") - 1

@@ -53,7 +53,8 @@ func (p *program) certCommand() *cobra.Command {
 			}
 			for flag, name := range map[string]string{"client": client, "peer": peer} {
 				if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") {
-					return usageError("flag --%s: value %q is not allowed: want a name that can be that of a file", flag, name)
+					return usageError("flag --%s: value %q is not allowed: want a name that can be that of a file",
+						flag, name)
 				}
 			}
 			if client != "" && peer != "" {

@@ -37,8 +37,9 @@ var clusterExamples = map[string]string{
 	"transfer-leader": "  coordd cluster transfer-leader\n  coordd cluster transfer-leader a",
 	"limits":          "  coordd cluster limits\n  coordd cluster limits --state 512MiB",
 	"snapshot":        "  coordd cluster snapshot --to backup",
-	"restore":         "  coordd cluster restore --from backup --check\n  coordd cluster restore --from backup --data-dir restored",
-	"recover":         "  coordd check --data-dir survivor && coordd cluster recover --data-dir survivor --yes",
+	"restore": "  coordd cluster restore --from backup --check\n" +
+		"  coordd cluster restore --from backup --data-dir restored",
+	"recover": "  coordd check --data-dir survivor && coordd cluster recover --data-dir survivor --yes",
 }
 
 // clusterFlags are the flags of a `coordd cluster` command that asks a server.
@@ -55,7 +56,8 @@ func (p *program) clusterCommand() *cobra.Command {
 		Use:   "cluster",
 		Short: "Look at and change the servers of a cluster, back up and restore",
 		Long: "Look at and change the servers of a cluster, make backups and restore them.\n\n" +
-			clusterText, RunE: wantsCommand,
+			clusterText,
+		RunE: wantsCommand,
 	}
 	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(),
 		p.clusterRemoveCommand(), p.clusterTransferCommand(), p.clusterLimitsCommand(),
@@ -67,9 +69,11 @@ func (p *program) clusterCommand() *cobra.Command {
 }
 
 // clusterSubcommand makes a command that asks a server. Its arguments are named in use.
-func (p *program) clusterSubcommand(use, short string, timeout time.Duration,
-	run func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error) (*cobra.Command,
-	*clusterFlags) {
+func (p *program) clusterSubcommand(
+	use, short string,
+	timeout time.Duration,
+	run func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error,
+) (*cobra.Command, *clusterFlags) {
 	f := &clusterFlags{}
 	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + clusterText,
 		Args: argumentsOf(use)}
@@ -127,8 +131,7 @@ func (c *adminClient) clusterError(err error) error {
 		if strings.HasPrefix(s.Message(), "Cannot ") {
 			return c.plain(err)
 		}
-		return errors.New(
-			"no answer in time; what was asked for may still happen, `coordd cluster status` tells")
+		return errors.New("no answer in time; what was asked for may still happen, `coordd cluster status` tells")
 	case codes.Unimplemented:
 		return errors.New("the server has no service for clusters: is it a coordd of this version?")
 	}
@@ -158,7 +161,8 @@ func (p *program) clusterAddCommand() *cobra.Command {
 			}
 			fmt.Fprintf(p.stdout,
 				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
-					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n  coordd cluster promote %s --wait\n",
+					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n"+
+					"  coordd cluster promote %s --wait\n",
 				name, oneLine(added.GetId()), name, address, oneLine(joinList(now, added.GetId())), name)
 			return nil
 		})

@@ -117,7 +117,8 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
 		_ = printLine(w, "asked %s: started with %s, which does not count", name, limit)
 	}
 	if memory := now.GetMemoryBytes(); memory != 0 {
-		return printLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(), memoryText(now))
+		return printLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(),
+			memoryText(now))
 	}
 	return nil
 }

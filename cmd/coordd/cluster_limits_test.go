@@ -64,7 +64,8 @@ func TestLimitsText(t *testing.T) {
 			MemoryBytes: 512 << 20, MemorySource: "GOMEMLIMIT"},
 			"the state is limited to 384 MiB, 100 MiB are used, 283 MiB are left\n" +
 				"names and data of one coordination node: 1 GiB at most\n" +
-				"asked a: 512 MiB of memory (GOMEMLIMIT), LESS THAN TWICE THE LIMIT: it may run out of memory before\n"},
+				"asked a: 512 MiB of memory (GOMEMLIMIT), LESS THAN TWICE THE LIMIT: it may run out of memory " +
+				"before\n"},
 		{&adminpb.LimitsStatus{StateLimitBytes: 2 << 20, StateUsedBytes: 3 << 20, NodeLimitBytes: 1 << 30,
 			MemoryBytes:  4 << 20,
 			MemorySource: "memory of the machine", ConfiguredBytes: server.UnlimitedState},

@@ -50,7 +50,8 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 				return err
 			}
 			if (s.cluster.name == "") != (s.cluster.listen == "" && s.cluster.advertise == "") {
-				return usageError("flags --name and --listen-peer (or --advertise-peer) belong together: a server of a cluster needs both")
+				return usageError("flags --name and --listen-peer (or --advertise-peer) belong together: a server " +
+					"of a cluster needs both")
 			}
 			if err := p.checkBackupFile(from); err != nil {
 				return err
@@ -171,7 +172,8 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		fmt.Fprintf(p.stdout, "These were removed before, and must not run either:\n%s", memberLines(survivor.Removed))
 	}
 	if !yes {
-		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others are stopped for good")
+		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others " +
+			"are stopped for good")
 	}
 	if err := raftstore.ForceSingle(directory); err != nil {
 		return coded(err)

@@ -45,8 +45,10 @@ func (p *program) clusterSnapshotCommand() *cobra.Command {
 const partialSuffix = ".partial"
 
 // snapshotTo fetches a backup into a file that appears under its name once it is durable and was found sound.
-func (c *adminClient) snapshotTo(ctx context.Context, path string) (report raftstore.BackupReport,
-	bytes int64, err error) {
+func (c *adminClient) snapshotTo(
+	ctx context.Context,
+	path string,
+) (report raftstore.BackupReport, bytes int64, err error) {
 	partial := path + partialSuffix
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {

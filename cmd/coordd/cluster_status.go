@@ -179,7 +179,8 @@ func reachText(now *adminpb.ClusterStatus) string {
 			reached++
 		}
 	}
-	return fmt.Sprintf("the leader does not answer: ACTIVE is whether the asked server is connected; it reaches %d of %d with a vote, itself included, %d are needed",
+	return fmt.Sprintf("the leader does not answer: ACTIVE is whether the asked server is connected; it reaches %d "+
+		"of %d with a vote, itself included, %d are needed",
 		reached, voters, voters/2+1)
 }
 

@@ -198,7 +198,8 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"check", "serve"} {
-		coordd(t, exitConfig, []string{command, "--data-dir", r.directory}, r.directory, "run `coordd cluster restore` again")
+		coordd(t, exitConfig, []string{command, "--data-dir", r.directory}, r.directory,
+			"run `coordd cluster restore` again")
 	}
 	inOrder(t, coordd(t, exitOK, restore(backup)),
 		[]string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})

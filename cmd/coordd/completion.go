@@ -32,8 +32,11 @@ func completing(args []string) bool {
 func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 	kinds := strings.Fields(command.Use)[1:]
 	makes := command.Name() == "create" || command.Name() == "mkdir" // what is not there yet
-	command.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string,
-		cobra.ShellCompDirective) {
+	command.ValidArgsFunction = func(
+		_ *cobra.Command,
+		args []string,
+		begun string,
+	) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(kinds) || strings.Contains(kinds[len(args)], "flags") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
@@ -125,8 +128,7 @@ func (c *caller) completeNodes(ctx context.Context, begun string, add func(word,
 	}
 }
 
-func (c *caller) completeSemaphores(ctx context.Context, node, begun string,
-	add func(word, about string) bool) {
+func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add func(word, about string) bool) {
 	request := &adminpb.ListSemaphoresRequest{Path: node, Prefix: begun}
 	_ = allPages(func(token string) (string, error) {
 		page := new(adminpb.ListSemaphoresResponse)

@@ -28,8 +28,7 @@ func shellIn(t *testing.T, place string, environment []string, shell ...string) 
 	return string(output), err
 }
 
-func commandIn(ctx context.Context, t *testing.T, place string, environment []string,
-	argv ...string) *exec.Cmd {
+func commandIn(ctx context.Context, t *testing.T, place string, environment []string, argv ...string) *exec.Cmd {
 	t.Helper()
 	if err := os.Symlink(absolute(t, binary), filepath.Join(place, "coordd")); err != nil &&
 		!errors.Is(err, fs.ErrExist) {

@@ -21,8 +21,9 @@ func (p *program) configCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "config",
 		Short: "Read, set and follow configuration that lives in a coordination node",
-		Long:  "Read, set and follow configuration that lives in a coordination node, as the data of a\nsemaphore of up to 1048576 bytes.",
-		RunE:  wantsCommand,
+		Long: "Read, set and follow configuration that lives in a coordination node, as the data of a\n" +
+			"semaphore of up to 1048576 bytes.",
+		RunE: wantsCommand,
 	}
 	parent.AddCommand(p.configGetCommand(), p.configSetCommand(), p.configWatchCommand())
 	return parent

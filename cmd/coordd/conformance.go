@@ -114,8 +114,10 @@ func writable(path string) error {
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
-func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (at target,
-	config conformance.EndpointConfig, err error) {
+func (p *program) endpointConfig(
+	ctx context.Context,
+	f *conformanceFlags,
+) (at target, config conformance.EndpointConfig, err error) {
 	if f.asClient = true; f.token.text != "" && f.login != "" {
 		return at, config, usageError("flags --token-file and --user: only one of them can be given")
 	}
@@ -174,8 +176,8 @@ func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
 // scriptOf reads the script that a flag names.
 func scriptOf(f *conformanceFlags) ([]*conformance.Script, error) {
 	if f.run.text != "" || f.tag.text != "" {
-		return nil,
-			usageError("flag --file: not together with --run or --tag, which choose among the scripts that are built in")
+		return nil, usageError("flag --file: not together with --run or --tag, which choose among the scripts that " +
+			"are built in")
 	}
 	text, err := os.ReadFile(f.file.text)
 	if err != nil {

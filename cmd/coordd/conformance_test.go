@@ -32,7 +32,8 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	if out, code := inProcess(t, endpoint, "nothing_left", "# Nothing is left.\n# rule: surface §4.1 x\n\n"+
-		"scheme ls {db}\n----\nscheme <- SUCCESS\n  self ...\n  child name=conformance-... type=DIRECTORY...\n"); code != exitOK {
+		"scheme ls {db}\n----\nscheme <- SUCCESS\n"+
+		"  self ...\n  child name=conformance-... type=DIRECTORY...\n"); code != exitOK {
 		t.Errorf("more than one directory is there, or none:\n%s", out)
 	}
 }

@@ -116,8 +116,7 @@ func severalPermissions(command *cobra.Command, args []string) error {
 func checkPermissions(_ *pflag.FlagSet, args []string) error {
 	for _, name := range args[2:] {
 		if !strings.HasPrefix(name, "ydb.") {
-			return usageError(
-				"argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
+			return usageError("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
 		}
 	}
 	return nil
@@ -126,7 +125,9 @@ func checkPermissions(_ *pflag.FlagSet, args []string) error {
 func (p *program) grantCommand() *cobra.Command {
 	command := p.ask(&question{use: "grant PATH USER PERMISSION...",
 		short: "Give a user permissions on a path", long: rightsText,
-		example: "  coordd grant app reporter ydb.generic.read\n  coordd grant /local all-users@well-known ydb.granular.describe_schema", check: checkPermissions,
+		example: "  coordd grant app reporter ydb.generic.read\n" +
+			"  coordd grant /local all-users@well-known ydb.granular.describe_schema",
+		check: checkPermissions,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			if err := c.modify(ctx, args[0],
 				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{
@@ -145,7 +146,8 @@ func (p *program) revokeCommand() *cobra.Command {
 	command := p.ask(&question{use: "revoke PATH USER PERMISSION...",
 		short:   "Take permissions on a path from a user",
 		long:    rightsText + "\nWhat was given above PATH stays.",
-		example: "  coordd grant app reporter ydb.generic.read\n  coordd revoke app reporter ydb.generic.read", check: checkPermissions,
+		example: "  coordd grant app reporter ydb.generic.read\n  coordd revoke app reporter ydb.generic.read",
+		check:   checkPermissions,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			if err := c.modify(ctx, args[0],
 				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Revoke{
@@ -167,7 +169,8 @@ func (p *program) chownCommand() *cobra.Command {
 		example: "  coordd chown app billing",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			if err := c.modify(ctx, args[0],
-				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_ChangeOwner{ChangeOwner: args[1]}}); err != nil {
+				&Ydb_Scheme.PermissionsAction{
+					Action: &Ydb_Scheme.PermissionsAction_ChangeOwner{ChangeOwner: args[1]}}); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s belongs to %s\n", c.path(args[0]), args[1])

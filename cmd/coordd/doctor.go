@@ -48,8 +48,9 @@ func (p *program) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine the machine, the settings and the cluster of a server",
 		Long: "Examine the machine, the settings and the cluster of a server.\n\n" + doctorText + "\n\n" +
-			sourcesText, Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
-		Args: noArguments,
+			sourcesText,
+		Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
+		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -196,7 +197,8 @@ func examineDescriptors(s settings) []finding {
 	descriptors := raiseDescriptors()
 	if want := s.streams; want > 0 && descriptors < want {
 		return []finding{found("descriptors", foundWarning,
-			"%d files and connections may be open, fewer than %d streams: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) if clients have a connection each", descriptors, want)}
+			"%d files and connections may be open, fewer than %d streams: raise RLIMIT_NOFILE (ulimit -n, "+
+				"LimitNOFILE=) if clients have a connection each", descriptors, want)}
 	}
 	return []finding{found("descriptors", foundWell, "%d files and connections may be open", descriptors)}
 }

@@ -51,9 +51,8 @@ func parseEndpoint(endpoint string) (target, error) {
 	asked := query.Get("database")
 	switch {
 	case err != nil || len(query) > 1 || len(query) == 1 && !query.Has("database"):
-		return target{},
-			fmt.Errorf("value %q is not allowed: want nothing but database=PATH behind the question mark",
-				endpoint)
+		return target{}, fmt.Errorf("value %q is not allowed: want nothing but database=PATH behind the question mark",
+			endpoint)
 	case asked != "" && t.database != "":
 		return target{}, fmt.Errorf("value %q is not allowed: it names two databases", endpoint)
 	case asked != "":
@@ -71,7 +70,8 @@ func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
 	flags.StringVarP(&f.database, databaseName, "d", "",
 		"its database, where --endpoint does not name it (default: as for 'coordd serve', /local)")
 	flags.StringVar(&f.config, configName, "",
-		"config file of this machine's server, from which the rest is taken as 'coordd serve' does (default: "+variable(configName)+")")
+		"config file of this machine's server, from which the rest is taken as 'coordd serve' does (default: "+
+			variable(configName)+")")
 	flags.StringVar(&f.caFile, "ca-file", "",
 		"PEM file of the authorities to trust for grpcs:// (default: the system's)")
 }

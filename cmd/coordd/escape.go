@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// escaper escapes what a terminal would obey instead of showing it: servers and other clients choose much of what the command
-// line prints. Line breaks and tabs stay.
+// escaper escapes what a terminal would obey instead of showing it: servers and other clients choose much of what the
+// command line prints. Line breaks and tabs stay.
 type escaper struct {
 	w    io.Writer
 	rest []byte // the beginning of a rune whose other bytes have not come yet
@@ -39,8 +39,8 @@ func (e *escaper) Write(text []byte) (int, error) {
 // escapedRune returns the escape of a rune, or of one byte that belongs to none, as Go's strings have it.
 func escapedRune(r []byte) string { return strings.Trim(strconv.Quote(string(r)), `"`) }
 
-// oneLine escapes the line breaks and tabs of a text, which escaper leaves, and the other bytes by which a tabwriter ends a
-// cell or a line, or leaves a text as it is.
+// oneLine escapes the line breaks and tabs of a text, which escaper leaves, and the other bytes by which a tabwriter
+// ends a cell or a line, or leaves a text as it is.
 func oneLine(text string) string { return inOneLine.Replace(text) }
 
 var inOneLine = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\v", `\v`, "\f", `\f`, "\xff", `\xff`)

@@ -24,8 +24,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 )
 
-// hostileText holds sequences that a terminal would obey: a title, a color, a cleared screen, a line of its own, a turned direction.
-// Tables take a form feed for the end of a line.
+// hostileText holds sequences that a terminal would obey: a title, a color, a cleared screen, a line of its own, a
+// turned direction. Tables take a form feed for the end of a line.
 const hostileText = "\x1b]0;OWNED\x07\x1b[31mred\x1b[2J\ncoordd: done\fcoordd: done\v\r\x7f\u202e\xff"
 
 // hostile is a server that answers with such texts, in one of several ways, and without issues where one is expected.
@@ -39,7 +39,8 @@ func (hostile) Login(context.Context, *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginRe
 		Status: Ydb.StatusIds_UNAUTHORIZED}}, nil
 }
 
-func (hostile) ListDirectory(_ context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
+func (hostile) ListDirectory(_ context.Context,
+	r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
 	text := strings.ToValidUTF8(hostileText, "")
 	switch {
 	case strings.HasSuffix(r.GetPath(), "grpc"):
@@ -121,7 +122,8 @@ func fillHostile(m protoreflect.Message, depth int) {
 	}
 }
 
-// No answer of a server makes the command line panic, moves the cursor or begins a line that looks like the program's own.
+// No answer of a server makes the command line panic, moves the cursor or begins a line that looks like the program's
+// own.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -133,16 +135,18 @@ func TestHostileServer(t *testing.T) {
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(server, hostile{})
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
-	for _, command := range []string{"ls", "ls grpc", "ls issue", "ls bare", "node tree", "node ls", "semaphore ls", "session ls",
-		"session show app 1", "ls -o json", "session ls -o yaml", "ls --user u", "node show app", "node quota app", "top --times 1",
-		"ratelimiter ls", "ratelimiter describe app r", "ratelimiter watch --times 1", "user list", "health", "cluster status",
-		"cluster status --json", "cluster limits", "cluster add b b:1", "cluster transfer-leader b", "cluster promote b --wait"} {
+	for _, command := range []string{"ls", "ls grpc", "ls issue", "ls bare", "node tree", "node ls", "semaphore ls",
+		"session ls", "session show app 1", "ls -o json", "session ls -o yaml", "ls --user u", "node show app",
+		"node quota app", "top --times 1", "ratelimiter ls", "ratelimiter describe app r",
+		"ratelimiter watch --times 1", "user list", "health", "cluster status", "cluster status --json",
+		"cluster limits", "cluster add b b:1", "cluster transfer-leader b", "cluster promote b --wait"} {
 		r := newRun(newFakeServer())
 		r.stdin = strings.NewReader("password\n")
 		r.begin(append(strings.Fields(command), "--endpoint", "grpc://"+listener.Addr().String()+"/local")...)
 		r.wait(t)
 		said := r.out.String() + r.log.String()
-		if strings.ContainsAny(said, "\x1b\a\r\f\v\x7f\u202e") || strings.Contains("\n"+r.out.String(), "\ncoordd: done") ||
+		if strings.ContainsAny(said, "\x1b\a\r\f\v\x7f\u202e") ||
+			strings.Contains("\n"+r.out.String(), "\ncoordd: done") ||
 			strings.Contains(r.log.String(), "\ncoordd: done") || said == "" {
 			t.Errorf("%s: a terminal would obey %q", command, said)
 		}

@@ -199,7 +199,10 @@ func (p *program) importCommand() *cobra.Command {
 	var nodes []exportedNode
 	command := p.ask(&question{use: "import",
 		short: "Make coordination nodes and their configuration from a YAML",
-		long:  "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\nor in the file of --file.\n\n" + importText, example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n  coordd export app > app.yaml && coordd import --file app.yaml --replace",
+		long: "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\n" +
+			"or in the file of --file.\n\n" + importText,
+		example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n" +
+			"  coordd export app > app.yaml && coordd import --file app.yaml --replace",
 		check: func(*pflag.FlagSet, []string) (err error) {
 			nodes, err = p.readExport(file)
 			return err

@@ -27,10 +27,12 @@ func TestExchange(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	does(t, endpoint,
-		"node create team/two --session-grace-period 5s --self-check-period 600ms --read-consistency strict --attach-consistency relaxed --rate-limiter-counters detailed")
+		"node create team/two --session-grace-period 5s --self-check-period 600ms --read-consistency strict "+
+			"--attach-consistency relaxed --rate-limiter-counters detailed")
 	whole := does(t, endpoint, "export")
 	inOrder(t, whole, []string{"- node: app\n  semaphores:\n  - name: ",
-		"- node: team/two\n  self_check_period_millis: 600\n  session_grace_period_millis: 5000\n  read_consistency: strict\n  attach_consistency: relaxed\n  rate_limiter_counters: detailed"})
+		"- node: team/two\n  self_check_period_millis: 600\n  session_grace_period_millis: 5000\n" +
+			"  read_consistency: strict\n  attach_consistency: relaxed\n  rate_limiter_counters: detailed"})
 	if strings.ContainsAny(whole, "\x1b\u202e\U000E0001\u0085\u2028\x7f") ||
 		strings.Contains(whole, "gone soon") {
 		t.Errorf("a terminal would obey %q", whole)
@@ -77,12 +79,14 @@ func TestExchange(t *testing.T) {
 		"nodes\n":                   {file, "line 1: `nodes` is not allowed here"},
 		"- node: app\n\tx: 1\n":     {file, "line 2", "tab"},
 		"- {node: app, read_consistency: strong}": {`node "app"`, "read_consistency",
-			"strict or relaxed"}, "- {node: app, attach_consistency: strong}": {"attach_consistency",
+			"strict or relaxed"},
+		"- {node: app, attach_consistency: strong}": {"attach_consistency",
 			"strict or relaxed"},
 		"- {node: app, rate_limiter_counters: x}": {"rate_limiter_counters",
 			"aggregated or detailed"},
 		"- {node: app, semaphores: [{name: a}]}": {`node "app": semaphore "a": limit`,
-			"from 1 to"}, "- {node: app, semaphores: [{limit: 1}]}": {"semaphore 1: name: no value"},
+			"from 1 to"},
+		"- {node: app, semaphores: [{limit: 1}]}": {"semaphore 1: name: no value"},
 		"- {node: app, semaphores: [{name: a, limit: -1}]}": {file,
 			"line 2: `-1` is not allowed here"},
 		"- {node: app, semaphores: [{name: a, limit: 1, data: a, data_base64: YQ==}]}": {"data and data_base64"},
@@ -110,7 +114,8 @@ func TestOddNames(t *testing.T) {
 	t.Parallel()
 	_, endpoint, c := lockServer(t)
 	s := sessionOf(t, c)
-	names := []string{"", strings.Repeat("n", client.NameMost), "a\x01b", "x\ny", "ab", "\ttab", "\u202e", `"quoted"`, " "}
+	names := []string{"", strings.Repeat("n", client.NameMost), "a\x01b", "x\ny", "ab", "\ttab", "\u202e", `"quoted"`,
+		" "}
 	for _, name := range names {
 		if err := s.Create(t.Context(), name, 1, []byte(name)); err != nil {
 			t.Fatalf("%q: %v", name, err)
@@ -139,7 +144,8 @@ func TestOddNames(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
 		t.Errorf("listed: %q", got)
 	}
-	if table := does(t, elsewhere, "semaphore ls app", `nnn"... (1024 bytes)`); strings.ContainsAny(table, "\x01\t\u202e") ||
+	if table := does(t, elsewhere, "semaphore ls app", `nnn"... (1024 bytes)`); strings.ContainsAny(table,
+		"\x01\t\u202e") ||
 		strings.Count(table, "\n") != len(names) {
 		t.Errorf("a terminal would obey %q", table)
 	}
@@ -151,7 +157,8 @@ func TestEmptyName(t *testing.T) {
 	_, endpoint, _ := lockServer(t)
 	for _, command := range []string{"lock app NAME -- true", "elect app NAME -- true", "discover app NAME",
 		"config get app NAME", "config set app NAME x", "config watch app NAME", "semaphore create app NAME",
-		"semaphore set app NAME x", "semaphore show app NAME", "semaphore delete app NAME", "semaphore release app NAME",
+		"semaphore set app NAME x", "semaphore show app NAME", "semaphore delete app NAME",
+		"semaphore release app NAME",
 		"semaphore take-over app NAME", "semaphore watch app NAME"} {
 		args := strings.Fields(command)
 		args[slices.Index(args, "NAME")] = ""

@@ -55,7 +55,9 @@ var exitCodes = []struct {
 		"the server's state is not that of the majority of its cluster: its data must not be used any more"},
 	{exitNeedsOurs, "the command needs a coordd server, and this is another one, or an older one"},
 	{exitLost,
-		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"}, {exitConflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, take-over: --conflict-exit-code changes it)"},
+		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"},
+	{exitConflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, " +
+		"take-over: --conflict-exit-code changes it)"},
 	{exitNotRun, "lock, elect, config watch: coordd itself has failed, and no command runs"},
 	{exitCannot, "lock, elect, config watch: the command cannot be run"},
 	{exitNoSuch, "lock, elect, config watch: there is no such command"},

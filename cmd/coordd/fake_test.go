@@ -83,8 +83,7 @@ func newRun(server runningServer, environment ...string) *run {
 		environment: environment,
 		uid:         1000,
 		signals:     func() <-chan os.Signal { return r.in },
-		start: func(_ context.Context, s settings, _ map[string]given, _ *slog.Logger) (runningServer,
-			error) {
+		start: func(_ context.Context, s settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
 			r.got = s
 			return server, nil
 		},

@@ -128,16 +128,16 @@ func localEndpoint(served *pflag.FlagSet, env environment) (string, error) {
 		return "", err
 	}
 	if s.listen == "" {
-		return "", usageError("flag --endpoint: no value given, and the server listens with TLS only: give grpcs://HOST:PORT")
+		return "", usageError("flag --endpoint: no value given, and the server listens with TLS only: give " +
+			"grpcs://HOST:PORT")
 	}
 	host, port, err := net.SplitHostPort(s.listen)
 	if err != nil {
 		return "", err
 	}
 	if port == "0" {
-		return "",
-			usageError(
-				"flag --endpoint: no value given, and the server's port is not known before it has started")
+		return "", usageError(
+			"flag --endpoint: no value given, and the server's port is not known before it has started")
 	}
 	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
 		host = "127.0.0.1"

@@ -45,10 +45,10 @@ func (c *adminClient) serving(ctx context.Context) (about string, err error) {
 
 // selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a
 // token.
-func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool,
-	err error) {
+func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool, err error) {
 	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conn).SelfCheck(c.headers(ctx),
-		&Ydb_Monitoring.SelfCheckRequest{OperationParams: &Ydb_Operations.OperationParams{OperationMode: Ydb_Operations.OperationParams_SYNC}})
+		&Ydb_Monitoring.SelfCheckRequest{
+			OperationParams: &Ydb_Operations.OperationParams{OperationMode: Ydb_Operations.OperationParams_SYNC}})
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:

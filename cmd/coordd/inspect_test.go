@@ -71,13 +71,17 @@ func openLockClient(t *testing.T, endpoint, description string) *lockClient {
 		t.Fatal(err)
 	}
 	c := &lockClient{t, stream}
-	c.send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-		Path: "/local/app", TimeoutMillis: 1_800_000, Description: description}}})
+	c.send(&Ydb_Coordination.SessionRequest{
+		Request: &Ydb_Coordination.SessionRequest_SessionStart_{
+			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
+				Path: "/local/app", TimeoutMillis: 1_800_000, Description: description}}})
 	if c.next().GetSessionStarted() == nil {
 		t.Fatal("not started")
 	}
-	c.send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-		ReqId: 1, Name: "nightly-report", Count: 1<<64 - 1, Ephemeral: true, TimeoutMillis: 1<<64 - 1}}})
+	c.send(&Ydb_Coordination.SessionRequest{
+		Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
+				ReqId: 1, Name: "nightly-report", Count: 1<<64 - 1, Ephemeral: true, TimeoutMillis: 1<<64 - 1}}})
 	return c
 }
 

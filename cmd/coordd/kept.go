@@ -46,8 +46,8 @@ func (k *keptSession) String() string {
 func keptSessionOf(env environment) (*keptSession, error) {
 	value := env.value(keptVariable)
 	if value == "" {
-		return nil,
-			usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` print it", keptVariable)
+		return nil, usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` "+
+			"print it", keptVariable)
 	}
 	// The value is a secret.
 	wrong := withCode(exitConfig,
@@ -69,7 +69,8 @@ func keptSessionOf(env environment) (*keptSession, error) {
 // checkKept sees that whoever keeps a session has said for how long.
 func checkKept(flags *pflag.FlagSet) error {
 	if !flags.Changed("session-timeout") {
-		return usageError("flag --session-timeout: no value given; want how long it is to be kept, 3s to 30m: nobody renews it")
+		return usageError("flag --session-timeout: no value given; want how long it is to be kept, 3s to 30m: " +
+			"nobody renews it")
 	}
 	return nil
 }
@@ -130,7 +131,8 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 			}
 			if !released {
 				return withCode(exitLost,
-					fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one", kept.id, node, args[1]))
+					fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one",
+						kept.id, node, args[1]))
 			}
 			parting, cancel := context.WithTimeout(ctx, partingMost)
 			defer cancel()
@@ -164,12 +166,10 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 				hold.wait = client.Forever
 			}
 			h := &holder{program: p, flags: hold, name: args[1], verb: "take-over", keeps: true}
-			h.amount = func(d *client.Description) (uint64,
-				error) {
+			h.amount = func(d *client.Description) (uint64, error) {
 				return new(lockFlags).amount(args[1], d)
 			}
-			h.evict = func(ctx context.Context,
-				s *client.Session) error {
+			h.evict = func(ctx context.Context, s *client.Session) error {
 				return h.endOwners(ctx, s, reason)
 			}
 			return h.hold(f, args[0])
@@ -218,8 +218,11 @@ type eviction struct {
 // evicting prepares that. The result is the context of the wait, which ends with a failure, what to call when
 // there is a place, which does not wait, and what to call when the wait has ended, which waits for what was
 // begun.
-func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (waits context.Context,
-	placed, ended func()) {
+func (h *holder) evicting(
+	ctx context.Context,
+	s *client.Session,
+	waiting func(),
+) (waits context.Context, placed, ended func()) {
 	if h.evict == nil {
 		return ctx, waiting, func() {}
 	}

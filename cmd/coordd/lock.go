@@ -82,7 +82,8 @@ func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
 func (f *holdFlags) check() error {
 	switch {
 	case f.wait < 0 || f.wait > client.WaitMost:
-		return usageError("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the wait has no end", f.wait)
+		return usageError("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the "+
+			"wait has no end", f.wait)
 	case len(f.data) > client.DataMost:
 		return usageError("flag --data: %d bytes are not allowed: want up to %d", len(f.data),
 			client.DataMost)
@@ -163,8 +164,7 @@ func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pf
 	case f.shared && flags.Changed("count"):
 		return usageError("flags --shared and --count: give one of them; --shared is --count 1")
 	case flags.Changed("count") && f.count == 0:
-		return usageError(
-			"flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
+		return usageError("flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
 	case len(name) > client.NameMost:
 		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name),
 			client.NameMost)
@@ -191,8 +191,8 @@ func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
 	limit := d.GetLimit()
 	switch {
 	case d == nil && f.count > 0:
-		return 0,
-			fmt.Errorf("flag --count: there is no semaphore %q; make it with `coordd semaphore create --limit`", name)
+		return 0, fmt.Errorf("flag --count: there is no semaphore %q; make it with `coordd semaphore create --limit`",
+			name)
 	case d == nil && f.shared:
 		return 1, nil
 	case d == nil:
@@ -368,8 +368,7 @@ func changedMeanwhile(err error) bool {
 // changesMost bounds how often a semaphore may be another one than it has just been.
 const changesMost = 100
 
-func (h *holder) acquireBy(ctx context.Context, session *client.Session, left func() time.Duration) (*held,
-	error) {
+func (h *holder) acquireBy(ctx context.Context, session *client.Session, left func() time.Duration) (*held, error) {
 	if wait := left(); wait != client.Forever { // also where no server is there to say that the time is over
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, wait+connectMost)

@@ -238,7 +238,9 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"app", "lock", "--", "nosuchcommand"}, exitNoSuch, []string{`"nosuchcommand"`}},
 		{[]string{"app", "lock", "--", plain}, exitCannot, []string{plain, "permission denied"}},
 		{[]string{"none", "lock", "--", "true"}, exitNotRun,
-			[]string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: Kesus not found"}}, {[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
+			[]string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: " +
+				"Kesus not found"}},
+		{[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
 		{[]string{"app", "lock", "--count", "2", "--", "true"}, exitNotRun,
 			[]string{"flag --count", "coordd semaphore create"}},
 		{[]string{"app", "lock", "--count", "0", "--", "true"}, exitNotRun,
@@ -247,15 +249,18 @@ func TestLockRefuses(t *testing.T) {
 			[]string{"--shared and --count", "one of them"}},
 		{[]string{"app", "lock", "-n", "--timeout", "1s", "--", "true"}, exitNotRun,
 			[]string{"--nonblock and --timeout"}},
-		{[]string{"app", "lock", "--timeout", "25h", "--", "true"}, exitNotRun, []string{"flag --timeout", "up to 24h"}},
+		{[]string{"app", "lock", "--timeout", "25h", "--", "true"}, exitNotRun, []string{"flag --timeout",
+			"up to 24h"}},
 		{[]string{"app", "lock", "--session-timeout", "2s", "--", "true"}, exitNotRun,
 			[]string{"flag --session-timeout", "3s to 30m"}},
-		{[]string{"app", "lock", "--session-timeout", "31m", "--", "true"}, exitNotRun, []string{"flag --session-timeout", "3s to 30m"}},
+		{[]string{"app", "lock", "--session-timeout", "31m", "--", "true"}, exitNotRun,
+			[]string{"flag --session-timeout", "3s to 30m"}},
 		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exitNotRun,
 			[]string{"argument NAME", "1025 bytes", "up to 1024"}},
 		{[]string{"app", "lock", "--user", "me", "--", "true"}, exitNotRun, []string{"flag --user", "--password-file"}},
 		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exitNotRun,
-			[]string{"conflict-exit-code"}}, {[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun,
+			[]string{"conflict-exit-code"}},
+		{[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun,
 			[]string{"did you mean --nonblock?"}},
 		{[]string{"app", "lock", "true"}, exitNotRun, []string{"there is no --"}},
 		{[]string{"app", "lock", "--"}, exitNotRun, []string{"no command given"}},
@@ -594,7 +599,8 @@ func TestLockAtATerminal(t *testing.T) {
 	defer cancel()
 	command := exec.CommandContext(ctx, "script", "-qec",
 		binary+" lock --endpoint "+endpoint+
-			` app lock -- sh -c 'read line; echo "read $line"; exit 3'; echo code $?; read line; echo "then $line"`, "/dev/null")
+			` app lock -- sh -c 'read line; echo "read $line"; exit 3'; echo code $?; read line; echo "then $line"`,
+		"/dev/null")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
 	command.Stdin = strings.NewReader("one\ntwo\n")
 	output, err := command.CombinedOutput()

@@ -36,8 +36,7 @@ func (l *looks) check(flags *pflag.FlagSet) error {
 
 // show prints what look finds, until ctx ends or it was often enough. At a terminal each look takes the place
 // of the last.
-func (l *looks) show(ctx context.Context, stdout io.Writer, out *outputFlag,
-	look func() (inText, error)) error {
+func (l *looks) show(ctx context.Context, stdout io.Writer, out *outputFlag, look func() (inText, error)) error {
 	inPlace := terminalOf(stdout) != nil && out.form == formTable
 	for seen := 0; ; {
 		begun := time.Now()

@@ -68,13 +68,15 @@ func (f *nodeFlags) check(flags *pflag.FlagSet) error {
 }
 
 func consistencyOf(word string) Ydb_Coordination.ConsistencyMode {
-	return map[string]Ydb_Coordination.ConsistencyMode{"strict": Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT,
+	return map[string]Ydb_Coordination.ConsistencyMode{
+		"strict":  Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT,
 		"relaxed": Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_RELAXED}[word]
 }
 
 func countersOf(word string) Ydb_Coordination.RateLimiterCountersMode {
-	return map[string]Ydb_Coordination.RateLimiterCountersMode{"aggregated": Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_AGGREGATED,
-		"detailed": Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED}[word]
+	return map[string]Ydb_Coordination.RateLimiterCountersMode{
+		"aggregated": Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_AGGREGATED,
+		"detailed":   Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED}[word]
 }
 
 func (f *nodeFlags) config() *Ydb_Coordination.Config {
@@ -84,8 +86,7 @@ func (f *nodeFlags) config() *Ydb_Coordination.Config {
 }
 
 // makeNode makes a node, unless it is there already.
-func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordination.Config) (made bool,
-	err error) {
+func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordination.Config) (made bool, err error) {
 	answer := new(Ydb_Coordination.CreateNodeResponse)
 	err = c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
 		&Ydb_Coordination.CreateNodeRequest{Path: c.path(path), Config: config}, answer, nil)
@@ -141,11 +142,13 @@ func (p *program) nodeCreateCommand() *cobra.Command {
 func (p *program) nodeAlterCommand() *cobra.Command {
 	f := new(nodeFlags)
 	command := p.ask(&question{use: "alter NODE", short: "Change the settings of a coordination node",
-		long:    "Settings whose flags are not given stay as they are. A grace period counts from the next change of the leader on.",
+		long: "Settings whose flags are not given stay as they are. A grace period counts from the next change " +
+			"of the leader on.",
 		example: `  coordd node alter app --session-grace-period 5s --read-consistency strict`,
 		check: func(flags *pflag.FlagSet, _ []string) error {
 			if *f == (nodeFlags{}) {
-				return usageError("no setting given: want one or more of --self-check-period, --session-grace-period, --read-consistency, --attach-consistency, --rate-limiter-counters")
+				return usageError("no setting given: want one or more of --self-check-period, " +
+					"--session-grace-period, --read-consistency, --attach-consistency, --rate-limiter-counters")
 			}
 			return f.check(flags)
 		},
@@ -226,10 +229,11 @@ func showNode(path string, result *Ydb_Coordination.DescribeNodeResult) *nodeSho
 	if config.GetReadConsistencyMode() == Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT {
 		n.Read = "strict"
 	}
-	if mode := config.GetAttachConsistencyMode(); mode != Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT && mode != 0 {
+	if mode := config.GetAttachConsistencyMode(); mode != Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT &&
+		mode != 0 {
 		n.Attach = "relaxed"
 	}
-	if config.GetRateLimiterCountersMode() == Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED {
+	if config.GetRateLimiterCountersMode() == countersOf("detailed") {
 		n.Counters = "detailed"
 	}
 	return n
@@ -259,7 +263,9 @@ func (n *nodeShown) text(w io.Writer) {
 		return text
 	}
 	fmt.Fprintf(w,
-		"%s\n  owner                  %s\n  created                %s\n  self-check period      %s\n  session grace period   %s\n", n.Path, quotedName(n.Owner), created, setting(n.SelfCheck), setting(n.Grace))
+		"%s\n  owner                  %s\n  created                %s\n  self-check period      %s\n"+
+			"  session grace period   %s\n", n.Path, quotedName(n.Owner), created, setting(n.SelfCheck),
+		setting(n.Grace))
 	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n",
 		n.Read, n.Attach, n.Counters)
 	for _, entry := range n.Effective {

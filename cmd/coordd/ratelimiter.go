@@ -42,7 +42,8 @@ func (p *program) rateLimiterCommand() *cobra.Command {
 func checkResource(path string) error {
 	if path == "" || strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") ||
 		strings.Contains(path, "//") {
-		return usageError("argument RESOURCE: value %q is not allowed: want elements with one / between them, such as reports or reports/daily", path)
+		return usageError("argument RESOURCE: value %q is not allowed: want elements with one / between them, such "+
+			"as reports or reports/daily", path)
 	}
 	return nil
 }
@@ -52,7 +53,8 @@ func (c *caller) aboutResource(node, resource string, err error) error {
 	var refused *client.Refused
 	switch {
 	case errors.As(err, &refused) && refused.Text == "" && refused.Status == Ydb.StatusIds_BAD_REQUEST:
-		return fmt.Errorf("%s has no resource %q, or is no coordination node; `coordd ratelimiter create %s %s --rate UNITS` makes one",
+		return fmt.Errorf("%s has no resource %q, or is no coordination node; `coordd ratelimiter create %s %s "+
+			"--rate UNITS` makes one",
 			c.path(node), resource, node, resource)
 	case errors.As(err, &refused) && refused.Status == Ydb.StatusIds_SCHEME_ERROR:
 		return c.aboutPath(node, err)
@@ -97,7 +99,8 @@ func (f *resourceFlags) check() error {
 func (p *program) resourceCreateCommand() *cobra.Command {
 	f := new(resourceFlags)
 	command := p.ask(&question{use: "create NODE RESOURCE", short: "Make a resource of a rate limiter",
-		long: "RESOURCE is a path: reports/daily is below reports, which must be there, and never faster\nthan that. One without a slash needs a --rate.",
+		long: "RESOURCE is a path: reports/daily is below reports, which must be there, and never faster\n" +
+			"than that. One without a slash needs a --rate.",
 		example: `  coordd node create app
   coordd ratelimiter create app reports --rate 100
   coordd rl create app reports/daily --rate 20 --prefetch 1`,
@@ -113,10 +116,11 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
 			resource := &Ydb_RateLimiter.Resource{ResourcePath: args[1],
-				Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
-					MaxUnitsPerSecond: f.rate, PrefetchCoefficient: f.prefetch,
-					PrefetchWatermark:       f.watermark,
-					MaxBurstSizeCoefficient: f.burst}}}
+				Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+					HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
+						MaxUnitsPerSecond: f.rate, PrefetchCoefficient: f.prefetch,
+						PrefetchWatermark:       f.watermark,
+						MaxBurstSizeCoefficient: f.burst}}}
 			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName,
 				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(args[0]),
 					Resource: resource}, new(Ydb_RateLimiter.CreateResourceResponse), nil)
@@ -135,8 +139,7 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 }
 
 // describeResource asks for a resource's own settings.
-func (c *caller) describeResource(ctx context.Context, node, resource string) (*Ydb_RateLimiter.Resource,
-	error) {
+func (c *caller) describeResource(ctx context.Context, node, resource string) (*Ydb_RateLimiter.Resource, error) {
 	result := new(Ydb_RateLimiter.DescribeResourceResult)
 	err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_DescribeResource_FullMethodName,
 		&Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: c.path(node), ResourcePath: resource},
@@ -153,14 +156,14 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 	command := p.ask(&question{use: "alter NODE RESOURCE",
 		short: "Change the settings of a resource of a rate limiter",
 		long: "Settings whose flags are not given stay as they are; 0 unsets one. It counts at once, for\n" +
-			"everything below and for who waits. The protocol replaces all settings, so this command\nreads them first: do not run two of them at a time.",
+			"everything below and for who waits. The protocol replaces all settings, so this command\n" +
+			"reads them first: do not run two of them at a time.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter alter app reports --rate 50 --prefetch -1`,
 		check: func(flags *pflag.FlagSet, args []string) error {
 			if changed = flags.Changed; !slices.ContainsFunc([]string{"rate", "prefetch", "watermark",
 				"burst"}, changed) {
-				return usageError(
-					"no setting given: want one or more of --rate, --prefetch, --watermark, --burst")
+				return usageError("no setting given: want one or more of --rate, --prefetch, --watermark, --burst")
 			}
 			return errors.Join(checkResource(args[1]), f.check())
 		},
@@ -231,7 +234,8 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 			amount = 1
 			if len(args) > 2 {
 				if amount, err = strconv.ParseUint(args[2], 10, 64); err != nil {
-					return usageError("argument AMOUNT: value %q is not allowed: want a number from 0 to 18446744073709551615", args[2])
+					return usageError("argument AMOUNT: value %q is not allowed: want a number from 0 to "+
+						"18446744073709551615", args[2])
 				}
 			}
 			switch {
@@ -407,7 +411,9 @@ func (p *program) resourceDescribeCommand() *cobra.Command {
 	out := new(outputFlag)
 	return p.ask(&question{use: "describe NODE RESOURCE",
 		short: "Show a resource of a rate limiter, and what servers have of it",
-		long:  "Any server of the protocol tells a resource's own settings. A coordd server also tells\nwhat they come to, and of each server the bucket and what has gone through it since the\nfirst acquire there.",
+		long: "Any server of the protocol tells a resource's own settings. A coordd server also tells\n" +
+			"what they come to, and of each server the bucket and what has gone through it since the\n" +
+			"first acquire there.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter describe app reports
   coordd ratelimiter describe app reports -o json`,
@@ -504,15 +510,19 @@ func (c *caller) publicResources(ctx context.Context, node, resource string) ([]
 func rowOf(r *adminpb.Resource) *resourceRow {
 	return &resourceRow{Node: r.GetPath(), Resource: r.GetResource(),
 		Rate: numberShown{r.GetSet().GetMaxUnitsPerSecond(),
-			finite(r.GetEffective().GetMaxUnitsPerSecond())}, Servers: len(r.GetBuckets()),
-		All: together(r.GetBuckets())}
+			finite(r.GetEffective().GetMaxUnitsPerSecond())},
+		Servers: len(r.GetBuckets()),
+		All:     together(r.GetBuckets())}
 }
 
 func (p *program) resourceListCommand() *cobra.Command {
 	out := new(outputFlag)
 	return p.ask(&question{use: "ls [NODE] [RESOURCE]",
 		short: "List the resources of rate limiters of a coordination node, or of all below a path",
-		long:  "With RESOURCE only that and what is below it. A YDB does not tell what has gone through\nthem. A listing is not a snapshot.", example: "  coordd ratelimiter ls\n  coordd ratelimiter create app reports --rate 10\n  coordd rl ls app reports -o json",
+		long: "With RESOURCE only that and what is below it. A YDB does not tell what has gone through\n" +
+			"them. A listing is not a snapshot.",
+		example: "  coordd ratelimiter ls\n  coordd ratelimiter create app reports --rate 10\n" +
+			"  coordd rl ls app reports -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			resource := ""
 			if len(args) > 1 {
@@ -537,8 +547,7 @@ func (p *program) resourceListCommand() *cobra.Command {
 }
 
 // listPublicResources lists what any server tells.
-func (c *caller) listPublicResources(ctx context.Context, args []string, resource string,
-	rows *listing) error {
+func (c *caller) listPublicResources(ctx context.Context, args []string, resource string, rows *listing) error {
 	of := func(node string) error {
 		paths, err := c.publicResources(ctx, node, resource)
 		if err != nil {

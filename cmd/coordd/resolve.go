@@ -65,8 +65,7 @@ func addFlags(flags *pflag.FlagSet, options []option) {
 // resolve finds the value of each option: the flag, else the environment
 // variable, else the config file, else the default. Errors carry exitUsage for a
 // flag and exitConfig for all the rest. The origins are by option name.
-func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (settings, map[string]given,
-	error) {
+func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (settings, map[string]given, error) {
 	s, values, err := resolveEach(options, flags, env)
 	if err == nil {
 		err = settleDataDir(&s, values, env, uid)
@@ -78,8 +77,7 @@ func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (
 }
 
 // resolveEach finds the values one by one, and leaves to resolve what depends on several.
-func resolveEach(options []option, flags *pflag.FlagSet, env environment) (settings, map[string]given,
-	error) {
+func resolveEach(options []option, flags *pflag.FlagSet, env environment) (settings, map[string]given, error) {
 	file, err := configFileValues(flags, env)
 	if err != nil {
 		return settings{}, nil, err

@@ -39,7 +39,8 @@ func TestDefaultDataDir(t *testing.T) {
 		{"root", environment{"HOME=/root", "XDG_STATE_HOME=/x"}, 0, "/var/lib/coordd"},
 		{"state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=/x"}, 1000, "/x/coordd"},
 		{"relative state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=x"}, 1000,
-			"/home/u/.local/state/coordd"}, {"empty state directory",
+			"/home/u/.local/state/coordd"},
+		{"empty state directory",
 			environment{"HOME=/home/u", "XDG_STATE_HOME="}, 1000, "/home/u/.local/state/coordd"},
 	}
 	for _, test := range tests {

@@ -225,7 +225,8 @@ func (s *secured) useTokens(ctx context.Context, conn *grpc.ClientConn, loginTok
 		t.Fatal(err)
 	}
 	start := &Ydb_Coordination.SessionRequest_SessionStart{Path: "/local", ProtectionKey: []byte(sessionKey)}
-	if err := stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}}); err != nil {
+	if err := stream.Send(&Ydb_Coordination.SessionRequest{
+		Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}}); err != nil {
 		t.Fatal(err)
 	}
 	failure, err := stream.Recv()
@@ -438,7 +439,8 @@ func TestSecurityConfiguration(t *testing.T) {
 		"no listener": {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig,
 			[]string{"flag --tls-cert", "--listen-tls"}},
 		"no way in": {[]string{"--listen=off"}, exitConfig, []string{"flag --listen:", "--listen-tls"}},
-		"no way to it for a proxy": {[]string{"--listen=off", "--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"),
+		"no way to it for a proxy": {[]string{"--listen=off", "--listen-tls=127.0.0.1:0", "--tls-cert",
+			s.path("cert.pem"),
 			"--tls-key", s.path("key.pem"), "--advertise=grpcs://a:1"}, exitConfig,
 			[]string{"flag --advertise", "--listen HOST:PORT", "proxy"}},
 		"certificates of nobody": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
@@ -454,14 +456,17 @@ func TestSecurityConfiguration(t *testing.T) {
 		"member in memory": {[]string{"--name=a", "--listen-peer=127.0.0.1:9", "--insecure-peers"},
 			exitConfig, []string{"flag --in-memory", "--data-dir"}},
 		"no password": {[]string{"--initial-admin=root"}, exitConfig,
-			[]string{"flag --initial-admin:", "--initial-admin-password-file", "password"}}, "no password file": {[]string{"--initial-admin=root", "--initial-admin-password-file",
+			[]string{"flag --initial-admin:", "--initial-admin-password-file", "password"}},
+		"no password file": {[]string{"--initial-admin=root", "--initial-admin-password-file",
 			s.path("none")}, exitConfig, []string{"flag --initial-admin-password-file", "no such file"}},
 		"no token file": {[]string{"--token-file", s.path("none")}, exitConfig,
 			[]string{"flag --token-file", "no such file"}},
-		"bad token file": {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2", "want a token, a space"}},
+		"bad token file": {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2",
+			"want a token, a space"}},
 		"key of another": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
 			s.path("ca-key.pem")}, exitConfig, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
-		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig,
+		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
+			s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig,
 			[]string{"TLS client authorities", "no certificate in it"}},
 	} {
 		t.Run(name, func(t *testing.T) {

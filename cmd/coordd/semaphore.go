@@ -49,10 +49,10 @@ func (p *program) semaphoreCreateCommand() *cobra.Command {
 		check: func(flags *pflag.FlagSet, args []string) error {
 			if limit == 0 {
 				if !flags.Changed("limit") {
-					return usageError("flag --limit: no value given; want a number from 1 to 18446744073709551615, which is how much may be held at a time")
+					return usageError("flag --limit: no value given; want a number from 1 to 18446744073709551615, " +
+						"which is how much may be held at a time")
 				}
-				return usageError(
-					"flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
+				return usageError("flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
 			}
 			return errors.Join(checkName(args[1]), checkData("flag --data", len(data)))
 		},
@@ -325,7 +325,8 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 func (p *program) semaphoreShowCommand() *cobra.Command {
 	out := new(outputFlag)
 	return p.ask(&question{use: "show NODE NAME", short: "Show a semaphore, who holds it and who waits",
-		long: "Any server of the protocol tells the sessions. A coordd server also tells who has them,\nsince when and from where.",
+		long: "Any server of the protocol tells the sessions. A coordd server also tells who has them,\n" +
+			"since when and from where.",
 		example: `  coordd sem create app printers --limit 3
   coordd semaphore show app printers
   coordd sem show app printers -o json`,
@@ -362,7 +363,9 @@ func (p *program) semaphoreListCommand() *cobra.Command {
 	out := new(outputFlag)
 	return p.ask(&question{use: "ls [NODE] [PREFIX]",
 		short: "List the semaphores of a coordination node, or of all below a path",
-		long:  "Data is shown up to 128 bytes and without control characters. A listing is not a snapshot.\n\n" + oursText, example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
+		long: "Data is shown up to 128 bytes and without control characters. A listing is not a snapshot.\n\n" +
+			oursText,
+		example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			rows := out.list(p.stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
 			request := &adminpb.ListSemaphoresRequest{Path: pathOr(c, args, "")}

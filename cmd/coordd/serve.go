@@ -127,7 +127,8 @@ func (p *program) stop(server runningServer, logger *slog.Logger, signals <-chan
 		case <-bound:
 			drained = server.Drained()
 		case <-drained:
-			logger.Warn("ending although the disk, or work that was under way, has not come to an end; nothing acknowledged is lost")
+			logger.Warn("ending although the disk, or work that was under way, has not come to an end; nothing " +
+				"acknowledged is lost")
 			return nil
 		case <-giveUp:
 			select {
@@ -178,17 +179,16 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 	}
 	s.http.warn(logger)
 	if s.cluster.insecure && reachable(s.cluster.listen) {
-		logger.Warn("whoever reaches the port for the other servers can do everything, as an administrator: --insecure-peers proves nobody's identity",
-			"listen_peer", s.cluster.listen)
+		logger.Warn("whoever reaches the port for the other servers can do everything, as an administrator: "+
+			"--insecure-peers proves nobody's identity", "listen_peer", s.cluster.listen)
 	}
 	if s.auth.loopbackAdmin {
-		logger.Warn("everybody on this machine, and everybody behind a proxy on it, may do what administrators do: --loopback-admin goes away " +
-			"with the next release, use the socket in the data directory")
+		logger.Warn("everybody on this machine, and everybody behind a proxy on it, may do what administrators do: " +
+			"--loopback-admin goes away with the next release, use the socket in the data directory")
 	}
 	if s.auth.mode != server.AuthRequired && (s.auth.tokenFile != "" || s.auth.admin != "" ||
 		s.tls.clientCA != "") {
-		logger.Warn(
-			"users can prove who they are, but nobody has to: give --auth=required to make permissions count")
+		logger.Warn("users can prove who they are, but nobody has to: give --auth=required to make permissions count")
 	}
 }
 

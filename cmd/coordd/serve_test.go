@@ -233,8 +233,7 @@ func TestSignalWhileStarting(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(nil, home...)
 			starting := make(chan struct{})
-			r.start = func(ctx context.Context, _ settings, _ map[string]given,
-				_ *slog.Logger) (runningServer, error) {
+			r.start = func(ctx context.Context, _ settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
 				close(starting)
 				return test.start(ctx)
 			}

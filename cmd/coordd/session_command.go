@@ -179,8 +179,7 @@ func (c *caller) whoAmI(ctx context.Context) (string, error) {
 		&Ydb_Discovery.WhoAmIRequest{}, new(Ydb_Discovery.WhoAmIResponse), result)
 	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR ||
 		refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
-		return "",
-			usageError("flag --mine: the server knows no name of yours; log in with --user or --token-file")
+		return "", usageError("flag --mine: the server knows no name of yours; log in with --user or --token-file")
 	}
 	return result.GetUser(), err
 }
@@ -189,8 +188,8 @@ func (c *caller) whoAmI(ctx context.Context) (string, error) {
 func sessionNumber(argument string) (uint64, error) {
 	id, err := strconv.ParseUint(argument, 10, 64)
 	if err != nil || id == 0 {
-		return 0,
-			usageError("argument SESSION: value %q is not allowed: want the number that `coordd session ls` shows", argument)
+		return 0, usageError("argument SESSION: value %q is not allowed: want the number that `coordd session ls` "+
+			"shows", argument)
 	}
 	return id, nil
 }
@@ -250,8 +249,10 @@ func (p *program) sessionKillCommand() *cobra.Command {
 	command := p.ask(&question{use: "kill NODE SESSION",
 		short: "End a session: what it holds goes to whoever waits",
 		long: "Its client is told so, if it listens. One that cannot be told, because it is stopped or cut\n" +
-			"off, believes in its session until its timeout has passed: see that it is dead first, if two\nholders would do harm.\n\n" + oursText,
-		example: `  coordd lock app nightly-report -- sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`, check: checkSession,
+			"off, believes in its session until its timeout has passed: see that it is dead first, if two\n" +
+			"holders would do harm.\n\n" + oursText,
+		example: `  coordd lock app nightly-report -- sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`,
+		check:   checkSession,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			id, err := sessionNumber(args[1])
 			if err != nil {

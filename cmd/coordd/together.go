@@ -23,11 +23,11 @@ func (s *settings) together(values map[string]given) error {
 	files := cmp.Or(tls.certificate, tls.key, tls.clientCA) != ""
 	switch {
 	case tls.listen != "" && (tls.certificate == "" || tls.key == ""):
-		return values["listen-tls"].lacks("needs --tls-cert and --tls-key, the files of a certificate and its key; `coordd cert` makes them")
+		return values["listen-tls"].lacks("needs --tls-cert and --tls-key, the files of a certificate and its key; " +
+			"`coordd cert` makes them")
 	case tls.listen == "" && files:
 		return firstGiven(values, "tls-cert", "tls-key",
-			"tls-client-ca").lacks(
-			"has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
+			"tls-client-ca").lacks("has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
 	case s.listen == "" && tls.listen == "":
 		return values[listenName].lacks("leaves no way in without --listen-tls HOST:PORT")
 	case s.listen == "" && strings.HasPrefix(s.advertise, proxyScheme):
@@ -42,13 +42,12 @@ func (s *settings) together(values map[string]given) error {
 		return values[listenHTTPName].lacks(
 			"%s is an address of clients already; give it another port, 8765 by convention", s.http.listen)
 	case admin.admin != "" && admin.adminPasswordFile == "":
-		return values["initial-admin"].lacks(
-			"needs --initial-admin-password-file, the file with the password")
+		return values["initial-admin"].lacks("needs --initial-admin-password-file, the file with the password")
 	case admin.admin == "" && admin.adminPasswordFile != "":
-		return values["initial-admin-password-file"].lacks(
-			"needs --initial-admin, the name of the administrator")
+		return values["initial-admin-password-file"].lacks("needs --initial-admin, the name of the administrator")
 	case s.inMemory && s.cluster != (clusterSettings{}):
-		return values[inMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or leave --listen-peer and the like out")
+		return values[inMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or " +
+			"leave --listen-peer and the like out")
 	}
 	for _, name := range fileSettings {
 		value := values[name]
@@ -102,7 +101,8 @@ func (s *settings) unlikePeers() string {
 		told = cmp.Or(told, members[s.cluster.name])
 	}
 	if _, port, err := net.SplitHostPort(told); err == nil && port != listens {
-		return fmt.Sprintf("the other servers are told to connect to %s, but this one listens for them on port %s: right only if something forwards it", told, listens)
+		return fmt.Sprintf("the other servers are told to connect to %s, but this one listens for them on port %s: "+
+			"right only if something forwards it", told, listens)
 	}
 	return ""
 }

@@ -145,7 +145,8 @@ func (t *topShown) text(w io.Writer) {
 		if l.Grants != nil {
 			grants = fmt.Sprintf("%.1f", *l.Grants)
 		}
-		_ = printRow(table, l.Node, fmt.Sprintf("%q", l.Name), grants, l.Held, fmt.Sprint(l.Owners), fmt.Sprint(l.Waiters))
+		_ = printRow(table, l.Node, fmt.Sprintf("%q", l.Name), grants, l.Held, fmt.Sprint(l.Owners),
+			fmt.Sprint(l.Waiters))
 	}
 	table.Flush()
 	fmt.Fprintln(w)

@@ -99,8 +99,7 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	case err != nil:
 		return target{}, err
 	case path != "" && f.caFile != "":
-		return target{},
-			usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
+		return target{}, usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
 	case path != "":
 		return target{socket: path}, nil
 	}
@@ -159,8 +158,7 @@ func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*adminCli
 	if at.socket != "" {
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithAuthority("localhost"),
-			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn,
-				error) {
+			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
 				return listen.DialSocket(ctx, path)
 			}))
 		conn, err := grpc.NewClient("passthrough:///"+at.socket, options...)

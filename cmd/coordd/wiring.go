@@ -18,8 +18,7 @@ import (
 )
 
 // startServer starts the real server.
-func startServer(ctx context.Context, s settings, values map[string]given,
-	logger *slog.Logger) (runningServer, error) {
+func startServer(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
 	config, err := serverConfig(s, values, logger)
 	if err != nil {
 		return nil, err
@@ -62,7 +61,8 @@ func serverConfig(s settings, values map[string]given, logger *slog.Logger) (ser
 		ListenTLS:    s.tls.listen,
 		AdvertiseTLS: s.tls.advertise,
 		TLS: listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key,
-			ClientCA: s.tls.clientCA, ClientRequired: s.tls.clientRequired}, Auth: s.auth.mode,
+			ClientCA: s.tls.clientCA, ClientRequired: s.tls.clientRequired},
+		Auth:          s.auth.mode,
 		TokenFile:     s.auth.tokenFile,
 		LoginLifetime: s.auth.loginLifetime,
 		LoopbackAdmin: s.auth.loopbackAdmin,
@@ -168,7 +168,8 @@ func coded(err error) error {
 	case errors.As(err, &diverged), errors.As(err, &condemned):
 		return withCode(exitDiverged,
 			fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+
-				"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME HOST:PORT`) and start it "+
+				"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME "+
+				"HOST:PORT`) and start it "+
 				"with an empty data directory and --join", err))
 	case errors.Is(err, raftstore.ErrOtherCluster):
 		return withCode(exitConfig,

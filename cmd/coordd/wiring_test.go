@@ -33,9 +33,11 @@ func TestCoded(t *testing.T) {
 		{"damage", &raftstore.CorruptionError{}, exitStorage},
 		{"another state than the majority's", &group.DivergedError{}, exitDiverged},
 		{"another state, on a disk that fails", &group.DivergedError{Condemnation: onFile(syscall.EIO)},
-			exitDiverged}, {"condemned directory", &raftstore.CondemnedError{}, exitDiverged},
+			exitDiverged},
+		{"condemned directory", &raftstore.CondemnedError{}, exitDiverged},
 		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
-			exitFailure}, {"port not permitted",
+			exitFailure},
+		{"port not permitted",
 			&net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, exitFailure},
 		{"name not found", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "nowhere"}}, exitFailure},
 		{"no permission", onFile(syscall.EACCES), exitConfig},
@@ -72,7 +74,8 @@ func TestEmptiedDirectorySaysWhatToDo(t *testing.T) {
 		{raftstore.ErrEmptied, []string{"coordd cluster remove", "coordd cluster add", "--join"}},
 		{raftstore.ErrOtherCluster, []string{"--initial-cluster", "--cluster-token"}},
 		{&group.DivergedError{Index: 77}, []string{"entry 77", "coordd cluster remove", "coordd cluster add",
-			"--join"}}, {&raftstore.CondemnedError{File: "condemned.txt", Reason: "why"},
+			"--join"}},
+		{&raftstore.CondemnedError{File: "condemned.txt", Reason: "why"},
 			[]string{"condemned.txt", "why", "coordd cluster add", "--join"}},
 	} {
 		for _, want := range test.want {

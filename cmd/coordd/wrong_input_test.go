@@ -61,7 +61,9 @@ func TestWrongInput(t *testing.T) {
 		want        []string // of stderr, in this order
 	}{
 		{"both listeners at one port",
-			"serve --in-memory --listen 127.0.0.1:2999 --listen-tls 127.0.0.1:2999 --tls-cert CERTS/cert.pem --tls-key CERTS/key.pem", nil, exitConfig, []string{"flag --listen-tls: ", "127.0.0.1:2999 is the address of --listen", "another port, 2135"}},
+			"serve --in-memory --listen 127.0.0.1:2999 --listen-tls 127.0.0.1:2999 --tls-cert CERTS/cert.pem " +
+				"--tls-key CERTS/key.pem", nil, exitConfig, []string{"flag --listen-tls: ",
+				"127.0.0.1:2999 is the address of --listen", "another port, 2135"}},
 		{"TLS without files", serve + " --listen-tls 127.0.0.1:0", nil, exitConfig,
 			[]string{"flag --listen-tls: ", "--tls-cert and --tls-key", "coordd cert"}},
 		{"files without TLS", serve, []string{"COORDD_TLS_CERT=" + at("certs/cert.pem")}, exitConfig,
@@ -70,7 +72,9 @@ func TestWrongInput(t *testing.T) {
 			[]string{"flag --initial-admin: ", "--initial-admin-password-file"}},
 		{"password without an administrator", serve + " --initial-admin-password-file PLACE/password", nil,
 			exitConfig, []string{"flag --initial-admin-password-file: ", "--initial-admin"}},
-		{"no token file", serve + " --token-file PLACE/nosuch", nil, exitConfig, []string{"flag --token-file: ", at("nosuch"), "no such file"}}, {"no certificate",
+		{"no token file", serve + " --token-file PLACE/nosuch", nil, exitConfig,
+			[]string{"flag --token-file: ", at("nosuch"), "no such file"}},
+		{"no certificate",
 			serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/nosuch --tls-key CERTS/key.pem", nil,
 			exitConfig, []string{"flag --tls-cert: ", at("nosuch"), "no such file"}},
 		{"a certificate that is none", serve +
@@ -87,7 +91,8 @@ func TestWrongInput(t *testing.T) {
 			[]string{"flag --data-dir", "not a data directory"}},
 		{"restore from nothing", "cluster restore --data-dir PLACE/new --from PLACE/nosuch", nil, exitConfig,
 			[]string{"coordd: flag --from: open " + at("nosuch")}},
-		{"restore what is no backup", "cluster restore --data-dir PLACE/new --from PLACE/letter.txt", nil, exitStorage, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
+		{"restore what is no backup", "cluster restore --data-dir PLACE/new --from PLACE/letter.txt", nil,
+			exitStorage, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
 		{"a word like none", "put", nil, exitUsage, []string{`unknown command "put"; known are`}},
 		{"a short word like none", "get", nil, exitUsage, []string{`unknown command "get"; known are`}},
 		{"a slip", "serve --lisen :1", nil, exitUsage,
@@ -98,14 +103,16 @@ func TestWrongInput(t *testing.T) {
 			[]string{"coordd: no server at 127.0.0.1:1 (connection refused); --endpoint names another\n"}},
 		{"nobody there, by the file", "user list", []string{"COORDD_CONFIG=" + at("port.yaml")},
 			exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody there, by the file of a flag", "cluster status --config PLACE/port.yaml", []string{"COORDD_CONFIG=/nowhere/c"}, exitNotServing,
+		{"nobody there, by the file of a flag", "cluster status --config PLACE/port.yaml",
+			[]string{"COORDD_CONFIG=/nowhere/c"}, exitNotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody to inspect, by the file of a flag", "node ls --config PLACE/port.yaml", nil, exitNotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody healthy, by the file of a flag", "health --config PLACE/port.yaml", nil, exitNotServing,
 			[]string{"coordd: not serving: no server at 127.0.0.1:1 "}},
 		{"no file to find the server by", "user list --config /nowhere/c", nil, exitConfig,
-			[]string{"coordd: flag --config: ", "/nowhere/c"}}, {"nobody there, by a variable", "cluster status",
+			[]string{"coordd: flag --config: ", "/nowhere/c"}},
+		{"nobody there, by a variable", "cluster status",
 			[]string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exitNotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody there, to inspect", "node ls --endpoint 127.0.0.1:1", nil, exitNotServing,
@@ -120,7 +127,8 @@ func TestWrongInput(t *testing.T) {
 			[]string{"coordd: flag --junit: ", "/nosuch/x.xml"}},
 		{"a tab", "serve --config PLACE/tab.yaml", nil, exitConfig,
 			[]string{"flag --config: ", "line 2", "begins with a tab; YAML wants spaces"}},
-		{"too few arguments", "cluster add d", nil, exitUsage, []string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 argument given"}},
+		{"too few arguments", "cluster add d", nil, exitUsage,
+			[]string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 argument given"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

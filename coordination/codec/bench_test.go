@@ -76,7 +76,8 @@ func BenchmarkRow(b *testing.B) {
 	var row coordination.Row = coordination.LinkRow{Node: 3, Order: 1_234_567, Session: 70_000,
 		Semaphore: 5_000, Count: 1, TimeoutMillis: 1000,
 		Address: coordination.Address{Epoch: coordination.Epoch{Term: 12, Counter: 345_678},
-			Sequence: 9_876}, WaitEpoch: coordination.Position{Index: 9_999_999}, Owner: true}
+			Sequence: 9_876},
+		WaitEpoch: coordination.Position{Index: 9_999_999}, Owner: true}
 	b.Run("encode", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

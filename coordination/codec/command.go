@@ -259,8 +259,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 }
 
 // ofResource is the fields 1 to 6 of a command about a resource.
-func (w *wire) ofResource(call *coordination.CallID, path *scheme.Path, by *coordination.Caller,
-	resource *string) {
+func (w *wire) ofResource(call *coordination.CallID, path *scheme.Path, by *coordination.Caller, resource *string) {
 	w.call(call, path)
 	w.caller(4, by)
 	w.text(6, resource)

@@ -305,8 +305,7 @@ func TestGeneratedCodeWritesTheSame(t *testing.T) {
 
 // checkSame wants what the generated code writes to come back through the codec. since says with which
 // version the form of the value came.
-func checkSame(t *testing.T, message proto.Message, through func([]byte) ([]byte, error),
-	since func([]byte) uint64) {
+func checkSame(t *testing.T, message proto.Message, through func([]byte) ([]byte, error), since func([]byte) uint64) {
 	t.Helper()
 	data, err := canonical.MarshalAppend([]byte{0}, message)
 	if err != nil {

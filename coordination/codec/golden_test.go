@@ -20,8 +20,7 @@ func TestFormatIsStable(t *testing.T) {
 		checkFormat(t, version)
 	}
 	var b strings.Builder
-	b.WriteString(
-		"# An entry with a stamp and one of each command, as it is stored. Rewritten by go test -update.\n")
+	b.WriteString("# An entry with a stamp and one of each command, as it is stored. Rewritten by go test -update.\n")
 	ofVersion := slices.DeleteFunc(filledCommands(&filler{version: VersionEntries}),
 		func(c coordination.Command) bool { return Since(c) > VersionEntries })
 	fmt.Fprintf(&b, "%x\n", entryOf(1_700_000_000_000, ofVersion))
@@ -33,7 +32,8 @@ func TestFormatIsStable(t *testing.T) {
 func checkFormat(t *testing.T, version uint64) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("# One value of each command and of each row with all fields set, as it is stored. Rewritten by go test -update.\n")
+	b.WriteString("# One value of each command and of each row with all fields set, as it is stored. Rewritten by " +
+		"go test -update.\n")
 	f := &filler{version: version}
 	for _, c := range filledCommands(f) {
 		if Since(c) == version {

@@ -112,8 +112,11 @@ func (w *world) tick() {
 
 // acquire has somebody wait for an amount on the first server, for a limit at most, and reports whether and
 // when it was granted.
-func (w *world) acquire(id coordination.ResourceID, amount uint64, limit time.Duration) (granted bool,
-	took time.Duration) {
+func (w *world) acquire(
+	id coordination.ResourceID,
+	amount uint64,
+	limit time.Duration,
+) (granted bool, took time.Duration) {
 	w.t.Helper()
 	s, b := w.servers[0], w.bucket(0, id)
 	if s.Acquire(w.now, b, amount) {
@@ -131,8 +134,7 @@ func (w *world) acquire(id coordination.ResourceID, amount uint64, limit time.Du
 }
 
 // wants fails the test unless an amount is granted, or not, within the limit.
-func (w *world) wants(granted bool, id coordination.ResourceID, amount uint64,
-	limit time.Duration) time.Duration {
+func (w *world) wants(granted bool, id coordination.ResourceID, amount uint64, limit time.Duration) time.Duration {
 	w.t.Helper()
 	got, took := w.acquire(id, amount, limit)
 	if got != granted {

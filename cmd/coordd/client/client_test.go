@@ -554,7 +554,8 @@ func TestWhatProvesLife(t *testing.T) {
 	s.calls = []*call{{id: 20, sent: 3 * time.Second, reply: make(chan reply, 1)},
 		{id: 21, sent: 6 * time.Second, reply: make(chan reply, 1)}}
 	pong := func(id uint64) *fromServer {
-		return &fromServer{Response: &Ydb_Coordination.SessionResponse_Pong{Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: id}}}
+		return &fromServer{Response: &Ydb_Coordination.SessionResponse_Pong{
+			Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: id}}}
 	}
 	for _, step := range []struct {
 		what string
@@ -562,14 +563,26 @@ func TestWhatProvesLife(t *testing.T) {
 		want time.Duration
 	}{
 		{"a ping of the server's",
-			&fromServer{Response: &Ydb_Coordination.SessionResponse_Ping{Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 7}}}, time.Second},
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_Ping{
+				Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 7}}}, time.Second},
 		{"a pong to nothing", pong(6), time.Second},
 		{"a change",
-			&fromServer{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: 20}}}, time.Second}, {"a pong", pong(7), 2 * time.Second},
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
+				DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: 20}}},
+			time.Second},
+		{"a pong", pong(7), 2 * time.Second},
 		{"a pending",
-			&fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: 20}}}, 3 * time.Second}, {"a later pong", pong(8), 5 * time.Second},
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{
+				AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: 20}}},
+			3 * time.Second},
+		{"a later pong", pong(8), 5 * time.Second},
 		{"a result of before",
-			&fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: 20}}}, 5 * time.Second}, {"a result", &fromServer{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: 21}}}, 6 * time.Second},
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{
+				AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: 20}}},
+			5 * time.Second},
+		{"a result", &fromServer{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
+			ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: 21}}},
+			6 * time.Second},
 		{"a pong again", pong(8), 6 * time.Second},
 	} {
 		if err := s.handle(a, step.m); err != nil || s.alive != step.want {

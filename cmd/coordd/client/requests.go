@@ -90,7 +90,8 @@ func (s *Session) handle(a *attachment, m *fromServer) error {
 	defer s.mu.Unlock()
 	switch arm := m.GetResponse().(type) {
 	case *Ydb_Coordination.SessionResponse_Ping:
-		a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: arm.Ping.GetOpaque()}}})
+		a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Pong{
+			Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: arm.Ping.GetOpaque()}}})
 	case *Ydb_Coordination.SessionResponse_Pong:
 		if at := slices.IndexFunc(a.pings,
 			func(p ping) bool { return p.id == arm.Pong.GetOpaque() }); at >= 0 {
@@ -212,9 +213,10 @@ func (s *Session) Acquire(ctx context.Context, what Acquisition) (acquired bool,
 		if what.Wait != Forever {
 			millis = uint64(max(what.Wait-(now()-begun), 0).Milliseconds())
 		}
-		return &toServer{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-			ReqId: id, Name: what.Name, Count: what.Count, TimeoutMillis: millis, Data: what.Data,
-			Ephemeral: what.Ephemeral}}}
+		return &toServer{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
+				ReqId: id, Name: what.Name, Count: what.Count, TimeoutMillis: millis, Data: what.Data,
+				Ephemeral: what.Ephemeral}}}
 	}})
 	return m.GetAcquireSemaphoreResult().GetAcquired(), err
 }
@@ -223,7 +225,8 @@ func (s *Session) Acquire(ctx context.Context, what Acquisition) (acquired bool,
 // if a repetition of the request was too late to be told.
 func (s *Session) Release(ctx context.Context, name string) (released bool, err error) {
 	m, err := s.do(ctx, &call{again: true, build: func(id uint64) *toServer {
-		return &toServer{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{ReqId: id, Name: name}}}
+		return &toServer{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
+			ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{ReqId: id, Name: name}}}
 	}})
 	return m.GetReleaseSemaphoreResult().GetReleased(), err
 }
@@ -231,7 +234,9 @@ func (s *Session) Release(ctx context.Context, name string) (released bool, err 
 // Create makes a persistent semaphore.
 func (s *Session) Create(ctx context.Context, name string, limit uint64, data []byte) error {
 	_, err := s.do(ctx, &call{build: func(id uint64) *toServer {
-		return &toServer{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: id, Name: name, Limit: limit, Data: data}}}
+		return &toServer{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: id, Name: name, Limit: limit,
+				Data: data}}}
 	}})
 	return err
 }
@@ -239,7 +244,8 @@ func (s *Session) Create(ctx context.Context, name string, limit uint64, data []
 // Update replaces the data of a semaphore.
 func (s *Session) Update(ctx context.Context, name string, data []byte) error {
 	_, err := s.do(ctx, &call{again: true, build: func(id uint64) *toServer {
-		return &toServer{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: id, Name: name, Data: data}}}
+		return &toServer{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
+			UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: id, Name: name, Data: data}}}
 	}})
 	return err
 }
@@ -247,7 +253,8 @@ func (s *Session) Update(ctx context.Context, name string, data []byte) error {
 // Delete deletes a persistent semaphore, with force also one that is held or waited for.
 func (s *Session) Delete(ctx context.Context, name string, force bool) error {
 	_, err := s.do(ctx, &call{build: func(id uint64) *toServer {
-		return &toServer{Request: &Ydb_Coordination.SessionRequest_DeleteSemaphore_{DeleteSemaphore: &Ydb_Coordination.SessionRequest_DeleteSemaphore{ReqId: id, Name: name, Force: force}}}
+		return &toServer{Request: &Ydb_Coordination.SessionRequest_DeleteSemaphore_{
+			DeleteSemaphore: &Ydb_Coordination.SessionRequest_DeleteSemaphore{ReqId: id, Name: name, Force: force}}}
 	}})
 	return err
 }
@@ -264,12 +271,16 @@ type Description = Ydb_Coordination.SemaphoreDescription
 // Describe describes a semaphore. changed is closed at the next change, and also when nobody can tell of it
 // any more: it is a reason to describe anew, and no more than that. It is nil if the server watches nothing.
 // A session has one watch of a semaphore.
-func (s *Session) Describe(ctx context.Context, name string, wanted Wanted) (d *Description,
-	changed <-chan struct{}, err error) {
+func (s *Session) Describe(
+	ctx context.Context,
+	name string,
+	wanted Wanted,
+) (d *Description, changed <-chan struct{}, err error) {
 	c := &call{again: true, build: func(id uint64) *toServer {
-		return &toServer{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
-			ReqId: id, Name: name, IncludeOwners: wanted.Owners, IncludeWaiters: wanted.Waiters,
-			WatchData: wanted.WatchData, WatchOwners: wanted.WatchOwners}}}
+		return &toServer{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
+				ReqId: id, Name: name, IncludeOwners: wanted.Owners, IncludeWaiters: wanted.Waiters,
+				WatchData: wanted.WatchData, WatchOwners: wanted.WatchOwners}}}
 	}}
 	m, err := s.do(ctx, c)
 	if err != nil {

@@ -122,7 +122,8 @@ const keyBytes = 16
 // ping is called with the session's lock.
 func (a *attachment) ping(id uint64, pong chan time.Duration) {
 	a.pings = append(a.pings, ping{id, now(), pong})
-	a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: id}}})
+	a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Ping{
+		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: id}}})
 }
 
 // Open starts a session, or attaches to one that is there. It tries again while servers say that they cannot,
@@ -237,9 +238,10 @@ func (s *Session) Abandon() {
 }
 
 var (
-	stopRequest = &toServer{Request: &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}}
-	errClosed   = fmt.Errorf("%w: it was closed", ErrLost)
-	errSilent   = errors.New("the server does not answer")
+	stopRequest = &toServer{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
+		SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}}
+	errClosed = fmt.Errorf("%w: it was closed", ErrLost)
+	errSilent = errors.New("the server does not answer")
 )
 
 // lose is the end of the session, if that has not come before. Whoever waits for an answer is told.
@@ -371,11 +373,12 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	}
 	s.attaches++
 	sent := now()
-	if err := stream.Send(&toServer{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-		Path: s.config.Node, SessionId: s.id, TimeoutMillis: uint64(s.config.Timeout.Milliseconds()),
-		Description: s.config.Description,
-		// what came instead is read below
-		SeqNo: s.attaches, ProtectionKey: s.key}}}); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(&toServer{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
+		SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
+			Path: s.config.Node, SessionId: s.id, TimeoutMillis: uint64(s.config.Timeout.Milliseconds()),
+			Description: s.config.Description,
+			// what came instead is read below
+			SeqNo: s.attaches, ProtectionKey: s.key}}}); err != nil && !errors.Is(err, io.EOF) {
 		return s.cause(ctx, err)
 	}
 	answer, err := stream.Recv()

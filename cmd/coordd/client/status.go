@@ -32,7 +32,8 @@ func StatusOf(err error) Ydb.StatusIds_StatusCode {
 	return Ydb.StatusIds_STATUS_CODE_UNSPECIFIED
 }
 
-// Answered returns the refusal that a status and its issues are, nil for SUCCESS. It has the text of the first issue, of its innermost cause.
+// Answered returns the refusal that a status and its issues are, nil for SUCCESS. It has the text of the first issue,
+// of its innermost cause.
 func Answered(status Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage) error {
 	if status == Ydb.StatusIds_SUCCESS {
 		return nil
@@ -61,6 +62,5 @@ var (
 	ErrLost = errors.New("the session is lost")
 	// ErrInterrupted is that the stream broke before an answer came: what was asked for may have been done or
 	// not. A request that can be repeated without harm never ends with it.
-	ErrInterrupted = errors.New(
-		"the connection was lost before the answer came: whether it was done is not known")
+	ErrInterrupted = errors.New("the connection was lost before the answer came: whether it was done is not known")
 )

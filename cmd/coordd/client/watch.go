@@ -29,8 +29,7 @@ type watcher struct {
 // Notices say only that it is time to look: they come once, may come without a change, and are gone with a
 // stream. Whoever is told of a change has described the semaphore anew, with the next notice asked for in the
 // same request, so that nothing is missed but what was there for a shorter time than a look takes.
-func (s *Session) Watch(ctx context.Context, name string, wanted Wanted,
-	tell func(*Description) error) error {
+func (s *Session) Watch(ctx context.Context, name string, wanted Wanted, tell func(*Description) error) error {
 	return (&watcher{name: name, wanted: wanted, tell: tell}).watch(ctx, s)
 }
 
