@@ -167,7 +167,7 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 # -count=1, here and below.
 # The pure packages know no goroutine (conformance/architecture_test.go sees to that), so there is nothing to race, and
 # without the detector their random tests take a fifth of the time. Those of their tests that start goroutines run with it.
-PURE := ./coordination/... ./scheme/... ./conformance/model ./conformance/rings
+PURE := ./coordination/... ./scheme/... ./conformance/model ./conformance/rings ./conformance/ratchets
 PURE_RACED := -run '^Test(DescriptionsDoNotChange|ModelOverGRPC)$$' ./coordination ./conformance/model
 # REPLAYED are the tests of ./conformance that replay the transcripts on these packages alone, or on a program without the
 # detector, with what TestServer replays them with under it.
