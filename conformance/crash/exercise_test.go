@@ -407,11 +407,11 @@ func catchUp(ctx context.Context, address string) error {
 
 // fill writes more than the log keeps for anybody, from several sessions on one server: that many bytes, and
 // those between two checkpoints, behind which it is cut, and as many again. How many entries it takes depends
-// on how many updates share one.
+// on how many updates share one; in a program before entries were shared it takes 12,288, of which it keeps 5,000.
 func (x *exercise) fill(server int) error {
 	const (
 		writers = 16
-		bytes   = 64 << 10
+		bytes   = 16 << 10
 		each    = (raftstore.DefaultLagBytesKept + 2*raftstore.DefaultCheckpointBytes) / bytes / writers
 	)
 	conns, err := raw.Dial(x.listen[server], 4)
