@@ -108,7 +108,7 @@ var trials = []trial{
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|MuchIsSaid|RefusedStays)"},
 	{name: "shares", folder: "server/share", tests: "^Test"},
 	{name: "what a client may take", folder: "server/listen",
-		tests: "^Test(OwnerHas|WhoseCall|WhoKeeps|TurnsOf|HTTPNewest|SentFrames)"},
+		tests: "^Test(OwnerHas|WhoseCall|Flood|WhoKeeps|TurnsOf|HTTPNewest|SentFrames)"},
 	{name: "wrong passwords", folder: "server/auth", tests: "^Test(BackOff|AttemptsAre|WaitingPairs|Impossible)"},
 	{name: "shared calls", folder: "server", tests: "^Test(UnknownCallers|LargeRequest|UsersShare)"},
 	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
