@@ -48,7 +48,7 @@ func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 	}
 	if command.Flags().Lookup("output") != nil {
 		_ = command.RegisterFlagCompletionFunc("output",
-			cobra.FixedCompletions([]string{formTable, formJSON, formYAML, formLines},
+			cobra.FixedCompletions([]string{formTable, formJSON, formLines},
 				cobra.ShellCompDirectiveNoFileComp))
 	}
 }

@@ -81,7 +81,7 @@ func TestCompletion(t *testing.T) {
 		{"node create te%", nil},
 		{"sem create app do%", nil},
 		{"session kill app %", []string{"1"}},
-		{"sem ls app -o %", []string{"table", "json", "yaml", "jsonl"}},
+		{"sem ls app -o %", []string{"table", "json", "jsonl"}},
 		{"bench --load %", []string{"pairs", "handover"}},
 		{"semaphore take-over app w%", []string{"window"}},
 		{"sess%", []string{"session"}},

@@ -121,10 +121,6 @@ func (p *program) shows(out *outputFlag, value any, line string) (err error) {
 	switch out.form {
 	case formTable:
 		_, err = fmt.Fprintln(p.stdout, line)
-	case formYAML:
-		if _, err = fmt.Fprintln(p.stdout, "---"); err == nil {
-			err = writeYAML(p.stdout, value)
-		}
 	default:
 		err = writeJSON(p.stdout, value, "")
 	}

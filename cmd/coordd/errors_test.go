@@ -20,12 +20,12 @@ func TestRefusals(t *testing.T) {
 		{"no command", "", nil, "", exitUsage,
 			[]string{"no command given",
 				"batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, " +
-					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, ping, " +
+					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
 					"ratelimiter, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
 		{"unknown command", "bogus", nil, "", exitUsage,
 			[]string{`unknown command "bogus"`,
 				"batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, " +
-					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, ping, " +
+					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
 					"ratelimiter, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage,
 			[]string{`unknown command "srve"`, "did you mean serve?"}},

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,20 +44,20 @@ be done again.`
 
 // exportedNode is a node as files have it.
 type exportedNode struct {
-	Node       string              `json:"node" yaml:"node"`
-	SelfCheck  uint32              `json:"self_check_period_millis,omitempty" yaml:"self_check_period_millis"`
-	Grace      uint32              `json:"session_grace_period_millis,omitempty" yaml:"session_grace_period_millis"`
-	Read       string              `json:"read_consistency,omitempty" yaml:"read_consistency"`
-	Attach     string              `json:"attach_consistency,omitempty" yaml:"attach_consistency"`
-	Counters   string              `json:"rate_limiter_counters,omitempty" yaml:"rate_limiter_counters"`
-	Semaphores []exportedSemaphore `json:"-" yaml:"semaphores"` // written one after the other
+	Node       string              `yaml:"node"`
+	SelfCheck  uint32              `yaml:"self_check_period_millis,omitempty"`
+	Grace      uint32              `yaml:"session_grace_period_millis,omitempty"`
+	Read       string              `yaml:"read_consistency,omitempty"`
+	Attach     string              `yaml:"attach_consistency,omitempty"`
+	Counters   string              `yaml:"rate_limiter_counters,omitempty"`
+	Semaphores []exportedSemaphore `yaml:"semaphores,omitempty"` // an export writes them one after the other
 }
 
 type exportedSemaphore struct {
-	Name   *string `json:"name" yaml:"name"`
-	Limit  uint64  `json:"limit" yaml:"limit"`
-	Data   *string `json:"data,omitempty" yaml:"data"`
-	Base64 *string `json:"data_base64,omitempty" yaml:"data_base64"`
+	Name   *string `yaml:"name"`
+	Limit  uint64  `yaml:"limit"`
+	Data   *string `yaml:"data,omitempty"`
+	Base64 *string `yaml:"data_base64,omitempty"`
 }
 
 // wordOf is the word of a setting, empty if it was not set.
@@ -178,6 +179,33 @@ func (e *export) semaphores(ctx context.Context, s *client.Session, names []stri
 		}
 	}
 	return nil
+}
+
+// writeYAML writes a value with everything escaped that cannot be printed. The encoder escapes less, and would
+// write a text of several lines as a block, in which nothing can be escaped.
+func writeYAML(w io.Writer, value any) error {
+	var root yaml.Node
+	if err := root.Encode(value); err != nil {
+		return err
+	}
+	quoteUnprintable(&root)
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&root), encoder.Close()); err != nil {
+		return err
+	}
+	_, err := w.Write(printable(text.Bytes(), func(w *bytes.Buffer, r rune) { fmt.Fprintf(w, `\U%08x`, r) }))
+	return err
+}
+
+func quoteUnprintable(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && strconv.Quote(node.Value) != `"`+node.Value+`"` {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	for _, inner := range node.Content {
+		quoteUnprintable(inner)
+	}
 }
 
 // indented moves whole lines to the right.

@@ -13,14 +13,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 )
 
 // The forms of output.
 const (
 	formTable = "table"
 	formJSON  = "json"
-	formYAML  = "yaml"
 	formLines = "jsonl"
 )
 
@@ -30,15 +28,15 @@ type outputFlag struct{ form string }
 
 func (o *outputFlag) declareOutput(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.form, "output", "o", formTable,
-		"form of the output: table, json, yaml, or jsonl, which is a line of json for each thing")
+		"form of the output: table, json, or jsonl, which is a line of json for each thing")
 }
 
 func (o *outputFlag) check() error {
 	switch o.form {
-	case formTable, formJSON, formYAML, formLines:
+	case formTable, formJSON, formLines:
 		return nil
 	}
-	return usageError("flag --output: value %q is not allowed: want table, json, yaml or jsonl", o.form)
+	return usageError("flag --output: value %q is not allowed: want table, json or jsonl", o.form)
 }
 
 // listing prints one thing after the other.
@@ -79,8 +77,6 @@ func (l *listing) add(value any, cells ...string) error {
 		}
 		_, err = l.w.Write(bytes.TrimSuffix(text, []byte("\n")))
 		return err
-	case formYAML:
-		return writeYAML(l.w, []any{value})
 	default:
 		return writeJSON(l.w, value, "")
 	}
@@ -97,7 +93,7 @@ func (l *listing) page() error {
 // end is called behind the last thing.
 func (l *listing) end() error {
 	switch {
-	case l.form == formJSON && l.rows == 0, l.form == formYAML && l.rows == 0:
+	case l.form == formJSON && l.rows == 0:
 		_, err := io.WriteString(l.w, "[]\n")
 		return err
 	case l.form == formJSON:
@@ -115,8 +111,6 @@ func (o *outputFlag) one(w io.Writer, value any, text func(w io.Writer)) error {
 		return nil
 	case formJSON:
 		return writeJSON(w, value, "  ")
-	case formYAML:
-		return writeYAML(w, value)
 	default:
 		return writeJSON(w, value, "")
 	}
@@ -133,16 +127,6 @@ func writeJSON(w io.Writer, value any, indent string) error {
 
 // jsonText is a value as json that a terminal shows and does not obey: what clients choose may hold anything.
 func jsonText(value any, indent string) ([]byte, error) {
-	return encoded(value, indent, func(w *bytes.Buffer, r rune) {
-		if r > 0xffff {
-			fmt.Fprintf(w, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
-			return
-		}
-		fmt.Fprintf(w, `\u%04x`, r)
-	})
-}
-
-func encoded(value any, indent string, escape func(*bytes.Buffer, rune)) ([]byte, error) {
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
@@ -150,11 +134,17 @@ func encoded(value any, indent string, escape func(*bytes.Buffer, rune)) ([]byte
 	if err := encoder.Encode(value); err != nil {
 		return nil, err
 	}
-	return printable(plain.Bytes(), escape), nil
+	return printable(plain.Bytes(), func(w *bytes.Buffer, r rune) {
+		if r > 0xffff {
+			fmt.Fprintf(w, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
+			return
+		}
+		fmt.Fprintf(w, `\u%04x`, r)
+	}), nil
 }
 
-// printable is a text in which all that cannot be printed is escaped. It is within quotes, but for line
-// breaks.
+// printable escapes everything in a text that cannot be printed, but for line breaks. All of that is within
+// quotes.
 func printable(text []byte, escape func(*bytes.Buffer, rune)) []byte {
 	var shown bytes.Buffer
 	for _, r := range string(text) {
@@ -165,44 +155,6 @@ func printable(text []byte, escape func(*bytes.Buffer, rune)) []byte {
 		}
 	}
 	return shown.Bytes()
-}
-
-// yamlEscape is that of YAML's double quotes, which know no pairs of surrogates.
-func yamlEscape(w *bytes.Buffer, r rune) { fmt.Fprintf(w, `\U%08x`, r) }
-
-// writeYAML has the keys and their order of the json, which is a YAML too. The encoder quotes what cannot be
-// printed, but does not escape all of it.
-func writeYAML(w io.Writer, value any) error {
-	text, err := encoded(value, "", yamlEscape)
-	if err != nil {
-		return err
-	}
-	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil {
-		return err
-	}
-	toBlocks(&node)
-	var blocks bytes.Buffer
-	encoder := yaml.NewEncoder(&blocks)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(&node); err != nil {
-		return err
-	}
-	if err := encoder.Close(); err != nil {
-		return err
-	}
-	_, err = w.Write(printable(blocks.Bytes(), yamlEscape))
-	return err
-}
-
-func toBlocks(node *yaml.Node) {
-	if len(node.Content) > 0 || node.Kind == yaml.ScalarNode &&
-		strconv.Quote(node.Value) == `"`+node.Value+`"` {
-		node.Style = 0
-	}
-	for _, inner := range node.Content {
-		toBlocks(inner)
-	}
 }
 
 // bytesShown is data of clients: as text where it is one, in base 64 where it is not.

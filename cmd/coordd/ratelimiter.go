@@ -29,12 +29,11 @@ func (p *program) rateLimiterCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use:     "ratelimiter",
 		Aliases: []string{"rl"},
-		Short:   "Make, look at, watch, change, drop and acquire resources of rate limiters",
+		Short:   "Make, look at, change, drop and acquire resources of rate limiters",
 		RunE:    wantsCommand,
 	}
 	parent.AddCommand(p.resourceCreateCommand(), p.resourceAlterCommand(), p.resourceDropCommand(),
-		p.resourceDescribeCommand(), p.resourceListCommand(), p.resourceAcquireCommand(),
-		p.resourceWatchCommand())
+		p.resourceDescribeCommand(), p.resourceListCommand(), p.resourceAcquireCommand())
 	return parent
 }
 
@@ -444,14 +443,6 @@ type resourceRow struct {
 	Rate     numberShown  `json:"max_units_per_second"`
 	Servers  int          `json:"servers"`  // on which it was acquired
 	All      *bucketShown `json:"together"` // nil where the server does not tell
-	Flow     *flowShown   `json:"per_second,omitempty"`
-}
-
-// flowShown is what has gone through the buckets of a resource in a second.
-type flowShown struct {
-	Assigned float64 `json:"assigned"`
-	Granted  float64 `json:"granted"`
-	Used     float64 `json:"used"`
 }
 
 func (r *resourceRow) cells() []string {

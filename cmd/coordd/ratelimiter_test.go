@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -61,37 +60,4 @@ func TestRateLimiterCommands(t *testing.T) {
 	does(t, endpoint, "rl drop app reports/daily", `dropped "reports/daily"`)
 	fails("rl drop app reports/daily", "Resource doesn't exist.")
 	fails("rl describe app reports/daily", "doesn't exist")
-}
-
-// A watch shows the tree and what goes through it. It sees a debt being repaid.
-func TestRateLimiterWatch(t *testing.T) {
-	t.Parallel()
-	_, endpoint, _ := lockServer(t)
-	does(t, endpoint, "rl create app b --rate 1", "made")
-	does(t, endpoint, "rl create app a --rate 1000", "made")
-	does(t, endpoint, "rl create app a/deep --rate 500", "made")
-	does(t, endpoint, "rl acquire app a/deep 1000000 --used", "took")
-	does(t, endpoint, "rl watch app --times 1", "NODE", "AVAILABLE", "a         1000  -", "  deep    500   -",
-		" of 100", "b         1")
-	p := spawn(t, "rl", "watch", "app", "a/deep", "--every", "100ms", "-o", "jsonl", "--endpoint", endpoint)
-	first := parsed(t, receive(t, p.first, func() string { return p.log.String() }))
-	if row, _ := at(t, first, "resources", 0).(map[string]any); row["per_second"] != nil ||
-		row["resource"] != "a/deep" || at(t, first, "whole") != true {
-		t.Error(first)
-	}
-	p.command.Process.Signal(syscall.SIGINT)
-	if code, _ := p.exit(t); code != exitOK { // there may have been more lines by then
-		t.Errorf("an interrupted watch: exit code %d", code)
-	}
-	p = spawn(t, "rl", "watch", "app", "a/deep", "--every", "2s", "--times", "2", "-o", "jsonl", "--endpoint",
-		endpoint)
-	receive(t, p.first, func() string { return p.log.String() })
-	code, lines := p.exit(t)
-	if code != exitOK || len(lines) != 1 {
-		t.Fatalf("exit code %d: %q", code, lines)
-	}
-	if assigned, _ := at(t, parsed(t, lines[0]), "resources", 0, "per_second",
-		"assigned").(float64); assigned <= 0 || assigned > 1000 {
-		t.Errorf("%g units in a second of 500: %s", assigned, lines[0])
-	}
 }

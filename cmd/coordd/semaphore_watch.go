@@ -86,7 +86,7 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
 	var changes int
 	command := p.untilStopped(&question{use: "watch NODE NAME",
 		short: "Show a semaphore, and again whenever its data or its owners are others",
-		long: "Each time is a line, or with --output yaml a document. What looks like a change and is none\n" +
+		long: "Each time is a line. What looks like a change and is none\n" +
 			"is not shown. It goes on when servers are lost and come back, until it is stopped.",
 		example: `  coordd sem create app greeting --limit 1 --data hello
   coordd sem watch app greeting --changes 1 -o json`,

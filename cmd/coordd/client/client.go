@@ -70,9 +70,6 @@ func (c *Client) Close() {
 	}
 }
 
-// Database is the path that callers name, empty if none was given.
-func (c *Client) Database() string { return c.config.Database }
-
 // Conn is the connection to the server that was given.
 func (c *Client) Conn() (*grpc.ClientConn, error) { return c.conn(c.config.Address) }
 

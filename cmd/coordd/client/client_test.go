@@ -317,7 +317,7 @@ func TestLeft(t *testing.T) {
 	}
 	first := alive()
 	waitFor(t, "an answer to a later ping",
-		func() bool { return alive() >= first+s.Timeout()/pingsPerTimeout })
+		func() bool { return alive() >= first+s.config.Timeout/pingsPerTimeout })
 	p.setMute(true)
 	watcher := open(t, c, 10*time.Second)
 	for {
@@ -636,40 +636,4 @@ func TestKept(t *testing.T) {
 	}
 	_, err = c.Open(ctx, kept)
 	wantStatus(t, err, Ydb.StatusIds_SESSION_EXPIRED)
-}
-
-// A ping is answered, and whoever waits for an answer that cannot come any more is told.
-func TestPing(t *testing.T) {
-	_, address := start(t)
-	p := newProxy(t, address)
-	s := open(t, connect(t, p.listener.Addr().String()), time.Minute)
-	if took, err := s.Ping(t.Context()); took <= 0 || err != nil {
-		t.Error(took, err)
-	}
-	p.setMute(true)
-	asked := make(chan error, 1)
-	go func() { _, err := s.Ping(t.Context()); asked <- err }()
-	waitFor(t, "the ping to be under way", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.stream != nil && slices.ContainsFunc(s.stream.pings,
-			func(p ping) bool { return p.pong != nil })
-	})
-	p.cut()
-	if err := <-asked; !errors.Is(err, ErrInterrupted) {
-		t.Errorf("got %v", err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.Ping(ended); !errors.Is(err, ErrInterrupted) && !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	p.setMute(false)
-	waitFor(t, "it to come back", func() bool { _, err := s.Ping(t.Context()); return err == nil })
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Ping(t.Context()); !errors.Is(err, ErrLost) {
-		t.Errorf("got %v", err)
-	}
 }

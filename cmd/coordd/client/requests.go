@@ -96,11 +96,6 @@ func (s *Session) handle(a *attachment, m *fromServer) error {
 		if at := slices.IndexFunc(a.pings,
 			func(p ping) bool { return p.id == arm.Pong.GetOpaque() }); at >= 0 {
 			s.alive = max(s.alive, a.pings[at].sent)
-			for _, p := range a.pings[:at+1] {
-				if p.pong != nil {
-					p.pong <- now() - p.sent
-				}
-			}
 			a.pings = slices.Delete(a.pings, 0, at+1)
 		}
 	case *Ydb_Coordination.SessionResponse_Failure_:
@@ -165,33 +160,6 @@ func resultIn(m *fromServer) (id uint64, status Ydb.StatusIds_StatusCode, issues
 		return 0, Ydb.StatusIds_STATUS_CODE_UNSPECIFIED, nil // of a later version
 	}
 	return r.GetReqId(), r.GetStatus(), r.GetIssues()
-}
-
-// Ping asks whether the session lives, and returns how long the answer took. ErrInterrupted is that none can
-// come.
-func (s *Session) Ping(ctx context.Context) (time.Duration, error) {
-	pong := make(chan time.Duration, 1) // whoever fills it does not wait
-	s.mu.Lock()
-	switch {
-	case s.why != nil:
-		defer s.mu.Unlock()
-		return 0, s.why
-	case s.stream == nil:
-		defer s.mu.Unlock()
-		return 0, ErrInterrupted
-	}
-	s.lastID++
-	s.stream.ping(s.lastID, pong)
-	s.mu.Unlock()
-	select {
-	case took, answered := <-pong:
-		if !answered {
-			return 0, ErrInterrupted
-		}
-		return took, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
 }
 
 // Acquisition is what to acquire.

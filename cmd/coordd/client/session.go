@@ -96,8 +96,6 @@ type attachment struct {
 type ping struct {
 	id   uint64
 	sent time.Duration
-	// gets how long the answer took, and is closed if none can come any more; nil: nobody waits
-	pong chan time.Duration
 }
 
 const (
@@ -120,8 +118,8 @@ func (a *attachment) send(m *toServer) {
 const keyBytes = 16
 
 // ping is called with the session's lock.
-func (a *attachment) ping(id uint64, pong chan time.Duration) {
-	a.pings = append(a.pings, ping{id, now(), pong})
+func (a *attachment) ping(id uint64) {
+	a.pings = append(a.pings, ping{id, now()})
 	a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Ping{
 		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: id}}})
 }
@@ -184,9 +182,6 @@ func (s *Session) ID() uint64 { return s.id }
 
 // Key is what another client has to show to attach to the session.
 func (s *Session) Key() []byte { return s.key }
-
-// Timeout is how long it lives on without a client.
-func (s *Session) Timeout() time.Duration { return s.config.Timeout }
 
 // Left is how long the session lives for certain, whatever happens. It is zero or less where it may be over.
 func (s *Session) Left() time.Duration {
@@ -450,7 +445,7 @@ func (s *Session) ask(ctx context.Context, a *attachment) {
 			a.cut(errSilent)
 		} else {
 			s.lastID++
-			a.ping(s.lastID, nil)
+			a.ping(s.lastID)
 		}
 		s.mu.Unlock()
 		select {
@@ -500,11 +495,6 @@ func (s *Session) resume(a *attachment, id uint64, sent time.Duration) {
 func (s *Session) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.stream.pings {
-		if p.pong != nil {
-			close(p.pong)
-		}
-	}
 	s.stream = nil
 	kept := s.calls[:0]
 	for _, c := range s.calls {
