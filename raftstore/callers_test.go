@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coordd/coordd/internal/netguard"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -50,27 +52,57 @@ func (c *caller) on() context.Context {
 	return grpcpeer.NewContext(context.Background(), &grpcpeer.Peer{Addr: c.RemoteAddr()})
 }
 
-func newTestCallers(t *testing.T, most, strangers int) (*callers, map[*x509.Certificate]bool, *bytes.Buffer) {
-	t.Helper()
-	var log bytes.Buffer
-	members := make(map[*x509.Certificate]bool)
-	c := newCallers(nil, func(certificate *x509.Certificate) bool { return members[certificate] },
-		slog.New(slog.NewTextHandler(&log, nil)))
-	c.most, c.strangersMost = most, strangers
-	return c, members, &log
+// knocking is a listener that accepts one connection, or that has no descriptor for it.
+type knocking struct {
+	net.Listener
+	next net.Conn // nil: nobody knocks
+	err  error
 }
 
-// TestStrangersMakeRoom has more strangers call than may: the oldest one of the address that has most of them
-// goes, so that a flood from one place closes nobody else's connection; whose call shows a member's
-// certificate stays.
+func (l *knocking) Accept() (net.Conn, error) {
+	conn := l.next
+	if l.next = nil; conn == nil {
+		return nil, l.err
+	}
+	return conn, nil
+}
+
+// testCallers are callers of a knocking listener, with the certificates of members.
+type testCallers struct {
+	*callers
+	knocking *knocking
+	members  map[*x509.Certificate]bool
+	log      bytes.Buffer
+}
+
+func newTestCallers(most, strangers int) *testCallers {
+	c := &testCallers{knocking: &knocking{err: io.EOF}, members: make(map[*x509.Certificate]bool)}
+	c.callers = newCallers(c.knocking, netguard.Limits{Open: most, Unproven: strangers},
+		func(certificate *x509.Certificate) bool { return c.members[certificate] }, nil,
+		slog.New(slog.NewTextHandler(&c.log, nil)))
+	return c
+}
+
+// enter returns the connection if it is accepted, nil otherwise.
+func (c *testCallers) enter(k *knock) *caller {
+	c.knocking.next = k
+	conn, err := c.Accept()
+	if err != nil {
+		return nil
+	}
+	return conn.(*caller)
+}
+
+// TestStrangersMakeRoom has more strangers call than may: a flood from one place evicts its own connections, and a
+// connection whose call shows a member's certificate stays.
 func TestStrangersMakeRoom(t *testing.T) {
-	c, members, log := newTestCallers(t, 100, 4)
+	c := newTestCallers(100, 4)
 	certificate := new(x509.Certificate)
-	members[certificate] = true
+	c.members[certificate] = true
 	member, lone := knockFrom("192.0.2.1"), knockFrom("192.0.2.2")
 	proven := c.enter(member)
 	c.prove(proven.on(), new(x509.Certificate)) // another's
-	if proven.proven.Load() || c.strangers != 1 {
+	if proven.Proven() || c.guard.Usage().Unproven != 1 {
 		t.Fatal("any certificate will do")
 	}
 	c.prove(proven.on(), certificate)
@@ -81,8 +113,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 	for _, k := range flood {
 		c.enter(k)
-		if c.strangers > 4 || len(c.all) > 5 {
-			t.Fatalf("%d strangers, %d connections", c.strangers, len(c.all))
+		if now := c.guard.Usage(); now.Unproven > 4 || now.Open > 5 {
+			t.Fatalf("%d strangers, %d connections", now.Unproven, now.Open)
 		}
 	}
 	for i, k := range flood {
@@ -93,40 +125,36 @@ func TestStrangersMakeRoom(t *testing.T) {
 	if member.closed() || lone.closed() {
 		t.Error("a flood from one place closes others' connections")
 	}
-	if c.evicted.Load() != 37 || strings.Count(log.String(),
+	if c.guard.Evicted() != 37 || strings.Count(c.log.String(),
 		"too many connections to the address for other servers") != 1 {
-		t.Errorf("%d made room; the log is\n%s", c.evicted.Load(), log)
+		t.Errorf("%d made room; the log is\n%s", c.guard.Evicted(), &c.log)
 	}
-	for conn := range c.all {
-		_ = conn.Close()
-		_ = conn.Close()
-	}
-	if len(c.all)+len(c.strange)+c.strangers != 0 {
-		t.Errorf("left over: %d connections, %d addresses, %d strangers", len(c.all), len(c.strange),
-			c.strangers)
+	c.guard.CloseAll()
+	if now := c.guard.Usage(); now.Open+now.Unproven != 0 {
+		t.Errorf("left over: %d connections, %d strangers", now.Open, now.Unproven)
 	}
 }
 
 // TestCallersInAll has members open more connections than may be: no stranger is let in in their place, and
 // whose certificate is a member's no more makes room.
 func TestCallersInAll(t *testing.T) {
-	c, members, log := newTestCallers(t, 5, 2)
+	c := newTestCallers(5, 2)
 	var all []*knock
 	certificates := make([]*x509.Certificate, 5)
 	for i := range certificates {
 		certificates[i] = new(x509.Certificate)
-		members[certificates[i]] = true
+		c.members[certificates[i]] = true
 		all = append(all, knockFrom(fmt.Sprint("192.0.2.", i)))
 		entered := c.enter(all[i])
 		c.prove(entered.on(), certificates[i])
 	}
-	if late := knockFrom("192.0.2.9"); c.enter(late) != nil || c.refused.Load() != 1 ||
-		!strings.Contains(log.String(), "refused=1") {
-		t.Errorf("one more is let in, or nothing said of it:\n%s", log)
+	if late := knockFrom("192.0.2.9"); c.enter(late) != nil || c.guard.Refused() != 1 ||
+		!strings.Contains(c.log.String(), "refused=1") {
+		t.Errorf("one more is let in, or nothing said of it:\n%s", &c.log)
 	}
-	delete(members, certificates[3])
+	delete(c.members, certificates[3])
 	late := c.enter(knockFrom("192.0.2.9"))
-	if late == nil || len(c.all) != 5 {
+	if late == nil || c.guard.Usage().Open != 5 {
 		t.Fatal("a former member's connection does not make room")
 	}
 	for i, k := range all {
@@ -135,28 +163,23 @@ func TestCallersInAll(t *testing.T) {
 		}
 	}
 	next := knockFrom("192.0.2.10")
-	if c.enter(next) == nil || len(c.all) != 5 || next.closed() {
+	if c.enter(next) == nil || c.guard.Usage().Open != 5 || next.closed() {
 		t.Error("a stranger does not make room")
 	}
-	c.closeAll()
+	c.guard.CloseAll()
 	if c.enter(knockFrom("192.0.2.11")) != nil || !next.closed() || !all[0].closed() {
 		t.Error("left open at the end")
 	}
 }
 
-// exhausted is a listener for which the process has no descriptor left.
-type exhausted struct{ net.Listener }
-
-func (exhausted) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
-
 // TestStrangersGiveDescriptors has strangers make room for whatever the process has no descriptor for.
 func TestStrangersGiveDescriptors(t *testing.T) {
-	c, members, _ := newTestCallers(t, 5, 2)
-	members[nil] = true
-	c.Listener = exhausted{}
+	c := newTestCallers(5, 2)
+	c.members[nil] = true
 	member, stranger := knockFrom("192.0.2.1"), knockFrom("192.0.2.2")
 	c.prove(c.enter(member).on(), nil)
 	c.enter(stranger)
+	c.knocking.err = syscall.EMFILE
 	for range 3 {
 		if _, err := c.Accept(); !errors.Is(err, syscall.EMFILE) {
 			t.Fatal(err)
@@ -165,14 +188,17 @@ func TestStrangersGiveDescriptors(t *testing.T) {
 	if !stranger.closed() || member.closed() {
 		t.Error("the wrong one makes room")
 	}
+	if got := strings.Count(c.log.String(), "too many connections"); got != 1 {
+		t.Errorf("%d lines about too many:\n%s", got, &c.log)
+	}
 }
 
 // TestStrangersSayLittle has a stranger and a member send: the stranger's connection ends after
 // strangerBytesMax bytes.
 func TestStrangersSayLittle(t *testing.T) {
-	c, members, _ := newTestCallers(t, 100, 4)
+	c := newTestCallers(100, 4)
 	certificate := new(x509.Certificate)
-	members[certificate] = true
+	c.members[certificate] = true
 	for _, isMember := range []bool{false, true} {
 		k := knockFrom("192.0.2.1")
 		entered := c.enter(k)

@@ -66,10 +66,9 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		options = append(options, grpc.Creds(watchedHandshakes{credentials.NewTLS(n.tls.serverSide()),
 			n.failed}))
 	}
-	from := newCallers(l, func(certificate *x509.Certificate) bool {
+	from := newCallers(l, peerLimits, func(certificate *x509.Certificate) bool {
 		return n.tls == nil || in.admitted().certifies(certificate)
-	}, n.logger)
-	from.full = n.full
+	}, n.full, n.logger)
 	options = append(options,
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 			from.prove(ctx, certificateOf(ctx))
@@ -85,7 +84,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		defer close(done)
 		srv.Serve(from) // it ends with an error only when the listener was closed
 	}()
-	return func() { from.closeAll(); srv.Stop(); <-done }, nil
+	return func() { from.guard.CloseAll(); srv.Stop(); <-done }, nil
 }
 
 // dial makes a connection of its own, so that closing it drops everything that waits in it.

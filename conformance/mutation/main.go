@@ -96,6 +96,7 @@ var trials = []trial{
 	{name: "turns", folder: "internal/turn", tests: "^TestUnlock"},
 	{name: "connections between servers", folder: "raftstore",
 		tests: "^Test(StrangersMakeRoom|CallersInAll|LatestHeader|Awaited)"},
+	{name: "connections", folder: "internal/netguard", tests: "^Test"},
 	{name: "checkpoints", folder: "raftstore",
 		tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
 	{name: "permits and credit", folder: "server/group",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/internal/netguard"
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -51,7 +52,7 @@ func SourceOf(ctx context.Context) string {
 	if !ok {
 		return "local"
 	}
-	return share.Address(tcp)
+	return netguard.Network(tcp)
 }
 
 // WaitError says that a source has shown too many wrong passwords of a user and has to wait.

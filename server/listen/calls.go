@@ -131,7 +131,7 @@ func (c *Call) address() string {
 	if c.conn == nil || c.conn.under == nil {
 		return ""
 	}
-	return c.conn.under.address
+	return c.conn.under.Network()
 }
 
 func (c *Call) lock() *sync.Mutex {
@@ -150,7 +150,7 @@ func (c *Call) attach() {
 	c.conn.open[c.stream] = c
 	c.conn.mutex.Unlock()
 	if c.conn.under != nil {
-		c.set.count(c.conn.under, 1)
+		c.conn.under.Count(1)
 	}
 }
 
@@ -250,7 +250,7 @@ func (c *Call) leave() {
 	}
 	c.set.calls.leave(c)
 	if c.conn != nil && c.conn.under != nil {
-		c.set.count(c.conn.under, -1)
+		c.conn.under.Count(-1)
 	}
 }
 
@@ -262,7 +262,9 @@ func (c *Call) Identify(user string, evict func()) error {
 	}
 	subject := c.set.identified(c, user)
 	if c.conn != nil && user != "" && c.set.limits.ProofWanted {
-		c.set.prove(c.conn.under)
+		if under := c.conn.under; under != nil {
+			under.Prove()
+		}
 		if owner, _ := c.conn.keeps(); owner != subject {
 			c.conn.belongs(subject)
 		}

@@ -2,28 +2,27 @@ package listen
 
 import (
 	"bytes"
-	"container/list"
 	"errors"
 	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/internal/netguard"
 	"github.com/coordd/coordd/server/share"
 )
 
 // Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
 type Limits struct {
-	// Connections is how many may be open at once, and ConnectionsPerAddress how many of one IP address; the
-	// addresses of an IPv6 network count as one, see share.Address.
+	// Connections limits how many are open at once, and ConnectionsPerAddress how many of one IP address; the
+	// addresses of an IPv6 network count as one, see netguard.Network.
 	Connections, ConnectionsPerAddress int
-	// Strangers is how many of them may be without proof of who is there; see Connections.
+	// Strangers limits how many of them are unproven, see package netguard.
 	Strangers int
-	// ProofWanted says that the proof is a call of somebody who is known. Without it, the proof is to speak
-	// HTTP/2.
+	// ProofWanted makes the first call of an authenticated caller the proof of a connection. Without it, the
+	// proof is to speak HTTP/2.
 	ProofWanted bool
 	// Calls, Standing and Streams are how many calls of the kinds Brief, Standing and Session may be under way
 	// at once; see package share for how much of it one subject may have.
@@ -39,14 +38,11 @@ type Limits struct {
 	ResetBurst, ResetsPerSecond int
 }
 
-// Connections are the open ones of all listeners. They refuse an address that has too many, and watch each
-// connection for resets and for what it has the server keep of messages.
-//
-// Where there are too many in all, or too many strangers, the newcomer takes the place of another one: of the
-// stranger that came first, or else of the connection that has had no call for longest. Only where there is
-// none it is refused.
+// Connections are the open ones of all listeners. A guard limits how many there are; this type watches each
+// connection for resets and for the bytes of messages that the server keeps for it.
 type Connections struct {
 	limits Limits
+	guard  *netguard.Guard
 	logger *slog.Logger
 	now    func() time.Time
 	calls  calls
@@ -54,154 +50,62 @@ type Connections struct {
 
 	unfolding *share.Line // for decompressing
 
-	refused atomic.Uint64 // connections
-	evicted atomic.Uint64 // connections that made room for others
+	aborted atomic.Uint64 // connections that were closed for a call of another one
 	cut     atomic.Uint64 // connections that reset too many streams
 	unread  atomic.Uint64 // connections on which the end of a call was not read
 
-	mutex     sync.Mutex
-	open      map[string]int // by address; see share.Address
-	all       map[*connection]struct{}
-	strangers list.List // of *connection, the oldest first
-	// of *connection without a call that are no strangers, the one that has been so for longest first
-	idle    list.List
-	closing bool     // nobody else is let in
-	said    occasion // that connections make room, or are refused
+	mutex sync.Mutex
+	said  occasion // that the guard was crowded; the mutex guards it
 
 	told lograte.ByKey // see told.go
 }
 
 // NewConnections returns a set without any.
 func NewConnections(limits Limits, logger *slog.Logger) *Connections {
-	c := &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int),
-		all: make(map[*connection]struct{}), unfolding: newUnfolding()}
+	c := &Connections{limits: limits, logger: logger, now: time.Now, unfolding: newUnfolding()}
+	c.guard = netguard.New(netguard.Limits{Open: limits.Connections, PerNetwork: limits.ConnectionsPerAddress,
+		Unproven: limits.Strangers},
+		netguard.Hooks{Crowded: c.tell, NetworkFull: c.tellAddress, AcceptFailed: c.tellAccept})
 	c.calls.init(limits)
 	c.bytes.connections = make(map[*meteredConn]struct{})
 	return c
 }
 
 // Refused is how many connections were closed when they were accepted.
-func (c *Connections) Refused() uint64 { return c.refused.Load() }
+func (c *Connections) Refused() uint64 { return c.guard.Refused() }
 
-// Evicted is how many connections were closed to make room for others.
-func (c *Connections) Evicted() uint64 { return c.evicted.Load() }
+// Evicted is how many connections were closed to make room for others, or for their calls.
+func (c *Connections) Evicted() uint64 { return c.guard.Evicted() + c.aborted.Load() }
 
 // Cut is how many connections were closed because they reset too many streams.
 func (c *Connections) Cut() uint64 { return c.cut.Load() }
 
 // Open is how many connections are open.
-func (c *Connections) Open() int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return len(c.all)
-}
+func (c *Connections) Open() int { return c.guard.Usage().Open }
 
 // Count returns the listener with its connections counted.
-func (c *Connections) Count(l net.Listener) net.Listener { return boundedListener{l, c} }
-
-// boundedListener is a listener whose connections count.
-type boundedListener struct {
-	net.Listener
-	set *Connections
+func (c *Connections) Count(l net.Listener) net.Listener {
+	return c.guard.Listen(l, func(conn *netguard.Conn) net.Conn {
+		counted := &connection{Conn: conn}
+		conn.OnClose = func() {
+			if above := counted.above.Load(); above != nil { // gRPC closes only this one where it cannot begin
+				c.bytes.leave(above)
+			}
+		}
+		return counted
+	})
 }
 
-// Accept waits for the next connection that is let in; the others are closed without a word. An error for
-// want of descriptors is a temporary one, which gRPC waits a while after.
-func (l boundedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			l.set.makeRoom(err)
-		} else if err != nil {
-			l.set.tellAccept(err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		_, owner := conn.(*net.UnixConn)
-		entered := &connection{Conn: conn, set: l.set, address: share.Address(conn.RemoteAddr()), owner: owner}
-		if l.set.enter(entered) {
-			return entered, nil
-		}
-		l.set.refused.Add(1)
-		_ = conn.Close() // it has nothing to lose
-	}
-}
-
-func (c *Connections) enter(conn *connection) bool {
-	entered, victim := c.tryEnter(conn)
-	if victim != nil {
-		c.evicted.Add(1)
-		_ = victim.Close()
-	}
-	return entered
-}
-
-// tryEnter counts the connection in. It may name another one that has been counted out for it, and is to be
-// closed.
-func (c *Connections) tryEnter(conn *connection) (entered bool, victim *connection) {
+// tell logs, now and then, that there are too many connections.
+func (c *Connections) tell(now netguard.Usage, _ *netguard.Conn, why error) {
 	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.closing {
-		return false, nil
-	}
-	if c.open[conn.address] >= c.limits.ConnectionsPerAddress {
-		c.tellAddress(conn.address)
-		return false, nil
-	}
-	if conn.owner {
-		c.open[conn.address]++
-		c.all[conn] = struct{}{}
-		return true, nil
-	}
-	full, strange := len(c.all) >= c.limits.Connections, c.strangers.Len() >= c.limits.Strangers
-	if full || strange {
-		victim = c.victim(full)
-		c.tell(nil)
-	}
-	if full && victim == nil {
-		return false, nil
-	}
-	c.open[conn.address]++
-	c.all[conn] = struct{}{}
-	conn.place, conn.in = c.strangers.PushBack(conn), &c.strangers
-	return true, victim
-}
-
-// victim counts out the connection that makes room for another one, nil if there is none. The mutex is held.
-func (c *Connections) victim(alsoIdle bool) *connection {
-	first := c.strangers.Front()
-	if first == nil && alsoIdle {
-		first = c.idle.Front()
-	}
-	if first == nil {
-		return nil
-	}
-	victim := first.Value.(*connection)
-	c.forget(victim)
-	return victim
-}
-
-// makeRoom closes a connection that no call is lost with, because the process has no descriptor left.
-func (c *Connections) makeRoom(why error) {
-	c.mutex.Lock()
-	victim := c.victim(true)
-	c.tell(why)
+	due := c.said.due(c.now())
 	c.mutex.Unlock()
-	if victim != nil {
-		c.evicted.Add(1)
-		_ = victim.Close()
+	if due {
+		c.logger.Warn("too many connections: those without proof of who is there, or without a call, make room for new ones",
+			"open", now.Open, "strangers", now.Unproven, "made room", c.Evicted(), "refused", now.Refused,
+			"error", why)
 	}
-}
-
-// tell logs, now and then, that there are too many connections. The mutex is held.
-func (c *Connections) tell(why error) {
-	if !c.said.due(c.now()) {
-		return
-	}
-	c.logger.Warn("too many connections: those without proof of who is there, or without a call, make room for new ones",
-		"open", len(c.all), "strangers", c.strangers.Len(), "made room", c.evicted.Load(), "refused",
-		c.refused.Load(), "error", why)
 }
 
 // occasion is when something that may happen very often happened last, and when that was said last.
@@ -247,127 +151,17 @@ func (c *Connections) Strained() []string {
 	return texts
 }
 
-func (c *Connections) leave(conn *connection) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.forget(conn)
-}
-
-// forget counts a connection out, once. The mutex is held.
-func (c *Connections) forget(conn *connection) {
-	if _, counted := c.all[conn]; !counted {
-		return
-	}
-	if c.open[conn.address]--; c.open[conn.address] == 0 {
-		delete(c.open, conn.address)
-	}
-	delete(c.all, conn)
-	c.move(conn, nil)
-}
-
-// move puts a connection behind the others of a list, or into none. The mutex is held.
-func (c *Connections) move(conn *connection, to *list.List) {
-	if conn.in != nil {
-		conn.in.Remove(conn.place)
-		conn.in, conn.place = nil, nil
-	}
-	if to != nil {
-		conn.in, conn.place = to, to.PushBack(conn)
-	}
-}
-
-// prove notes that a connection is no stranger's.
-func (c *Connections) prove(conn *connection) {
-	if conn == nil || conn.proven.Swap(true) {
-		return
-	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.settle(conn)
-}
-
-// count notes that a call has begun on a connection, or ended.
-func (c *Connections) count(conn *connection, calls int) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	before := conn.calls
-	conn.calls += calls
-	if (before == 0) != (conn.calls == 0) {
-		c.settle(conn)
-	}
-}
-
-// settle puts a connection where it belongs. The mutex is held.
-func (c *Connections) settle(conn *connection) {
-	if _, counted := c.all[conn]; !counted || !conn.proven.Load() {
-		return
-	}
-	if conn.calls > 0 {
-		c.move(conn, nil)
-	} else {
-		c.move(conn, &c.idle)
-	}
-}
-
 // CloseStrangers lets nobody else in and closes the connections on which the client has not said yet that it
 // speaks HTTP/2: gRPC would wait for them before it ends the others.
-func (c *Connections) CloseStrangers() {
-	c.closeThose(func(conn *connection) bool { return !conn.greeted.Load() })
-}
+func (c *Connections) CloseStrangers() { c.guard.CloseSilent() }
 
 // CloseAll lets nobody else in and closes every connection.
-func (c *Connections) CloseAll() { c.closeThose(func(*connection) bool { return true }) }
-
-func (c *Connections) closeThose(which func(*connection) bool) {
-	var those []*connection
-	c.mutex.Lock()
-	c.closing = true
-	for conn := range c.all {
-		if which(conn) {
-			those = append(those, conn)
-		}
-	}
-	c.mutex.Unlock()
-	for _, conn := range those {
-		_ = conn.Close()
-	}
-}
+func (c *Connections) CloseAll() { c.guard.CloseAll() }
 
 // connection is one client's connection.
 type connection struct {
-	net.Conn
-	set     *Connections
-	address string
-	greeted atomic.Bool // the client has sent an HTTP/2 preface and a first frame
-	proven  atomic.Bool // it is no stranger's
-	// it came by the socket of who owns the data: however many others there are, it is let in
-	owner  bool
-	closed sync.Once
-	above  atomic.Pointer[meteredConn] // nil until the handshake is over
-
-	// The mutex of the set guards what follows.
-	calls int
-	in    *list.List // of the set, if any
-	place *list.Element
-}
-
-// Close closes the connection and counts it out.
-func (c *connection) Close() error {
-	c.closed.Do(func() {
-		c.set.leave(c)
-		if above := c.above.Load(); above != nil { // gRPC closes only this one where it cannot begin
-			c.set.bytes.leave(above)
-		}
-	})
-	return c.Conn.Close()
-}
-
-// gone reports whether the connection is closed.
-func (c *connection) gone() bool {
-	c.set.mutex.Lock()
-	defer c.set.mutex.Unlock()
-	_, counted := c.set.all[c]
-	return !counted
+	*netguard.Conn
+	above atomic.Pointer[meteredConn] // nil until the handshake is over
 }
 
 // meteredConn is a connection as gRPC reads it, decrypted.
@@ -401,10 +195,10 @@ func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 		resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()},
 		open:   make(map[uint32]*Call)}
 	if below != nil {
-		metered.subject.Name, metered.remote = below.address, below.RemoteAddr().String()
+		metered.subject.Name, metered.remote = below.Network(), below.RemoteAddr().String()
 	}
 	switch {
-	case below != nil && below.owner:
+	case below != nil && below.Local(): // the owner of the data
 		metered.subject.Class = share.Owner
 	case !c.limits.ProofWanted:
 		metered.subject.Class = share.Known
@@ -412,7 +206,7 @@ func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 	c.bytes.enter(metered)
 	if below != nil {
 		below.above.Store(metered)
-		if below.gone() { // meanwhile
+		if below.Gone() { // meanwhile
 			c.bytes.leave(metered)
 		}
 	}
@@ -496,10 +290,10 @@ func (c *meteredConn) follow(b []byte) (taken, resets int) {
 // watch counts what is to be handed to gRPC. It fails once too many streams are reset.
 func (c *meteredConn) watch(b []byte) (taken int, err error) {
 	taken, resets := c.follow(b)
-	if c.under != nil && c.frames.greeted() && !c.under.greeted.Load() {
-		c.under.greeted.Store(true)
+	if c.under != nil && c.frames.greeted() && !c.under.Greeted() {
+		c.under.Greet()
 		if !c.set.limits.ProofWanted {
-			c.set.prove(c.under)
+			c.under.Prove()
 		}
 	}
 	if err := c.countResets(resets); err != nil {

@@ -205,7 +205,7 @@ func (c *calls) lingers(call *Call) {
 	}
 	c.awaitNoMore(call)
 	call.evict = func() {
-		call.set.evicted.Add(1)
+		call.set.aborted.Add(1)
 		_ = call.conn.abort()
 	}
 	call.lingersOn = pushBack(c.lingerOn[call.kind], call.conn, call)

@@ -2,19 +2,36 @@ package listen
 
 import (
 	"fmt"
-	"log/slog"
+	"net"
 	"slices"
 	"testing"
 
 	"google.golang.org/grpc/peer"
 )
 
+// addressConn is a connection from an address without a port, or by the administrator's socket without one.
+type addressConn struct {
+	nopConn
+	address string
+}
+
+func (c addressConn) RemoteAddr() net.Addr {
+	if c.address == "" {
+		return &net.UnixAddr{Name: "@"}
+	}
+	return addressText(c.address)
+}
+
+// addressText is an address that is its own text.
+type addressText string
+
+func (a addressText) Network() string { return "test" }
+func (a addressText) String() string  { return string(a) }
+
 // callFrom begins a call from an address, or by the administrator's socket without one, nil if it is refused.
 func (c *Connections) callFrom(t *testing.T, kind Kind, address string) *Call {
 	t.Helper()
-	conn := c.meter(nopConn{}, &connection{Conn: nopConn{}, set: c, address: address, owner: address == ""})
-	conn.closed = false // which it is for being in no set
-	c.bytes.enter(conn)
+	conn := c.meter(nopConn{}, c.accept(addressConn{address: address}))
 	ctx, err := c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: conn}}), kind, 0)
 	if err != nil {
 		return nil
@@ -25,7 +42,7 @@ func (c *Connections) callFrom(t *testing.T, kind Kind, address string) *Call {
 // TestOwnerHasPlaces has known callers take all places that they can get: the administrator's socket has some.
 func TestOwnerHasPlaces(t *testing.T) {
 	const room = 32
-	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})
 	taken := 0
 	for user := range 2 * room {
 		if call := c.callFrom(t, Brief, fmt.Sprint(user)); call != nil {
@@ -50,7 +67,7 @@ func TestOwnerHasPlaces(t *testing.T) {
 // come.
 func TestWhoseCallMakesRoom(t *testing.T) {
 	const room = 64 // 16 of them for unknown callers, of which the first has eight, and so on
-	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})
 	var evicted []string
 	begin := func(address, name string) *Call {
 		t.Helper()
@@ -91,7 +108,7 @@ func TestWhoseCallMakesRoom(t *testing.T) {
 // connection from the same address, which began first, is not evicted.
 func TestFloodMakesRoomForItself(t *testing.T) {
 	const room = 64
-	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})
 	evicted := make(map[string]int)
 	begin := func(call *Call, name string) {
 		t.Helper()
@@ -119,10 +136,8 @@ func TestFloodMakesRoomForItself(t *testing.T) {
 // callers may: a call on another connection from the same address takes the place of one, and that connection is closed.
 func TestFloodWhoseEndsAreNotWritten(t *testing.T) {
 	const room = 64
-	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
-	flood := c.meter(nopConn{}, &connection{Conn: nopConn{}, set: c, address: "192.0.2.1"})
-	flood.closed = false // which it is for being in no set
-	c.bytes.enter(flood)
+	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})
+	flood := c.meter(nopConn{}, c.accept(addressConn{address: "192.0.2.1"}))
 	for i := range uint32(room / 4 / 2) {
 		flood.header = 2*i + 1
 		ctx, err := c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: flood}}), Brief, 0)
@@ -148,7 +163,7 @@ func TestFloodWhoseEndsAreNotWritten(t *testing.T) {
 // the user's connection counts as the user's before it is authenticated, and what was refused does not count.
 func TestArrivingCallsOfAFlood(t *testing.T) {
 	const room = 64
-	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})
 	first := c.callFrom(t, Brief, "192.0.2.1")
 	if err := first.Identify("bob", nil); err != nil {
 		t.Fatal(err)
@@ -173,10 +188,9 @@ func TestArrivingCallsOfAFlood(t *testing.T) {
 // another one from the same address arrives.
 func TestConnectionsArriveAlike(t *testing.T) {
 	const room = 64
-	c := NewConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})
 	for i, calls := range []int{2 * room, 1} {
-		conn := c.meter(nopConn{}, &connection{Conn: &placeConn{from: fmt.Sprint("192.0.2.1:", 1+i)}, set: c,
-			address: "192.0.2.1"})
+		conn := c.meter(nopConn{}, c.accept(&placeConn{from: fmt.Sprint("192.0.2.1:", 1+i)}))
 		var err error
 		for range calls {
 			_, err = c.begin(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: callerInfo{conn: conn}}), Brief, 0)
@@ -191,7 +205,7 @@ func TestConnectionsArriveAlike(t *testing.T) {
 // that keeps the most a connection is closed, however little each keeps, and the stranger's first.
 func TestWhoKeepsMost(t *testing.T) {
 	const room = 400
-	c := NewConnections(Limits{ReceivedBytes: room, ProofWanted: true, Calls: 100}, slog.New(slog.DiscardHandler))
+	c := testConnections(Limits{ReceivedBytes: room, ProofWanted: true, Calls: 100})
 	var open []*meteredConn
 	var closed []string
 	keep := func(user string, bytes int) {

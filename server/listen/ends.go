@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/lograte"
-	"github.com/coordd/coordd/server/share"
+	"github.com/coordd/coordd/internal/netguard"
 )
 
 // This file is about calls that are over, and whose end their client does not read. gRPC has no bound for
@@ -149,7 +149,7 @@ func (c *meteredConn) look() {
 		return
 	}
 	c.set.unread.Add(1)
-	if ok, hidden := c.set.told.Allow("unread "+share.Address(c.RemoteAddr()), now); ok {
+	if ok, hidden := c.set.told.Allow("unread "+netguard.Network(c.RemoteAddr()), now); ok {
 		c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errEndUnread,
 			"calls", overdue, lograte.Suppressed, hidden)
 	}

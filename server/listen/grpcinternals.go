@@ -124,7 +124,7 @@ func (c *meteredConn) plain() net.Conn {
 	if !is {
 		return c
 	}
-	system, is := conn.Conn.(syscall.Conn)
+	system, is := conn.Conn.Conn.(syscall.Conn)
 	if !is || !socketsAreFiles {
 		return c
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordd/coordd/server/share"
+	"github.com/coordd/coordd/internal/netguard"
 )
 
 // What a client of the HTTP listener may take. Its clients are probes and monitoring programs, which ask for
@@ -106,7 +106,7 @@ func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		h.noted++
-		h.open[conn] = &httpConn{address: share.Address(conn.RemoteAddr()), since: h.noted}
+		h.open[conn] = &httpConn{address: netguard.Network(conn.RemoteAddr()), since: h.noted}
 		if len(h.open) > h.most {
 			victim = h.victim(conn)
 		}

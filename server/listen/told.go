@@ -9,7 +9,7 @@ import (
 	"net"
 
 	"github.com/coordd/coordd/internal/lograte"
-	"github.com/coordd/coordd/server/share"
+	"github.com/coordd/coordd/internal/netguard"
 )
 
 // What clients, or the lack of descriptors, do to connections is told by way of a lograte.ByKey: strangers can
@@ -25,7 +25,7 @@ func (c *Connections) tellHandshake(conn net.Conn, err error) {
 	if !c.logger.Enabled(context.Background(), level) {
 		return
 	}
-	if ok, hidden := c.told.Allow(kind+share.Address(conn.RemoteAddr()), c.now()); ok {
+	if ok, hidden := c.told.Allow(kind+netguard.Network(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Log(context.Background(), level, "a TLS handshake has failed", "remote",
 			conn.RemoteAddr().String(), "why", handshakeText(err), lograte.Suppressed, hidden)
 	}
@@ -72,7 +72,7 @@ func (c *Connections) tellAddress(address string) {
 
 // tellResets tells of a connection that is cut off.
 func (c *Connections) tellResets(conn net.Conn) {
-	if ok, hidden := c.told.Allow("resets "+share.Address(conn.RemoteAddr()), c.now()); ok {
+	if ok, hidden := c.told.Allow("resets "+netguard.Network(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets,
 			lograte.Suppressed, hidden)
 	}

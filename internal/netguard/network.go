@@ -1,17 +1,16 @@
-package share
+package netguard
 
 import (
 	"net"
 	"net/netip"
 )
 
-// networkBits is the length of the IPv6 networks whose addresses count as one: a customer of a provider
-// commonly has such a network.
+// networkBits is the length of the IPv6 networks whose addresses count as one: a customer of a provider commonly
+// has such a network.
 const networkBits = 48
 
-// Address names the subject of a caller that is not known by its user: an IPv4 address, or the network of an
-// IPv6 address.
-func Address(address net.Addr) string {
+// Network names the place that a connection comes from: an IPv4 address, or the network of an IPv6 address.
+func Network(address net.Addr) string {
 	at, err := netip.ParseAddrPort(address.String())
 	if err != nil {
 		return address.String()
