@@ -79,7 +79,7 @@ func (p *program) benchCommand() *cobra.Command {
 	flags := command.Flags()
 	f.declareCaller(flags)
 	p.remember(command, &f.callerFlags)
-	f.declareOutput(flags)
+	f.declareOutput(command)
 	flags.StringVar(&f.load, "load", "", "pairs or handover (default: both, one after the other)")
 	_ = command.RegisterFlagCompletionFunc("load",
 		cobra.FixedCompletions([]string{load.Pairs.Name, load.HandOver.Name},

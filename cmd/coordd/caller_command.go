@@ -94,7 +94,7 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	p.remember(command, f)
 	command.Flags().DurationVar(&timeout, "timeout", callerTimeout, "how long to wait for the result")
 	if out != nil {
-		out.declareOutput(command.Flags())
+		out.declareOutput(command)
 	}
 	return command
 }

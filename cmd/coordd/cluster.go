@@ -30,7 +30,7 @@ the procedures.`
 
 // clusterExamples are those of the commands by their names.
 var clusterExamples = map[string]string{
-	"status":          "  coordd cluster status\n  coordd cluster status --json",
+	"status":          "  coordd cluster status\n  coordd cluster status -o json",
 	"add":             "  coordd cluster add d d.example.com:2380",
 	"promote":         "  coordd cluster promote d --wait",
 	"remove":          "  coordd cluster add e e.example.com:2380 && coordd cluster remove e",
@@ -46,7 +46,7 @@ var clusterExamples = map[string]string{
 type clusterFlags struct {
 	connectionFlags
 	timeout time.Duration
-	json    bool
+	output  *outputFlag // nil: the command prints in one form
 	wait    bool
 	to      string
 }
@@ -82,6 +82,11 @@ func (p *program) clusterSubcommand(
 			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
 				f.timeout)
 		}
+		if f.output != nil {
+			if err := f.output.check(); err != nil {
+				return err
+			}
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 		defer cancel()
 		client, err := f.connect(ctx, &passwordReader{program: p})
@@ -94,6 +99,12 @@ func (p *program) clusterSubcommand(
 	f.declareConnection(command.Flags())
 	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "how long to wait for the result")
 	return command, f
+}
+
+// declareOutput lets the command print in each form.
+func (f *clusterFlags) declareOutput(command *cobra.Command) {
+	f.output = new(outputFlag)
+	f.output.declareOutput(command)
 }
 
 // argumentsOf wants the arguments that a usage names; those in brackets may be missing.

@@ -46,15 +46,12 @@ func (p *program) clusterLimitsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.json {
-				return printLimitsJSON(p.stdout, now)
-			}
-			return printLimits(p.stdout, now)
+			return f.output.one(p.stdout, showLimits(now), func(w io.Writer) { printLimits(w, now) })
 		})
 	command.Long = command.Short + ".\n\n" + limitsText + "\n\n" + clusterText
 	command.Flags().StringVar(&state, "state", "",
 		"new limit: a SIZE such as 512MiB, or "+unlimitedText+" (default: only show it)")
-	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	f.declareOutput(command)
 	return command
 }
 
@@ -73,8 +70,8 @@ func setStateLimit(s *settings, value string) error {
 	return nil
 }
 
-// limitsStatusText is the limits as --json prints them.
-type limitsStatusText struct {
+// limitsShown is the limits, as the output has them.
+type limitsShown struct {
 	Server string `json:"server"` // that was asked
 	// null as long as none is set, and where it is unlimited
 	StateLimit     *uint64 `json:"state_limit_bytes"`
@@ -88,23 +85,19 @@ type limitsStatusText struct {
 	MemorySource   string  `json:"server_memory_source"`
 }
 
-func limitsTextOf(now *adminpb.LimitsStatus) limitsStatusText {
-	text := limitsStatusText{Server: now.GetServerName(),
+func showLimits(now *adminpb.LimitsStatus) *limitsShown {
+	shown := &limitsShown{Server: now.GetServerName(),
 		Unlimited: now.GetStateLimitBytes() == server.UnlimitedState, StateUsed: now.GetStateUsedBytes(),
 		NodeLimit: now.GetNodeLimitBytes(), ConfiguredHere: now.GetConfiguredBytes(),
 		Reserve: now.GetReserveBytes(), Memory: now.GetMemoryBytes(), MemorySource: now.GetMemorySource()}
-	if limit := now.GetStateLimitBytes(); limit != 0 && !text.Unlimited {
-		headroom := limit - min(limit, text.StateUsed)
-		text.StateLimit, text.StateHeadroom = &limit, &headroom
+	if limit := now.GetStateLimitBytes(); limit != 0 && !shown.Unlimited {
+		headroom := limit - min(limit, shown.StateUsed)
+		shown.StateLimit, shown.StateHeadroom = &limit, &headroom
 	}
-	return text
+	return shown
 }
 
-func printLimitsJSON(w io.Writer, now *adminpb.LimitsStatus) error {
-	return writeJSON(w, limitsTextOf(now), "  ")
-}
-
-func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
+func printLimits(w io.Writer, now *adminpb.LimitsStatus) {
 	fmt.Fprintln(w, stateText(now))
 	fmt.Fprintf(w, "names and data of one coordination node: %s at most\n", sizeOf(now.GetNodeLimitBytes()))
 	name := cmp.Or(now.GetServerName(), "this server")
@@ -117,10 +110,9 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
 		_ = printLine(w, "asked %s: started with %s, which does not count", name, limit)
 	}
 	if memory := now.GetMemoryBytes(); memory != 0 {
-		return printLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(),
+		_ = printLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(),
 			memoryText(now))
 	}
-	return nil
 }
 
 // stateText is the limit of the state in one line.

@@ -27,17 +27,14 @@ func (p *program) clusterStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.json {
-				return printStatusJSON(p.stdout, now, limits)
-			}
-			return printStatus(p.stdout, now, limits)
+			return f.output.one(p.stdout, showStatus(now, limits), func(w io.Writer) { printStatus(w, now, limits) })
 		})
-	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	f.declareOutput(command)
 	return command
 }
 
-// clusterStatusText is a status as --json prints it. Ids are 16 hexadecimal digits.
-type clusterStatusText struct {
+// statusShown is a status, as the output has it. Ids are 16 hexadecimal digits.
+type statusShown struct {
 	Cluster        string `json:"cluster"`
 	Server         string `json:"server"` // that was asked
 	ServerID       string `json:"server_id"`
@@ -52,14 +49,14 @@ type clusterStatusText struct {
 	LeaderAnswered bool   `json:"leader_answered"`
 	FormatVersion  uint64 `json:"format_version"` // 0 from a server that does not tell
 	// what the asked server knows of servers whose states differ
-	Diverged string             `json:"diverged,omitempty"`
-	Issues   []string           `json:"issues"` // what else the asked server finds wrong
-	Limits   *limitsStatusText  `json:"limits"` // null from a server that does not tell
-	Members  []memberStatusText `json:"members"`
+	Diverged string        `json:"diverged,omitempty"`
+	Issues   []string      `json:"issues"` // what else the asked server finds wrong
+	Limits   *limitsShown  `json:"limits"` // null from a server that does not tell
+	Members  []memberShown `json:"members"`
 }
 
-// memberStatusText is one member. Match, Lag and Active mean nothing unless the leader answered.
-type memberStatusText struct {
+// memberShown is one member. Match, Lag and Active mean nothing unless the leader answered.
+type memberShown struct {
 	ID            string `json:"id"`
 	Name          string `json:"name"`
 	PeerAddress   string `json:"peer_address"`
@@ -72,29 +69,28 @@ type memberStatusText struct {
 	Version       uint64 `json:"version"`
 }
 
-func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) error {
-	text := clusterStatusText{
+func showStatus(now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) *statusShown {
+	shown := &statusShown{
 		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(),
 		Leader: now.GetLeader(),
 		Term:   now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(),
 		CaughtUp: now.GetCaughtUp(), FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(),
 		DiskFull: now.GetDiskFull(), LeaderAnswered: now.GetLeaderAnswered(),
 		FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(),
-		Issues: append([]string{}, now.GetIssues()...), Members: []memberStatusText{},
+		Issues: append([]string{}, now.GetIssues()...), Members: []memberShown{},
 	}
 	if limits != nil {
-		told := limitsTextOf(limits)
-		text.Limits = &told
+		shown.Limits = showLimits(limits)
 	}
 	for _, m := range byName(now.GetMembers()) {
-		text.Members = append(text.Members, memberStatusText{
+		shown.Members = append(shown.Members, memberShown{
 			ID: m.GetId(), Name: m.GetName(), PeerAddress: m.GetPeerAddress(),
 			ClientAddress: m.GetClientAddress(),
 			Role:          roleText(m), Match: m.GetMatch(), Lag: m.GetLag(), Active: m.GetActive(),
 			Connected: m.GetConnected(), Version: m.GetVersion(),
 		})
 	}
-	return writeJSON(w, text, "  ")
+	return shown
 }
 
 func roleText(m *adminpb.ClusterMember) string {
@@ -117,7 +113,7 @@ func memberName(now *adminpb.ClusterStatus, id string) string {
 	return id
 }
 
-func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) error {
+func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) {
 	leader := "no leader"
 	if now.GetLeader() != "" {
 		leader = memberName(now, now.GetLeader()) + " leads"
@@ -159,7 +155,7 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 		_ = printRow(table, cmp.Or(m.GetName(), "-"), m.GetId(), roleText(m), active, match, lag,
 			fmt.Sprint(m.GetVersion()), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
 	}
-	return table.Flush()
+	table.Flush()
 }
 
 // byName is the members in the order in which people look for them.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,14 @@ import (
 
 // version is stamped by the linker (see the Makefile).
 var version = "development"
+
+// versionShown is the version of the program, and what it was built with and for.
+type versionShown struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
 
 func versionText() string {
 	return fmt.Sprintf("coordd %s (%s %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -104,42 +113,23 @@ func (p *program) serveCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) checkCommand() *cobra.Command {
-	options := []option{dataDirOption}
-	command := &cobra.Command{
-		Use:   "check",
-		Short: "Examine the data directory of a server that is not running",
-		Long: "Read everything in a data directory, report what is there and the first damage\n" +
-			"found, and change nothing. No server may be running on it.\n\n" + sourcesText,
-		Example: "  coordd check --data-dir data",
-		Args:    noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
-			if err != nil {
-				return err
-			}
-			report, err := p.check(s.dataDir)
-			if report != "" {
-				fmt.Fprintln(p.stdout, strings.TrimRight(report, "\n"))
-			}
-			return aboutDataDir(err, s.dataDir, values)
-		},
-	}
-	addFlags(command.Flags(), options)
-	return command
-}
-
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	out := new(outputFlag)
+	command := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  coordd version",
+		Example: "  coordd version\n  coordd version -o json",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.stdout, versionText())
-			return err
+			if err := out.check(); err != nil {
+				return err
+			}
+			return out.one(p.stdout, &versionShown{version, runtime.Version(), runtime.GOOS, runtime.GOARCH},
+				func(w io.Writer) { fmt.Fprintln(w, versionText()) })
 		},
 	}
+	out.declareOutput(command)
+	return command
 }
 
 // helpCommand differs from cobra's own in that an unknown command is an error.

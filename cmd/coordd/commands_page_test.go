@@ -23,7 +23,8 @@ func TestCommandsPage(t *testing.T) {
 	_, fields, _ := strings.Cut(page, "| field | what it is |")
 	for _, shown := range []any{nodeShown{}, nodeRow{}, entryRow{}, semaphoreShown{}, semaphoreRow{},
 		sessionShown{}, changeShown{}, configShown{}, leaderShown{}, offersShown{}, topShown{},
-		resourceShown{}, resourceRow{}, benchShown{}, finding{}} {
+		resourceShown{}, resourceRow{}, benchShown{}, finding{}, statusShown{}, limitsShown{},
+		reportShown{}, healthShown{}, versionShown{}, userRow{}} {
 		for _, name := range fieldsOf(reflect.TypeOf(shown)) {
 			if !strings.Contains(fields, "`"+name+"`") {
 				t.Errorf("docs/commands.md does not explain the field %s of %T", name, shown)

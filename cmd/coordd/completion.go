@@ -46,11 +46,6 @@ func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 		}
 		return p.candidates(f, kind, args, begun), cobra.ShellCompDirectiveNoFileComp
 	}
-	if command.Flags().Lookup("output") != nil {
-		_ = command.RegisterFlagCompletionFunc("output",
-			cobra.FixedCompletions([]string{formTable, formJSON, formLines},
-				cobra.ShellCompDirectiveNoFileComp))
-	}
 }
 
 // candidates are words that may stand for an argument. Nobody is asked for a password, and what goes wrong is

@@ -159,7 +159,7 @@ func (p *program) configWatchCommand() *cobra.Command {
 	flags := command.Flags()
 	f.declareCaller(flags)
 	p.remember(command, f)
-	out.declareOutput(flags)
+	out.declareOutput(command)
 	flags.IntVar(&changes, "changes", 0, "end after so many (default: never)")
 	return command
 }

@@ -65,7 +65,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		},
 	}
 	addFlags(command.Flags(), serveOptions)
-	out.declareOutput(command.Flags())
+	out.declareOutput(command)
 	return command
 }
 
@@ -292,14 +292,16 @@ func (p *program) examineServer(ctx context.Context, s settings) (running bool, 
 		return false, []finding{found("server", foundWell, "none runs on the data directory")}
 	}
 	defer c.close()
-	about, err := c.serving(ctx)
+	serves, issues, err := c.serving(ctx)
 	switch {
 	case codeOf(err) == exitNotServing:
 		return false, []finding{found("server", foundWell, "none runs on the data directory")}
 	case err != nil:
 		return true, []finding{found("server", foundFailure, "it does not serve: %v", err)}
-	case about != "":
-		findings = append(findings, found("server", foundWarning, "it serves, but: %s", about))
+	case !serves:
+		return true, []finding{found("server", foundFailure, "it does not serve: %s", strings.Join(issues, "; "))}
+	case len(issues) > 0:
+		findings = append(findings, found("server", foundWarning, "it serves, but: %s", strings.Join(issues, "; ")))
 	default:
 		findings = append(findings, found("server", foundWell, "it serves"))
 	}

@@ -74,7 +74,7 @@ func (p *program) electCommand() *cobra.Command {
 	f.declareCaller(flags)
 	p.remember(command, &f.callerFlags)
 	f.declareHold(flags)
-	f.declareOutput(flags)
+	f.declareOutput(command)
 	flags.BoolVar(&f.observe, "observe", false, "show who leads, again whenever it is another one")
 	flags.IntVar(&f.changes, "changes", 0, "with --observe: end after so many (default: never)")
 	return command
@@ -190,7 +190,7 @@ func (p *program) discoverCommand() *cobra.Command {
 	flags := command.Flags()
 	f.declareCaller(flags)
 	p.remember(command, &f.callerFlags)
-	f.declareOutput(flags)
+	f.declareOutput(command)
 	flags.StringVar(&f.publish, "publish", "", "offer the service at this address, up to 1048576 bytes")
 	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
 		"how long it stays listed when nothing is heard of this program, 3s to 30m")

@@ -138,7 +138,7 @@ func TestHostileServer(t *testing.T) {
 	for _, command := range []string{"ls", "ls grpc", "ls issue", "ls bare", "node tree", "node ls", "semaphore ls",
 		"session ls", "session show app 1", "ls -o json", "session ls -o jsonl", "ls --user u", "node show app",
 		"node quota app", "top --times 1", "ratelimiter ls", "ratelimiter describe app r",
-		"user list", "health", "cluster status", "cluster status --json",
+		"user list", "health", "cluster status", "cluster status -o json",
 		"cluster limits", "cluster add b b:1", "cluster transfer-leader b", "cluster promote b --wait"} {
 		r := newRun(newFakeServer())
 		r.stdin = strings.NewReader("password\n")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/raftstore"
 )
 
 // waitMax bounds every wait of these tests. It is only ever reached by a test
@@ -87,7 +88,7 @@ func newRun(server runningServer, environment ...string) *run {
 			r.got = s
 			return server, nil
 		},
-		check:       func(string) (string, error) { return "", nil },
+		check:       func(string) (*raftstore.Report, error) { return nil, nil },
 		scripts:     conformance.Scripts,
 		stopTimeout: waitMax,
 	}

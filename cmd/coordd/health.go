@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +31,7 @@ has one that the caller may use, since its owner is told everything.`
 // healthFlags are the flags of `coordd health`.
 type healthFlags struct {
 	connection connectionFlags
+	output     outputFlag
 	timeout    time.Duration // of one question
 	wait       time.Duration // 0: ask once
 }
@@ -39,7 +42,7 @@ func (p *program) healthCommand() *cobra.Command {
 		Use:     "health",
 		Short:   "Ask whether a server serves",
 		Long:    healthText,
-		Example: "  coordd health\n  coordd health --wait 30s",
+		Example: "  coordd health\n  coordd health --wait 30s -o json",
 		Args:    noArguments,
 		RunE:    func(*cobra.Command, []string) error { return p.health(&f) },
 	}
@@ -52,6 +55,7 @@ func (p *program) healthCommand() *cobra.Command {
 	flags.DurationVar(&f.timeout, "timeout", healthTimeout, "how long the server may take to answer")
 	flags.DurationVar(&f.wait, "wait", 0,
 		"ask again until the server serves, for this long at most (default: ask once)")
+	f.output.declareOutput(command)
 	return command
 }
 
@@ -63,56 +67,75 @@ func (p *program) health(f *healthFlags) error {
 	if f.wait < 0 {
 		return usageError("flag --wait: value %q is not allowed: want a time, such as 30s", f.wait)
 	}
-	about, err := f.untilServing(p)
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	shown, err := f.untilServing(p)
 	if err != nil {
 		return err
 	}
-	line := "serving"
-	if about != "" {
-		line += ": " + about
+	if err := f.output.one(p.stdout, shown, shown.text); err != nil || shown.Serving {
+		return err
 	}
-	_, err = fmt.Fprintln(p.stdout, line)
-	return err
+	return withCode(exitNotServing, fmt.Errorf("not serving: %s", shown.issues()))
 }
 
-// untilServing asks until the server serves or the time is over. The result is what is wrong although it
-// serves, or the error of the last question. A mistake in the flags is not asked twice.
-func (f *healthFlags) untilServing(p *program) (about string, err error) {
+// healthShown is the health of a server, as the output has it.
+type healthShown struct {
+	Serving bool     `json:"serving"`
+	Issues  []string `json:"issues"` // reasons why it does not serve, or faults in spite of which it serves
+}
+
+func (h *healthShown) issues() string { return strings.Join(h.Issues, "; ") }
+
+// text is nothing for a server that does not serve: that is an error.
+func (h *healthShown) text(w io.Writer) {
+	switch {
+	case h.Serving && len(h.Issues) > 0:
+		fmt.Fprintf(w, "serving: %s\n", h.issues())
+	case h.Serving:
+		fmt.Fprintln(w, "serving")
+	}
+}
+
+// untilServing asks until the server serves or the time is over, and returns the last answer. A mistake in the
+// flags is not asked twice.
+func (f *healthFlags) untilServing(p *program) (*healthShown, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.wait)
 	defer cancel()
 	pause := time.NewTicker(healthPause)
 	defer pause.Stop()
 	for {
-		about, err = f.ask(p)
-		if err == nil || codeOf(err) != exitNotServing {
-			return about, err
+		shown, err := f.ask(p)
+		if err != nil || shown.Serving {
+			return shown, err
 		}
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
-			return "", err
+			return shown, nil
 		}
 	}
 }
 
 // ask connects anew, so that no question waits for gRPC's pause after a failed connection.
-func (f *healthFlags) ask(p *program) (about string, err error) {
+func (f *healthFlags) ask(p *program) (*healthShown, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
 	client, err := f.connection.connect(ctx, &passwordReader{program: p})
 	if codeOf(err) == exitNotServing {
-		return "", withCode(exitNotServing, fmt.Errorf("not serving: %w", err))
+		return &healthShown{Issues: []string{err.Error()}}, nil
 	} else if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer client.close()
-	about, err = client.serving(ctx)
+	serves, issues, err := client.serving(ctx)
 	if err != nil {
-		return "", withCode(exitNotServing, fmt.Errorf("not serving: %w", err))
+		issues = []string{err.Error()}
 	}
-	return about, nil
+	return &healthShown{Serving: serves, Issues: append([]string{}, issues...)}, nil
 }
 
 // localEndpoint is the connection string of the server that the environment and the config file describe.

@@ -16,31 +16,32 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 )
 
-// serving asks the health service, which needs no token, and then the monitoring service for what is wrong.
-// It returns what is wrong with a server that serves, or an error that is the reason why it does not.
-func (c *adminClient) serving(ctx context.Context) (about string, err error) {
+// serving asks the health service, which needs no token, and then the monitoring service for the issues. It
+// reports whether the server serves, and the issues in spite of which it serves, or because of which it does not.
+// An error is a reason, too: the server gave no answer.
+func (c *adminClient) serving(ctx context.Context) (serves bool, issues []string, err error) {
 	health, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
-		return "", c.whyNoAnswer(ctx, err)
+		return false, nil, c.whyNoAnswer(ctx, err)
 	}
 	up := health.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 	check, told, err := c.selfCheck(ctx)
 	switch {
 	case err != nil && up:
-		return "", fmt.Errorf("self-check: %w", err)
+		return false, nil, fmt.Errorf("self-check: %w", err)
 	case err != nil || !told && !up:
-		return "", errors.New("the server says so, without a reason")
+		return false, []string{"the server says so, without a reason"}, nil
 	case !told:
-		return "", nil
+		return true, nil, nil
 	}
-	switch about = issuesOf(check); {
-	case up && check.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY:
-		return about, nil
-	case about != "":
-		return "", errors.New(about)
-	default:
-		return "", errors.New(resultWord(check))
+	issues = issuesOf(check)
+	if up && check.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY {
+		return true, issues, nil
 	}
+	if len(issues) == 0 {
+		issues = []string{resultWord(check)}
+	}
+	return false, issues, nil
 }
 
 // selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a
@@ -72,19 +73,18 @@ func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.Self
 	}
 }
 
-// issuesOf is everything that a self-check has found wrong, in one line.
-func issuesOf(check *Ydb_Monitoring.SelfCheckResult) string {
-	var found []string
+// issuesOf lists everything that a self-check has found wrong.
+func issuesOf(check *Ydb_Monitoring.SelfCheckResult) (issues []string) {
 	for _, issue := range check.GetIssueLog() {
 		if issue.GetMessage() != "" {
-			found = append(found, strings.Join(strings.Fields(issue.GetMessage()), " "))
+			issues = append(issues, strings.Join(strings.Fields(issue.GetMessage()), " "))
 		}
 	}
-	if result := check.GetSelfCheckResult(); len(found) == 0 && result != Ydb_Monitoring.SelfCheck_GOOD &&
+	if result := check.GetSelfCheckResult(); len(issues) == 0 && result != Ydb_Monitoring.SelfCheck_GOOD &&
 		result != Ydb_Monitoring.SelfCheck_UNSPECIFIED {
-		return resultWord(check)
+		issues = []string{resultWord(check)}
 	}
-	return strings.Join(found, "; ")
+	return issues
 }
 
 func resultWord(check *Ydb_Monitoring.SelfCheckResult) string {

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 // The forms of output.
@@ -26,9 +26,11 @@ const (
 // describes the rest.
 type outputFlag struct{ form string }
 
-func (o *outputFlag) declareOutput(flags *pflag.FlagSet) {
-	flags.StringVarP(&o.form, "output", "o", formTable,
+func (o *outputFlag) declareOutput(command *cobra.Command) {
+	command.Flags().StringVarP(&o.form, "output", "o", formTable,
 		"form of the output: table, json, or jsonl, which is a line of json for each thing")
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
+		[]string{formTable, formJSON, formLines}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *outputFlag) check() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/raftstore"
 )
 
 // program is one run of the command line, with everything it takes from the
@@ -63,9 +64,9 @@ type startFunc func(ctx context.Context, s settings, values map[string]given,
 	logger *slog.Logger) (runningServer, error)
 
 // checkFunc examines a data directory that no server uses and returns what it
-// found as text, also where it found damage, which is an error too. It changes
-// nothing. Errors carry their exit code.
-type checkFunc func(directory string) (report string, err error)
+// found, also where it found damage, which is an error too, and nil if it
+// examined nothing. It changes nothing. Errors carry their exit code.
+type checkFunc func(directory string) (*raftstore.Report, error)
 
 // run carries out the command line and returns the exit code. Whatever goes wrong
 // is on stderr then, in lines that start with the program's name.

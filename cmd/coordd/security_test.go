@@ -300,7 +300,11 @@ func TestFirstUserByCommand(t *testing.T) {
 			"Only administrators"},
 		step{appPassword + "\n" + newPassword + "\n", "user passwd app --user=app --endpoint " + endpoint, 0,
 			""}, step{appPassword + "\n", "user list --user=app", 1, "Invalid user or password"},
-		step{"", "user list", 0, "app\tuser\nroot\tadministrator\n"},
+		step{"", "user list", 0, "NAME  ROLE\napp   user\nroot  administrator\n"},
+		step{"", "user list -o json", 0,
+			"[\n" + `{"name":"app","administrator":false}` + ",\n" + `{"name":"root","administrator":true}` + "\n]\n"},
+		step{"", "user list -o jsonl", 0,
+			`{"name":"app","administrator":false}` + "\n" + `{"name":"root","administrator":true}` + "\n"},
 		step{"", "user rotate-key --data-dir " + s.path("data"), 0, ""},
 		step{"", "cluster status", 0, "leader"},
 		step{"", "cluster status --endpoint " + endpoint, 1, "Authentication is required"},
@@ -318,7 +322,7 @@ func TestFirstUserByCommand(t *testing.T) {
 		"no server at the socket " + s.path("data/admin.sock") + " (connection refused)"})
 	server = s.besides()
 	server.ready(t)
-	s.steps(step{"", "user list", 0, "app\tuser\n"})
+	s.steps(step{"", "user list", 0, "NAME  ROLE\napp   user\n"})
 	server.command.Process.Signal(syscall.SIGTERM)
 	if code, _ := server.exit(t); code != exitOK {
 		t.Errorf("exit code %d", code)

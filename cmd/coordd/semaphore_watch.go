@@ -36,7 +36,7 @@ func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
 	f.declareCaller(command.Flags())
 	p.remember(command, f)
 	if out != nil {
-		out.declareOutput(command.Flags())
+		out.declareOutput(command)
 	}
 	return command
 }

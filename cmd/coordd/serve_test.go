@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/raftstore"
 )
 
 // announced is the writer of a program's stdout: it says when it was written to.
@@ -303,22 +305,23 @@ func TestLog(t *testing.T) {
 // TestCheck wants the report on stdout, the directory in the error and the code
 // that the examination gave.
 func TestCheck(t *testing.T) {
+	report := &raftstore.Report{Cluster: 1, Member: 2, FirstIndex: 1, LastIndex: 3}
 	tests := []struct {
-		report string
+		report *raftstore.Report
 		err    error
 		code   exitCode
 		out    string
 		log    string
 	}{
-		{"3 entries\n", nil, exitOK, "3 entries\n", ""},
-		{"3 entries", withCode(exitStorage, errors.New("entry 2: bad checksum")), exitStorage, "3 entries\n",
+		{report, nil, exitOK, report.String(), ""},
+		{report, withCode(exitStorage, errors.New("entry 2: bad checksum")), exitStorage, report.String(),
 			"coordd: data directory /d (variable COORDD_DATA_DIR): entry 2: bad checksum\n"},
-		{"", withCode(exitConfig, errors.New("in use")), exitConfig, "",
+		{nil, withCode(exitConfig, errors.New("in use")), exitConfig, "",
 			"coordd: data directory /d (variable COORDD_DATA_DIR): in use\n"},
 	}
 	for _, test := range tests {
 		r := newRun(nil, "COORDD_DATA_DIR=/d")
-		r.check = func(directory string) (string, error) {
+		r.check = func(directory string) (*raftstore.Report, error) {
 			if directory != "/d" {
 				t.Errorf("checked %q, want /d", directory)
 			}

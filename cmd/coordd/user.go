@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +26,7 @@ var userExamples = map[string]string{
 	"add":        "  echo 'correct horse' | coordd user add alice",
 	"passwd":     "  echo 'another horse' | coordd user passwd alice",
 	"remove":     "  echo 'short stay' | coordd user add guest && coordd user remove guest",
-	"list":       "  coordd user list",
+	"list":       "  coordd user list\n  coordd user list -o json",
 	"rotate-key": "  coordd user rotate-key",
 }
 
@@ -34,6 +35,7 @@ type userFlags struct {
 	connectionFlags
 	newPasswordFile string
 	administrator   bool
+	output          outputFlag // of the list
 }
 
 func (p *program) userCommand() *cobra.Command {
@@ -51,7 +53,12 @@ func (p *program) userCommand() *cobra.Command {
 				new(adminpb.AddResponse)
 		})
 	add.Flags().BoolVar(&flags.administrator, "administrator", false, "the user may do everything")
-	parent.AddCommand(add,
+	list := p.userSubcommand(&flags, "list", "List the users", false,
+		func(string, string) (string, proto.Message, proto.Message) {
+			return adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, new(adminpb.ListResponse)
+		})
+	flags.output.declareOutput(list)
+	parent.AddCommand(add, list,
 		p.userSubcommand(&flags, "passwd NAME", "Change a user's password; tokens from before are void", true,
 			func(password, name string) (string, proto.Message, proto.Message) {
 				request := &adminpb.SetPasswordRequest{Name: name, Password: password}
@@ -64,10 +71,6 @@ func (p *program) userCommand() *cobra.Command {
 			func(_, name string) (string, proto.Message, proto.Message) {
 				return adminpb.Users_Remove_FullMethodName, &adminpb.RemoveRequest{Name: name},
 					new(adminpb.RemoveResponse)
-			}),
-		p.userSubcommand(&flags, "list", "List the users", false,
-			func(string, string) (string, proto.Message, proto.Message) {
-				return adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, new(adminpb.ListResponse)
 			}),
 		p.userSubcommand(&flags, "rotate-key", "Make all login tokens void, and sign with a new key", false,
 			func(string, string) (string, proto.Message, proto.Message) {
@@ -108,6 +111,9 @@ func (p *program) userSubcommand(flags *userFlags, use, short string, newPasswor
 		return nil
 	}
 	command.RunE = func(_ *cobra.Command, args []string) error {
+		if err := flags.output.check(); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), userCallTimeout)
 		defer cancel()
 		passwords := &passwordReader{program: p}
@@ -129,8 +135,7 @@ func (p *program) userSubcommand(flags *userFlags, use, short string, newPasswor
 		if err := client.call(ctx, method, request, response); err != nil {
 			return err
 		}
-		p.printDone(ctx, client, response, name)
-		return nil
+		return p.printDone(ctx, flags, client, response, name)
 	}
 	flags.declare(command, newPassword)
 	return command
@@ -153,10 +158,11 @@ func (f *userFlags) newPassword(passwords *passwordReader, name string) (string,
 }
 
 // printDone tells what was done.
-func (p *program) printDone(ctx context.Context, client *adminClient, response proto.Message, name string) {
+func (p *program) printDone(ctx context.Context, flags *userFlags, client *adminClient, response proto.Message,
+	name string) error {
 	switch answer := response.(type) {
 	case *adminpb.ListResponse:
-		p.printUsers(answer)
+		return p.printUsers(&flags.output, answer)
 	case *adminpb.AddResponse:
 		fmt.Fprintf(p.stdout, "added %s%s\n", name, client.roleOf(ctx, name))
 	case *adminpb.SetPasswordResponse:
@@ -166,6 +172,7 @@ func (p *program) printDone(ctx context.Context, client *adminClient, response p
 	case *adminpb.RotateKeyResponse:
 		fmt.Fprintln(p.stdout, "all login tokens are void; tokens are signed with a new key now")
 	}
+	return nil
 }
 
 // roleOf is what a user is, for a sentence: the first one is an administrator, asked for or not. It is empty
@@ -183,16 +190,20 @@ func (c *adminClient) roleOf(ctx context.Context, name string) string {
 	return ""
 }
 
-// printUsers prints the users. That there are none is said beside the output, which has a line for each.
-func (p *program) printUsers(list *adminpb.ListResponse) {
-	if len(list.GetUsers()) == 0 {
-		fmt.Fprintln(p.stderr, "no users")
-	}
+// userRow is a user of the list.
+type userRow struct {
+	Name          string `json:"name"`
+	Administrator bool   `json:"administrator"`
+}
+
+func (p *program) printUsers(out *outputFlag, list *adminpb.ListResponse) (err error) {
+	rows := out.list(p.stdout, "NAME", "ROLE")
 	for _, user := range list.GetUsers() {
 		role := "user"
 		if user.GetAdministrator() {
 			role = "administrator"
 		}
-		_ = printRow(p.stdout, user.GetName(), role)
+		err = errors.Join(err, rows.add(&userRow{user.GetName(), user.GetAdministrator()}, user.GetName(), role))
 	}
+	return p.endList(rows, "users", err)
 }

@@ -109,22 +109,6 @@ func codeOfEnd(err error) error {
 	return withCode(exitStorage, err)
 }
 
-// checkDirectory examines a data directory with the real storage.
-func checkDirectory(directory string) (string, error) {
-	if err := refuseFile(directory); err != nil {
-		return "", coded(err)
-	}
-	report, err := raftstore.Check(directory)
-	var corruption *raftstore.CorruptionError
-	if err != nil && !errors.As(err, &corruption) {
-		return "", coded(err) // nothing was examined
-	}
-	if err == nil && report.Condemned != "" {
-		err = &raftstore.CondemnedError{File: directory, Reason: report.Condemned}
-	}
-	return report.String(), coded(err)
-}
-
 // refuseFile fails where something that is no directory stands in the place of the
 // directory or of one above it. A directory that does not exist is left to those
 // who make or need it.

@@ -191,7 +191,7 @@ func (s *server) lead(ctx context.Context) error {
 
 // leader is the number of the server that leads, as this one says; -1: it knows none.
 func (s *server) leader(ctx context.Context) int {
-	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "status", "--json", "--data-dir",
+	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "status", "-o", "json", "--data-dir",
 		s.data).Output()
 	var status struct{ Members []struct{ Name, Role string } }
 	if err != nil || json.Unmarshal(out, &status) != nil {

@@ -156,7 +156,7 @@ func startCluster(binary, dir string) ([]*serverProcess, error) {
 
 // leaderOf asks the first server which of them leads.
 func leaderOf(ctx context.Context, binary string, servers []*serverProcess) (int, error) {
-	out, err := exec.CommandContext(ctx, binary, "cluster", "status", "--json", "--endpoint",
+	out, err := exec.CommandContext(ctx, binary, "cluster", "status", "-o", "json", "--endpoint",
 		"grpc://"+servers[0].address+"/local").Output()
 	if err != nil {
 		return 0, fmt.Errorf("cluster status: %w", err)

@@ -270,7 +270,7 @@ type versions struct {
 }
 
 func (u *upgrade) status(i int) (now versions, _ error) {
-	out, err := u.commandAt(i, "cluster", "status", "--json")
+	out, err := u.commandAt(i, "cluster", "status", "-o", "json")
 	if err != nil {
 		return now, err
 	}

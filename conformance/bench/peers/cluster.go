@@ -20,7 +20,7 @@ func (b *bench) leader(ctx context.Context, c *contestant) (int, error) {
 	if c.product.name == "etcd" {
 		return etcdLeader(ctx, c.servers.addresses())
 	}
-	out, err := exec.CommandContext(ctx, b.coordd, "cluster", "status", "--json", "--endpoint",
+	out, err := exec.CommandContext(ctx, b.coordd, "cluster", "status", "-o", "json", "--endpoint",
 		"grpc://"+c.servers[0].address+"/local").Output()
 	if err != nil {
 		return 0, fmt.Errorf("cluster status: %w", err)
