@@ -286,36 +286,35 @@ fuzz-short: ## run every fuzz target for FUZZ_TIME
 fuzz: FUZZ_TIME = 30s
 fuzz: fuzz-short ## run every fuzz target for 30 s, or for FUZZ_TIME
 
-.PHONY: bin/bench
+.PHONY: bin/bench bin/etcd
 bin/bench: # the go command sees whether it has to be built anew
 	@cd $(MEASURES) && go build -o $(CURDIR)/bin/bench .
 
-bench: build bin/bench ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
-	@bin/bench -coordd bin/coordd -runs $(BENCH_COUNT)
+# etcd's server is built with the versions that it was made for, so it has a module of its own.
+bin/etcd:
+	@cd $(MEASURES)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
+
+bench: build bin/bench ## measure the server beside the machine's floor and a stub, and run the Go benchmarks (docs/benchmarks.md)
+	@bin/bench -peers none -only W1,W2,W3,W4,W5,W1x3 -runs $(BENCH_COUNT) -seconds 3
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
 
 bench-watched: build bin/bench ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
-	@bin/bench -coordd bin/coordd -watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(AGAINST))
+	@bin/bench -measure watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(abspath $(AGAINST)))
 
 bench-stub: build bin/bench ## measure the server beside a stub without log, in turns (AGAINST=PROGRAM to compare with an older one as well)
-	@bin/bench -coordd bin/coordd -stubbed -runs 5 $(if $(AGAINST),-against $(abspath $(AGAINST)))
+	@bin/bench -peers none -only W1,W2,W3,W5 -runs 5 -seconds 3 $(if $(AGAINST),-against $(abspath $(AGAINST)))
 
 bench-limiter: build bin/bench ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
-	@bin/bench -coordd bin/coordd -limiter -runs 5 -n 64
+	@bin/bench -measure limiter -runs 5 -seconds 3 -n 64
 
-# etcd's server is built with the versions that it was made for, so it has a module of its own.
-bench-peers: build ## measure the server beside etcd, ZooKeeper and Redis in turns (PEERS_ARGS), and write it into docs/benchmarks.md
-	@cd $(MEASURES)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
-	@cd $(MEASURES) && go build -o $(CURDIR)/bin/bench-peers ./peers
-	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -page docs/benchmarks.md $(PEERS_ARGS)
+bench-peers: build bin/bench bin/etcd ## measure the server beside etcd, ZooKeeper and Redis in turns (PEERS_ARGS), and write it into docs/benchmarks.md
+	@bin/bench -page docs/benchmarks.md $(PEERS_ARGS)
 
-bench-chaos: build ## measure for what share of the time coordd and etcd have a leader, beside busy processes and faults (CHAOS=10m)
-	@cd $(MEASURES)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
-	@cd $(MEASURES) && go build -o $(CURDIR)/bin/bench-peers ./peers
-	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -chaos $(or $(CHAOS),10m)
+bench-chaos: build bin/bench bin/etcd ## measure for what share of the time coordd and etcd have a leader, beside busy processes and faults (CHAOS=10m)
+	@bin/bench -measure chaos -chaos $(or $(CHAOS),10m)
 
 bench-scaling: build bin/bench ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
-	@bin/bench -coordd bin/coordd -scaling -page docs/scaling.md -targets docs/benchmarks.md -runs 3 -seconds 2 $(SCALING_ARGS)
+	@bin/bench -measure scaling -page docs/scaling.md -targets docs/benchmarks.md -seconds 2 $(SCALING_ARGS)
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

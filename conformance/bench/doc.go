@@ -1,19 +1,26 @@
-// Command bench measures a coordd server beside the machine's own floor: one fdatasync and one empty gRPC
-// stream round trip, taken in the same run. It starts the given binary as a process of its own, with its data
-// on disk, and prints a Markdown table; every figure is the median of three runs.
+// Command bench measures coordd: beside a stub of its protocol without a log (package stub), beside other servers
+// that programs keep locks in, and beside the machine's own floor, one fdatasync and one empty gRPC stream round
+// trip. It starts all servers as processes of its own, with their data on the same disk and every write made durable
+// before it is acknowledged. They take turns within each round, so that what the machine does otherwise meets all of
+// them; the median of the rounds counts, and ratios are taken within a round.
 //
-//	cd conformance/bench && go run . -coordd ../../bin/coordd
+//	cd conformance/bench && go run . -coordd ../../bin/coordd -etcd ../../bin/etcd
 //
-// Workloads, by the numbers of the project's performance guide: W1 lock and unlock, each session its own
-// semaphore, and W2 one lock handed over among all sessions, which package load has; W3 one writer and many
-// watchers; W4 idle sessions. One client's acquire is timed on one server and on three. All of W1, W2, W3 and
-// W5, a group's members listed, take turns with package stub, a server of the same protocol without a log:
-// the ratios say what the server adds to what gRPC and the client cost; -stubbed measures only these. With
-// -watched only one thing is measured: what a pair of W1 costs a server whose metrics are read and whose
-// state is listed every few seconds, and one that nobody watches. With -scaling it is what operations cost
-// beside up to a million semaphores, and many sessions, nodes and waiters (docs/scaling.md).
+// Each server is used by its usual Go client, in the form that its documentation gives for locks:
 //
-// It is a module of its own, so that the clients of etcd, ZooKeeper and Redis, which folder peers measures
-// coordd beside, stay out of the server's. etcd's server is built from a third one (folder etcd), with the
-// versions that it was made for.
+//   - coordd, raw: acquire and release of a semaphore of limit 1, on bare Session streams.
+//   - coordd, Go SDK: the same by ydb-go-sdk.
+//   - etcd: concurrency.Mutex of go.etcd.io/etcd/client/v3. Lock is one transaction and Unlock one delete
+//     where nobody else wants the lock, which is as cheap as it gets; a waiter watches the one before it.
+//   - ZooKeeper: an ephemeral znode created and deleted (W1); zk.Lock, ephemeral and sequential znodes, where
+//     there is a queue (W2, W6).
+//   - Redis: SET NX PX, and a script that deletes the key if it is still the holder's; a waiter tries again after 1
+//     to 5 ms. It is no queue: the same client often takes the lock again, so only changes of the holder are counted.
+//
+// Sessions share 16 connections, of Redis a pool of 16, but for ZooKeeper, whose sessions have one each, and
+// for W6. A peer whose program is not installed is left out, and the table says so. docs/benchmarks.md describes
+// the workloads, docs/scaling.md those of -measure scaling.
+//
+// The benchmarks are a module of their own, so that the clients of the other servers stay out of coordd's. etcd's
+// server is built from a third one (folder etcd), with the versions that it was made for.
 package main

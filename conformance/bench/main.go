@@ -1,228 +1,366 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
-	"runtime"
+	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
+
 	"github.com/coordd/coordd/conformance/bench/machine"
+	"github.com/coordd/coordd/conformance/bench/page"
+	"github.com/coordd/coordd/conformance/bench/stub"
+	"github.com/coordd/coordd/conformance/load"
 )
 
-func main() {
-	binary := flag.String("coordd", "bin/coordd", "the server's binary")
-	dir := flag.String("dir", "",
-		"where the servers keep their data: a directory on the disk to measure (default: a new one beside the binary)")
-	runs := flag.Int("runs", 3, "runs of each workload; the median counts")
-	seconds := flag.Float64("seconds", 3, "length of one run")
-	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
-	attach := flag.String("attach", "",
-		"measure the server at this address instead: one workload, for profiling")
-	kind := flag.String("kind", "pairs", "with -attach: pairs, handover or list")
-	n := flag.Int("n", 64, "with -attach or -watched: sessions; with -limiter: callers")
-	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
-	onlyWatched := flag.Bool("watched", false,
-		"measure only what a pair costs a server that is watched, and one that is not")
-	onlyLimiter := flag.Bool("limiter", false,
-		"measure only acquires of a rate limiter against an empty gRPC server")
-	onlyStubbed := flag.Bool("stubbed", false,
-		"measure only W1, W2, W3 and W5 beside a stub without log, in turns")
-	onlyScaling := flag.Bool("scaling", false,
-		"measure only what operations cost beside many semaphores, sessions, nodes and waiters")
-	most := scale{}
-	flag.IntVar(&most.semaphores, "semaphores", 1_000_000, "with -scaling: up to so many")
-	flag.IntVar(&most.sessions, "sessions", 50_000, "with -scaling: up to so many")
-	flag.IntVar(&most.nodes, "nodes", 9_900,
-		"with -scaling: up to so many; there is room for 10,000 entries in all")
-	flag.IntVar(&most.waiters, "waiters", 10_000, "with -scaling: up to so many")
-	pageFile := flag.String("page", "", "with -scaling: write the tables into this page, between its marks")
-	targetsFile := flag.String("targets", "",
-		"with -scaling: write what was to be reached into this page, between its marks")
-	quick := flag.Bool("quick", false, "with -stubbed: only W1 with 64 and 256 sessions")
-	against := flag.String("against", "", "with -watched or -stubbed: compare with this program as well")
-	stub := flag.Bool("stub", false, "be the stub that the bench compares with")
-	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
+// Sizes of the workloads.
+const (
+	watchers = 1000 // W3
+	members  = 1000 // W5
+)
+
+// settings are the flags that not all measurements share.
+type settings struct {
+	measure                 string
+	against                 string
+	only, peers             string
+	etcd, redis, java, jars string
+	page, targets           string
+	attach, kind            string
+	n                       int
+	seconds, idleSeconds    float64
+	chaos                   time.Duration
+	busy                    int
+	seed                    uint64
+	scale                   scale
+	be, listen              string
+}
+
+func (b *bench) declare(o *settings) {
+	flag.StringVar(&o.measure, "measure", "locks",
+		"locks: the workloads W1 to W8; or watched, limiter, scaling or chaos")
+	flag.StringVar(&b.coordd, "coordd", "bin/coordd", "coordd's program")
+	flag.StringVar(&b.dir, "dir", "",
+		"where the servers keep their data: a directory on the disk to measure (default: a new one here)")
+	flag.IntVar(&b.runs, "runs", 3, "rounds; the median counts")
+	flag.Float64Var(&o.seconds, "seconds", 1.5, "length of a turn")
 	flag.IntVar(&connections, "connections", connections, "connections that the sessions share")
+	flag.StringVar(&o.page, "page", "", "locks and scaling: write the tables into this page, between its marks")
+	flag.StringVar(&o.targets, "targets", "", "scaling: write the targets into this page, between its marks")
+
+	flag.StringVar(&o.only, "only", "",
+		"locks: measure only these, such as W1,W2,W1x3 (W1 on three servers); default: all")
+	flag.StringVar(&o.peers, "peers", "",
+		"locks: compare only with these, such as etcd,Redis or none; default: all")
+	flag.StringVar(&o.against, "against", "", "locks and watched: compare with this program of coordd's as well")
+	flag.StringVar(&o.etcd, "etcd", "bin/etcd", "etcd's program")
+	flag.StringVar(&o.redis, "redis", "redis-server", "Redis' server")
+	flag.StringVar(&o.java, "java", "java", "the Java machine for ZooKeeper")
+	flag.StringVar(&o.jars, "zookeeper", "/usr/share/java", "the folder of ZooKeeper's jars")
+	flag.IntVar(&b.idle, "idle", 10_000, "locks: idle sessions of W4")
+	flag.Float64Var(&o.idleSeconds, "idle-seconds", 10,
+		"locks: how long idle sessions are measured, and left alone before")
+	flag.IntVar(&b.rows, "rows", 1_000_000, "locks: semaphores, keys or znodes of W8")
+
+	flag.StringVar(&o.attach, "attach", "",
+		"measure the server at this address instead: one workload, for profiling")
+	flag.StringVar(&o.kind, "kind", load.Pairs.Name, "with -attach: pairs or handover")
+	flag.IntVar(&o.n, "n", 64, "with -attach and watched: sessions; limiter: callers")
+
+	flag.IntVar(&o.scale.semaphores, "semaphores", 1_000_000, "scaling: up to so many")
+	flag.IntVar(&o.scale.sessions, "sessions", 50_000, "scaling: up to so many")
+	flag.IntVar(&o.scale.nodes, "nodes", 9_900,
+		"scaling: up to so many; there is room for 10,000 entries in all")
+	flag.IntVar(&o.scale.waiters, "waiters", 10_000, "scaling: up to so many")
+
+	flag.DurationVar(&o.chaos, "chaos", 10*time.Minute, "chaos: the time of each product")
+	flag.IntVar(&o.busy, "busy", 16, "chaos: busy processes beside the servers")
+	flag.Uint64Var(&o.seed, "seed", 1, "chaos: seed of the faults")
+
+	flag.StringVar(&o.be, "be", "", "be this server: stub or echo")
+	flag.StringVar(&o.listen, "listen", "", "with -be: the address")
+}
+
+func main() {
+	b, o := &bench{book: newBook(), began: time.Now(), loadBefore: machine.Load()}, new(settings)
+	b.declare(o)
 	flag.Parse()
-	if *attach != "" {
-		if err := measureOne(*attach, *kind, *n, time.Duration(*seconds*float64(time.Second))); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	length := time.Duration(*seconds * float64(time.Second))
-	only := func(dir string) error {
-		return measure(context.Background(), *binary, dir, *runs, length, *idle)
-	}
-	switch {
-	case *onlyCluster:
-		only = func(dir string) error {
-			return measureCluster(context.Background(), *binary, dir, *runs, length)
-		}
-	case *onlyScaling:
-		only = func(dir string) error {
-			most.binary, most.dir, most.runs, most.length = *binary, dir, *runs, length
-			return measureScaling(context.Background(), most, *pageFile, *targetsFile)
-		}
-	case *onlyStubbed:
-		only = func(dir string) error {
-			return measureStubbed(context.Background(), *binary, *against, dir, *runs, length, *quick)
-		}
-	case *onlyLimiter:
-		only = func(dir string) error {
-			return measureLimiter(context.Background(), *binary, dir, *runs, *n, length)
-		}
-	case *onlyWatched:
-		only = func(dir string) error {
-			return measureWatched(context.Background(), *binary, *against, dir, *runs, *n, length)
-		}
-	}
-	var serve func() error
-	switch {
-	case *echo:
-		serve = serveEcho
-	case *stub:
-		serve = serveStub
-	}
-	err := serveOrMeasure(serve, *dir, only)
-	if err != nil {
+	b.length = time.Duration(o.seconds * float64(time.Second))
+	b.idleMeasure = time.Duration(o.idleSeconds * float64(time.Second))
+	b.settle = b.idleMeasure
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := b.run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func serveOrMeasure(serve func() error, dir string, measure func(dir string) error) error {
-	if serve != nil {
-		return serve()
+func (b *bench) run(ctx context.Context, o *settings) error {
+	switch {
+	case o.be != "":
+		return serve(o.be, o.listen)
+	case o.attach != "":
+		return b.measureAttached(ctx, o)
 	}
-	if dir == "" {
+	for _, path := range []*string{&b.coordd, &o.against, &o.etcd, &b.dir} {
+		if err := absolute(path); err != nil {
+			return err
+		}
+	}
+	if b.dir == "" {
 		made, err := os.MkdirTemp(".", "bench-data-")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(made)
-		dir = made
+		if b.dir, err = filepath.Abs(made); err != nil {
+			return err
+		}
 	}
-	return measure(dir)
+	// The echo has been started when it listens.
+	b.echo = newSelf("echo", func(context.Context, string) error { return nil })
+	switch o.measure {
+	case "locks":
+		return b.measureAll(ctx, o)
+	case "watched":
+		return b.measureWatched(ctx, o.against, o.n)
+	case "limiter":
+		return b.measureLimiter(ctx, o.n)
+	case "scaling":
+		o.scale.bench = b
+		return o.scale.measure(ctx, o.page, o.targets)
+	case "chaos":
+		own, other := newCoordd("coordd", b.coordd), newEtcd(o.etcd)
+		return b.chaos(ctx, []*product{own, other},
+			map[*product]*client{own: rawClient, other: etcdClient}, o.chaos, o.busy, o.seed)
+	}
+	return fmt.Errorf("-measure %s: want locks, watched, limiter, scaling or chaos", o.measure)
 }
 
-func measure(ctx context.Context, binary, dir string, runs int, length time.Duration, idle int) error {
-	fmt.Printf("%s, %d processors, %s, %d runs of %v\n\n", time.Now().UTC().Format(time.DateOnly),
-		runtime.NumCPU(), runtime.Version(), runs, length)
-	fmt.Println("| workload | sessions | per second | p50 ms | p99 ms |\n| --- | --- | --- | --- | --- |")
-	sync, stream, err := floor(ctx, dir, runs)
+// absolute makes a path one that does not depend on the current folder, if it is a path.
+func absolute(path *string) (err error) {
+	if strings.Contains(*path, "/") {
+		*path, err = filepath.Abs(*path)
+	}
+	return err
+}
+
+// selection returns a function that reports whether a name is in a list; without one, every name is.
+func selection(list string) func(name string) bool {
+	if list == "" {
+		return func(string) bool { return true }
+	}
+	names := strings.Split(list, ",")
+	return func(name string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+	}
+}
+
+func serve(what, address string) error {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	server, err := startServer(binary, dir+"/busy")
+	var server *grpc.Server
+	switch what {
+	case "stub":
+		server = stub.New()
+	case "echo":
+		server = machine.NewEcho()
+		Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(server, echoLimiter{})
+	default:
+		return fmt.Errorf("-be %s: want stub or echo", what)
+	}
+	return server.Serve(listener)
+}
+
+// measureAttached measures one workload on a server that runs already.
+func (b *bench) measureAttached(ctx context.Context, o *settings) error {
+	if err := attachOnce(ctx, o.attach); err != nil {
+		return err
+	}
+	kind := load.Pairs
+	if o.kind == load.HandOver.Name {
+		kind = load.HandOver
+	}
+	t := newTurn(ctx)
+	defer t.end()
+	r, err := lock(t, &contestant{client: rawClient}, o.attach, kind, o.n, b.length)
 	if err != nil {
 		return err
 	}
-	if err := createNode(ctx, server.address); err != nil {
+	fmt.Printf("%s, %d sessions: %.0f/s, p50 %.3f ms, p99 %.3f ms\n", kind.Name, o.n, r.perSecond(),
+		millis(r.took.Percentile(50)), millis(r.took.Percentile(99)))
+	return nil
+}
+
+// measureAll measures the workloads W1 to W8 on coordd, on the stub and on all peers.
+func (b *bench) measureAll(ctx context.Context, o *settings) error {
+	own := newCoordd("coordd", b.coordd)
+	if own.absent != "" {
+		return errors.New("coordd: " + own.absent)
+	}
+	etcdServer, zooServer, redisServer := newEtcd(o.etcd), newZooKeeper(o.java, o.jars), newRedis(o.redis)
+	products := []*product{own, etcdServer, zooServer, redisServer}
+	all := []*contestant{
+		{name: bare, client: rawClient, product: newSelf("stub", attachOnce)},
+		{name: ours, client: rawClient, product: own},
+		{name: oursSDK, client: sdkClient, product: own},
+		{name: etcd, client: etcdClient, product: etcdServer},
+		{name: zoo, client: zooClient, product: zooServer},
+		{name: redisOf, client: redisClient, product: redisServer},
+	}
+	if o.against != "" {
+		other := newCoordd(filepath.Base(o.against)+" of before", o.against)
+		products = append(products, other)
+		all = append(all, &contestant{name: older, client: rawClient, product: other})
+	}
+	wanted, compared := selection(o.only), selection(o.peers)
+	var present []*contestant
+	for _, c := range all {
+		switch {
+		case c.client != rawClient && !compared(c.name) && (c.product != own || o.peers == "none"):
+			b.book.missing[c.name] = "not asked for"
+			continue
+		case c.product.absent != "":
+			b.book.missing[c.name] = c.product.absent
+			fmt.Fprintf(os.Stderr, "bench: %s is not measured, %s\n", c.name, c.product.absent)
+		default:
+			present = append(present, c)
+		}
+		b.book.contestants = append(b.book.contestants, c.name)
+	}
+	b.singles(ctx, wanted, present)
+	b.clusters(ctx, wanted, present)
+	real := slices.DeleteFunc(slices.Clone(present), func(c *contestant) bool { return c.name == bare })
+	if wanted("W8") && ctx.Err() == nil {
+		say("W8")
+		b.measureRestart(ctx, real)
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	one, err := row("W1 lock+unlock", 1, runs,
-		func() (result, error) { return runPairs(ctx, server.address, 1, length) })
-	if err != nil {
-		return err
-	}
-	fmt.Printf("| W1 p50 against its floor, 2 x (fdatasync + round trip) | 1 | | %.2f x | |\n",
-		one.p50.Seconds()/(2*(sync+stream).Seconds()))
-	if err := server.stop(); err != nil {
-		return err
-	}
-	if err := measureStubbed(ctx, binary, "", dir, runs, length, false); err != nil {
-		return err
-	}
-	if err := measureCluster(ctx, binary, dir, runs, length); err != nil {
-		return err
-	}
-	if idle == 0 {
+	text, targets := b.report(products), page.Targets(b.targets())
+	fmt.Println(text + "\nOf the stub's:\n\n" + b.book.ratios(bare) + "\n" + targets)
+	if o.page == "" {
 		return nil
 	}
-	return measureIdle(ctx, binary, dir+"/idle", idle)
+	return errors.Join(page.Replace(o.page, "peers", text), page.Replace(o.page, "targets", targets))
 }
 
-// floor measures what the disk and gRPC allow.
-func floor(ctx context.Context, dir string, runs int) (sync, stream time.Duration, err error) {
-	if sync, err = median(runs, func() (time.Duration, error) { return machine.Sync(dir) },
-		identity); err != nil {
-		return 0, 0, err
+// singles measures what one server of each does.
+func (b *bench) singles(ctx context.Context, wanted func(string) bool, present []*contestant) {
+	if !slices.ContainsFunc([]string{"W1", "W2", "W3", "W4", "W5", "W6"}, wanted) {
+		return
 	}
-	if stream, err = median(runs, func() (time.Duration, error) { return probeStream(ctx) },
-		identity); err != nil {
-		return 0, 0, err
-	}
-	fmt.Printf("| floor: 200-byte write + fdatasync | | %.0f | %s | |\n", 1/sync.Seconds(), millis(sync))
-	fmt.Printf("| floor: empty gRPC stream round trip | 1 | %.0f | %s | |\n", 1/stream.Seconds(),
-		millis(stream))
-	return sync, stream, nil
-}
-
-func measureIdle(ctx context.Context, binary, dir string, n int) error {
-	server, err := startServer(binary, dir)
-	if err != nil {
-		return err
-	}
-	idle, err := runIdle(ctx, server, n, 15*time.Second, 20*time.Second)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\n| W4 idle sessions | opened per second | resident KiB per session | %% of one core |\n| --- | --- | --- | --- |\n")
-	fmt.Printf("| %d | %.0f | %.1f | %.1f |\n", n, idle.openedPerSecond, idle.bytesPerSession/1024,
-		idle.cpuPercent)
-	return server.stop()
-}
-
-func row(name string, n, runs int, fn func() (result, error)) (result, error) {
-	m, err := median(runs, fn, func(r result) float64 { return r.perSecond })
-	if err == nil {
-		fmt.Printf("| %s | %d | %.0f | %s | %s |\n", name, n, m.perSecond, millis(m.p50), millis(m.p99))
-	}
-	return m, err
-}
-
-// median runs fn and returns the result whose key is in the middle.
-func median[T any, K cmp.Ordered](runs int, fn func() (T, error), key func(T) K) (T, error) {
-	results := make([]T, 0, runs)
-	for range runs {
-		r, err := fn()
-		if err != nil {
-			return r, err
+	started := make(map[*product]servers)
+	defer func() {
+		for _, s := range started {
+			s.kill()
 		}
-		results = append(results, r)
+	}()
+	var all []*contestant
+	for _, c := range present {
+		if started[c.product] == nil {
+			s, err := c.product.launch(ctx, filepath.Join(b.dir, "one"), 1)
+			if err != nil {
+				b.failed("starting a server", c.name, err)
+				continue
+			}
+			started[c.product] = s
+		}
+		c.servers = started[c.product]
+		all = append(all, c)
 	}
-	return middle(results, key), nil
+	steps := []struct {
+		name string
+		do   func()
+	}{
+		{"W1", func() {
+			if err := b.measureFloor(ctx); err != nil {
+				b.failed("floor", "the machine", err)
+			}
+			for _, n := range []int{1, 16, 64, 256} {
+				b.measureLocks(ctx, w1, all, load.Pairs, n)
+			}
+		}},
+		{"W2", func() {
+			for _, n := range []int{8, 64} {
+				b.measureLocks(ctx, w2, all, load.HandOver, n)
+			}
+		}},
+		{"W3", func() {
+			for _, n := range []int{watchers / 10, watchers} {
+				b.measureWatch(ctx, all, n)
+			}
+		}},
+		{"W5", func() { b.measureList(ctx, all, members) }},
+		{"W6", func() {
+			// the stub knows no timeouts
+			b.measureCut(ctx, slices.DeleteFunc(slices.Clone(all),
+				func(c *contestant) bool { return c.name == bare }))
+		}},
+	}
+	b.warm(ctx, all)
+	for _, s := range steps {
+		if wanted(s.name) && ctx.Err() == nil {
+			say(s.name)
+			s.do()
+		}
+	}
+	for _, s := range started { // idle sessions have the machine for themselves
+		s.kill()
+	}
+	if wanted("W4") && ctx.Err() == nil {
+		say("W4")
+		b.measureIdle(ctx, all)
+	}
 }
 
-// middle returns the result whose key is in the middle.
-func middle[T any, K cmp.Ordered](results []T, key func(T) K) T {
-	slices.SortFunc(results, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return results[len(results)/2]
-}
+// say shows the progress.
+func say(what string) { fmt.Fprintln(os.Stderr, time.Now().UTC().Format(time.TimeOnly), what) }
 
-func identity(d time.Duration) time.Duration { return d }
-
-func millis(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()*1000) }
-
-func measureOne(address, kind string, n int, length time.Duration) error {
-	if err := createNode(context.Background(), address); err != nil {
-		return err
+// clusters measures what three servers of coordd and of etcd do.
+func (b *bench) clusters(ctx context.Context, wanted func(string) bool, all []*contestant) {
+	if !wanted("W1x3") && !wanted("W7") || ctx.Err() != nil {
+		return
 	}
-	workload := runPairs
-	switch kind {
-	case "handover":
-		workload = runHandover
-	case "list":
-		workload = runList
+	var running []*contestant
+	defer func() {
+		for _, c := range running {
+			c.servers.kill()
+		}
+	}()
+	for _, c := range all {
+		if c.client.roam == nil || c.name == bare {
+			continue
+		}
+		s, err := c.product.launch(ctx, filepath.Join(b.dir, "three"), clusterSize)
+		if err != nil {
+			b.failed("starting three servers", c.name, err)
+			continue
+		}
+		running = append(running, &contestant{c.name, c.client, c.product, s})
 	}
-	r, err := workload(context.Background(), address, n, length)
-	fmt.Printf("%s, %d sessions: %.0f/s, p50 %s ms, p99 %s ms\n", kind, n, r.perSecond, millis(r.p50),
-		millis(r.p99))
-	return err
+	b.warm(ctx, running)
+	if wanted("W1x3") {
+		say("W1 on three servers")
+		b.measureCluster(ctx, running)
+	}
+	if wanted("W7") {
+		say("W7")
+		b.measureFailOver(ctx, running)
+	}
 }

@@ -2,14 +2,18 @@ package main
 
 import (
 	"net"
+	"os"
+	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/stub"
+	"github.com/coordd/coordd/conformance/load"
 )
 
-// TestStubServesTheLoads runs all that is compared with the stub: what is wrong with an answer is the load's
-// error.
+// TestStubServesTheLoads runs every workload that is compared with the stub: a wrong answer is an error of the
+// load.
 func TestStubServesTheLoads(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -18,21 +22,25 @@ func TestStubServesTheLoads(t *testing.T) {
 	server := stub.New()
 	defer server.Stop()
 	go func() { _ = server.Serve(listener) }()
-	ctx, address := t.Context(), listener.Addr().String()
-	if err := createNode(ctx, address); err != nil {
+	address := listener.Addr().String()
+	if err := attachOnce(t.Context(), address); err != nil {
 		t.Fatal(err)
 	}
-	const short = 20 * time.Millisecond
-	for name, load := range map[string]func() (result, error){
-		"W1": func() (result, error) { return runPairs(ctx, address, 4, short) },
-		"W2": func() (result, error) { return runHandover(ctx, address, 4, short) },
-		"W3": func() (result, error) { return runWatch(ctx, address, 4, 3) },
-		"W5": func() (result, error) { return runList(ctx, address, 4, short) },
-	} {
-		for range 2 { // what the first one leaves behind is not in the second one's way
-			if r, err := load(); err != nil || r.steps == 0 {
-				t.Errorf("%s: %+v, %v", name, r, err)
-			}
+	c := &contestant{name: bare, client: rawClient, servers: servers{{address: address,
+		running: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}}}
+	b := &bench{book: newBook(), runs: 2, length: 20 * time.Millisecond} // what is left is in nobody's way
+	b.measureLocks(t.Context(), w1, []*contestant{c}, load.Pairs, 1)
+	b.measureLocks(t.Context(), w1, []*contestant{c}, load.Pairs, 4)
+	b.measureLocks(t.Context(), w2, []*contestant{c}, load.HandOver, 4)
+	b.measureWatch(t.Context(), []*contestant{c}, 4)
+	b.measureList(t.Context(), []*contestant{c}, 4)
+	if err := b.failure(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []cell{{w1, 1, pairsFigure}, {w1, 1, askedFigure}, {w1, 4, p99Figure},
+		{w2, 4, handsFigure}, {w3, 4, toldFigure}, {w5, 4, listsFigure}} {
+		if got := b.book.values[want][bare]; len(got) != b.runs || slices.Min(got) <= 0 {
+			t.Errorf("%v: %v", want, got)
 		}
 	}
 }

@@ -1,219 +1,126 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/conformance/loopback"
-	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/listen"
 )
 
-// lookPeriod is how often whoever watches reads all metrics and lists everything: several times as often as
-// Prometheus does.
-const lookPeriod = 3 * time.Second
+const (
+	// lookPeriod is the time between two looks, in each of which all metrics are read and everything is
+	// listed: several times as often as Prometheus reads them.
+	lookPeriod = 3 * time.Second
+	// looks is how many looks are measured by themselves.
+	looks = 100
 
-// watchedServer is a server whose costs are compared with another one's.
-type watchedServer struct {
-	name    string
-	process *serverProcess
-	debug   string // its socket for developers; nobody answers there where the program knows none
-	metrics string // the URL that is read all the time, empty if nobody watches
-	costs   []cost
-}
+	unwatched = "not watched"
+	watched   = "watched"
 
-// cost is what the pairs of one run cost the server.
-type cost struct {
-	cpu            time.Duration // for a pair
-	objects, bytes float64       // allocated for a pair; negative where the program does not tell
-}
+	objectsFigure = "allocations each"
+	heapFigure    = "bytes allocated each"
+)
 
 // measureWatched compares what a lock+unlock costs a server that nobody watches with what it costs one whose
 // metrics are read and whose nodes, semaphores and sessions are listed all the time. What is counted for the
 // metrics, and the events, cannot be turned off: against is another program without them, which the one that
 // nobody watches is compared with.
-func measureWatched(ctx context.Context, binary, against, dir string, runs, sessions int,
-	length time.Duration) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return err
+func (b *bench) measureWatched(ctx context.Context, against string, sessions int) error {
+	programs := []struct{ name, binary string }{{unwatched, b.coordd}, {watched, b.coordd}}
+	if against != "" {
+		programs = append(programs, struct{ name, binary string }{older, against})
 	}
-	var servers []*watchedServer
-	defer func() {
-		for _, s := range servers {
-			_ = s.process.command.Process.Kill()
-			_ = s.process.command.Wait()
-		}
-	}()
-	for _, kind := range []struct {
-		name, binary string
-		watched      bool
-	}{{filepath.Base(against), against, false}, {"not watched", binary, false}, {"watched", binary, true}} {
-		if kind.binary == "" {
-			continue
-		}
-		s, err := startWatched(kind.name, kind.binary,
-			filepath.Join(dir, fmt.Sprint("watched-", len(servers))), kind.watched)
+	var all []*contestant
+	for _, p := range programs {
+		s, err := newCoordd(p.name, p.binary).launch(ctx, filepath.Join(b.dir, "watched"), 1)
 		if err != nil {
 			return err
 		}
-		servers = append(servers, s)
-		if err := createNode(ctx, s.process.address); err != nil {
-			return err
-		}
+		defer s.kill()
+		all = append(all, &contestant{name: p.name, client: rawClient, servers: s})
+		b.book.contestants = append(b.book.contestants, p.name)
 	}
-	for round := range runs + 1 { // the first one warms up
-		for i := range servers { // each is the first one in turn
-			if err := servers[(round+i)%len(servers)].measure(ctx, sessions, length, round > 0); err != nil {
-				return err
-			}
-		}
-	}
-	fmt.Printf("%s, %d processors, %s, %d runs of %v with %d sessions\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), runs, length, sessions)
-	fmt.Println("| server | processor us a pair | against the one above | middle half of the runs | allocations a pair | bytes a pair |")
-	fmt.Println("| --- | --- | --- | --- | --- | --- |")
-	for i, s := range servers {
-		s.print(servers[max(i-1, 0)])
-	}
-	return servers[len(servers)-1].printLook(ctx)
-}
-
-// printLook says what it costs to be looked at once, without any load.
-func (s *watchedServer) printLook(ctx context.Context) error {
-	conns, err := raw.Dial(s.process.address, 1)
-	if err != nil {
+	b.warm(ctx, all)
+	b.inTurns(ctx, w1, all, b.runs, func(t *turn, c *contestant) error {
+		return b.lockWatched(t, c, sessions)
+	})
+	fmt.Println(b.head() + b.book.table() + "\nOf the one that nobody watches:\n\n" + b.book.ratios(unwatched))
+	if err := b.failure(); err != nil {
 		return err
 	}
-	defer raw.Close(conns)
-	const looks = 100
-	before, err := s.process.cpu()
-	if err != nil {
-		return err
-	}
-	for range looks {
-		if err := s.look(ctx, conns[0]); err != nil {
-			return err
-		}
-	}
-	after, err := s.process.cpu()
-	fmt.Printf("\nA look at all metrics and all listings costs the server %s ms of processor time.\n",
-		millis((after-before)/looks))
+	each, err := costOfLook(ctx, all[1].servers[0])
+	fmt.Printf("A look at all metrics and all listings costs the server %.3f ms of processor time.\n",
+		millis(each))
 	return err
 }
 
-func startWatched(name, binary, dir string, watched bool) (*watchedServer, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+// lockWatched is W1, with looks beside it if the contestant is the watched one.
+func (b *bench) lockWatched(t *turn, c *contestant, sessions int) error {
+	server := c.servers[0]
+	watching, stop := context.WithCancel(t)
+	looked := make(chan error, 1)
+	if c.name == watched {
+		go func() { looked <- server.watch(watching) }()
+	} else {
+		looked <- nil
 	}
-	s := &watchedServer{name: name, debug: filepath.Join(dir, "debug.sock")}
-	monitoring := "off"
-	if watched {
-		free, err := loopback.Listen()
-		if err != nil {
-			return nil, err
-		}
-		monitoring = free.Addr().String()
-		s.metrics = "http://" + monitoring + "/metrics"
-		if err := free.Close(); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	s.process, err = startServerWith(binary, filepath.Join(dir, "data"),
-		[]string{"COORDD_LISTEN_HTTP=" + monitoring, "COORDD_DEBUG_HTTP=" + s.debug})
-	return s, err
-}
-
-// measure has sessions lock and unlock for a while.
-func (s *watchedServer) measure(ctx context.Context, sessions int, length time.Duration, counts bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watched := make(chan error, 1)
-	if s.metrics != "" {
-		watching.Go(func() { watched <- s.watch(ctx) })
-	}
-	objects, bytes := s.allocated()
-	cpu, err := s.process.cpu()
-	if err != nil {
-		cancel()
+	objects, bytes := server.allocated(t)
+	r, err := lock(t, c, server.address, load.Pairs, sessions, b.length)
+	objectsAfter, bytesAfter := server.allocated(t)
+	stop()
+	if err := cmp.Or(err, <-looked); err != nil {
 		return err
 	}
-	r, err := runPairs(ctx, s.process.address, sessions, length)
-	if err != nil {
-		cancel()
-		return err
-	}
-	cpuAfter, err := s.process.cpu()
-	cancel()
-	watching.Wait()
-	if err != nil {
-		return err
-	}
-	if s.metrics != "" {
-		if err := <-watched; err != nil {
-			return fmt.Errorf("watching: %w", err)
-		}
-	}
-	if !counts {
-		return nil
-	}
-	c := cost{cpu: (cpuAfter - cpu) / time.Duration(r.steps), objects: -1, bytes: -1}
+	b.add(w1, sessions, c.name, pairsFigure, r)
 	if objects > 0 {
-		objectsAfter, bytesAfter := s.allocated()
-		c.objects, c.bytes = (objectsAfter-objects)/float64(r.steps), (bytesAfter-bytes)/float64(r.steps)
+		b.book.add(cell{w1, sessions, objectsFigure}, c.name, (objectsAfter-objects)/r.steps)
+		b.book.add(cell{w1, sessions, heapFigure}, c.name, (bytesAfter-bytes)/r.steps)
 	}
-	s.costs = append(s.costs, c)
 	return nil
 }
 
-// allocated is how many objects, of how many bytes, the server has allocated since its start; 0 where it does
-// not tell.
-func (s *watchedServer) allocated() (objects, bytes float64) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return listen.DialSocket(ctx, s.debug)
-		}}}
-	response, err := client.Get("http://localhost/debug/pprof/heap?debug=1")
+// costOfLook is the processor time that one look costs a server, without any load.
+func costOfLook(ctx context.Context, server *process) (time.Duration, error) {
+	t := newTurn(ctx)
+	defer t.end()
+	conns, err := rawConns(t, server.address, 1)
 	if err != nil {
-		return 0, 0
+		return 0, err
 	}
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if text, is := strings.CutPrefix(lines.Text(), "# Mallocs = "); is {
-			_, _ = fmt.Sscan(text, &objects)
-		}
-		if text, is := strings.CutPrefix(lines.Text(), "# TotalAlloc = "); is {
-			_, _ = fmt.Sscan(text, &bytes)
-		}
+	before, err := server.cpu()
+	for range looks {
+		err = cmp.Or(err, server.look(t, conns[0]))
 	}
+	if err != nil {
+		return 0, err
+	}
+	after, err := server.cpu()
+	return (after - before) / looks, err
+}
+
+// allocated returns how many objects, of how many bytes, the server has allocated since its start; 0 if it
+// shows no profiles.
+func (p *process) allocated(ctx context.Context) (objects, bytes float64) {
+	url := "http://" + p.debug + "/debug/pprof/heap?debug=1"
+	objects, _ = value(ctx, url, "# Mallocs = ")
+	bytes, _ = value(ctx, url, "# TotalAlloc = ")
 	return objects, bytes
 }
 
-// watch reads the metrics and lists everything, until ctx is done.
-func (s *watchedServer) watch(ctx context.Context) error {
-	conns, err := raw.Dial(s.process.address, 1)
+// watch looks again and again, until ctx is done.
+func (p *process) watch(ctx context.Context) error {
+	t := newTurn(ctx)
+	defer t.end()
+	conns, err := rawConns(t, p.address, 1)
 	if err != nil {
 		return err
 	}
-	defer raw.Close(conns)
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	for {
@@ -222,27 +129,14 @@ func (s *watchedServer) watch(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := s.look(ctx, conns[0]); err != nil && ctx.Err() == nil {
+		if err := p.look(ctx, conns[0]); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 }
 
-func (s *watchedServer) look(ctx context.Context, conn *grpc.ClientConn) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, response.Body)
-	_ = response.Body.Close()
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", s.metrics, response.Status)
-	}
-	if err != nil {
+func (p *process) look(ctx context.Context, conn *grpc.ClientConn) error {
+	if _, err := fetch(ctx, "http://"+p.metrics+"/metrics"); err != nil {
 		return err
 	}
 	inspect := adminpb.NewInspectClient(conn)
@@ -270,21 +164,4 @@ func pages(page func(token string) (next string, err error)) error {
 		}
 		token = next
 	}
-}
-
-func (s *watchedServer) print(above *watchedServer) {
-	ratios := make([]float64, len(s.costs))
-	for i := range s.costs {
-		ratios[i] = float64(s.costs[i].cpu) / float64(above.costs[i].cpu)
-	}
-	slices.Sort(ratios)
-	cpu := middle(slices.Clone(s.costs), func(c cost) time.Duration { return c.cpu }).cpu
-	objects := middle(slices.Clone(s.costs), func(c cost) float64 { return c.objects }).objects
-	bytes := middle(slices.Clone(s.costs), func(c cost) float64 { return c.bytes }).bytes
-	allocations := "| |"
-	if objects >= 0 {
-		allocations = fmt.Sprintf("%.1f | %.0f |", objects, bytes)
-	}
-	fmt.Printf("| %s | %.1f | %.3f x | %.3f to %.3f | %s\n", s.name, float64(cpu)/float64(time.Microsecond),
-		ratios[len(ratios)/2], ratios[len(ratios)/4], ratios[len(ratios)*3/4], allocations)
 }

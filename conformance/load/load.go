@@ -1,6 +1,6 @@
-// Package load is what the benchmarks have sessions do. conformance/bench measures servers of its own with
-// it, and `coordd bench` any server: each brings its own client, the load and what is counted of it are the
-// same.
+// Package load has the closed loop of the benchmarks, the loads that sessions do in it, and the histogram of how
+// long the steps take. conformance/bench measures servers of its own with it, and `coordd bench` any server:
+// each brings its own client.
 package load
 
 import (
@@ -49,20 +49,34 @@ func (k Kind) semaphore(prefix string, session int) string {
 	return fmt.Sprintf("%sown-%d", prefix, session)
 }
 
-// Run has the sessions do what the load is until over is closed, all at once. Each step, an acquire and the
-// release, is added to took. The result is how long it went on: a session that is in a step when it is over
-// ends it first, and each does one at least, so that there is something to tell of the shortest time.
+// Run has the sessions do what the load is until over is closed, as Loop does.
 func Run[S Session](kind Kind, prefix string, sessions []S, over <-chan struct{},
 	took *Histogram) (time.Duration, error) {
+	return Loop(sessions, over, took, Step[S](kind, prefix, len(sessions)))
+}
+
+// Step returns the step of a load with so many sessions: an acquire and the release.
+func Step[S Session](kind Kind, prefix string, sessions int) func(i int, s S) error {
+	names := kind.Semaphores(prefix, sessions)
+	return func(i int, s S) error {
+		name := names[i%len(names)]
+		if err := s.Acquire(name, 1); err != nil {
+			return err
+		}
+		return s.Release(name)
+	}
+}
+
+// Loop has each session take one step after the other until over is closed, all sessions at once, and adds the
+// time of every step to took. It returns the time that passed: a session that is in a step when over is closed
+// ends it first, and each takes at least one, so that the shortest time has a result as well.
+func Loop[S any](sessions []S, over <-chan struct{}, took *Histogram,
+	step func(i int, s S) error) (time.Duration, error) {
 	begun := time.Now()
 	err := Together(sessions, func(i int, s S) error {
-		name := kind.semaphore(prefix, i)
 		for {
 			start := time.Now()
-			if err := s.Acquire(name, 1); err != nil {
-				return err
-			}
-			if err := s.Release(name); err != nil {
+			if err := step(i, s); err != nil {
 				return err
 			}
 			took.Add(time.Since(start))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +51,11 @@ func median(values []float64) (float64, bool) {
 
 // ratio is the median of what one contestant's figure is of the other's in the same round.
 func (b *book) ratio(c cell, of, to string) (float64, bool) {
+	return median(b.roundRatios(c, of, to))
+}
+
+// roundRatios are those ratios, sorted.
+func (b *book) roundRatios(c cell, of, to string) []float64 {
 	ours, theirs := b.values[c][of], b.values[c][to]
 	var all []float64
 	for i := range min(len(ours), len(theirs)) {
@@ -59,11 +63,38 @@ func (b *book) ratio(c cell, of, to string) (float64, bool) {
 			all = append(all, ours[i]/theirs[i])
 		}
 	}
-	return median(all)
+	slices.Sort(all)
+	return all
 }
 
-// table is the medians: a row for each cell, a column for each contestant.
+// table shows the medians.
 func (b *book) table() string {
+	return b.rows(func(c cell, name string) string {
+		v, measured := b.median(c, name)
+		switch _, missing := b.missing[name]; {
+		case measured:
+			return page.Number(v)
+		case missing:
+			return "not measured"
+		}
+		return ""
+	})
+}
+
+// ratios shows the figures of all as ratios to those of one contestant: the median of the rounds, and between
+// which the middle half of them lies.
+func (b *book) ratios(to string) string {
+	return b.rows(func(c cell, name string) string {
+		all := b.roundRatios(c, name, to)
+		if len(all) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.3f (%.3f to %.3f)", all[len(all)/2], all[len(all)/4], all[len(all)*3/4])
+	})
+}
+
+// rows is a table with a row for each cell and a column for each contestant.
+func (b *book) rows(value func(c cell, name string) string) string {
 	var s strings.Builder
 	s.WriteString("| | n | |")
 	for _, name := range b.contestants {
@@ -71,17 +102,12 @@ func (b *book) table() string {
 	}
 	s.WriteString("\n| --- | --- | --- |" + strings.Repeat(" --- |", len(b.contestants)) + "\n")
 	for _, c := range b.cells {
+		if b.values[c][floor] != nil {
+			continue
+		}
 		fmt.Fprintf(&s, "| %s | %s | %s |", c.workload, page.Count(c.n), c.figure)
 		for _, name := range b.contestants {
-			v, measured := b.median(c, name)
-			switch _, missing := b.missing[name]; {
-			case measured:
-				s.WriteString(" " + page.Number(v) + " |")
-			case missing:
-				s.WriteString(" not measured |")
-			default:
-				s.WriteString(" |")
-			}
+			s.WriteString(strings.TrimSuffix(" "+value(c, name), " ") + " |")
 		}
 		s.WriteString("\n")
 	}
@@ -92,7 +118,7 @@ func (b *book) table() string {
 func (b *book) runs() string {
 	var s strings.Builder
 	for _, c := range b.cells {
-		for _, name := range b.contestants {
+		for _, name := range append([]string{floor}, b.contestants...) {
 			values := b.values[c][name]
 			if len(values) == 0 {
 				continue
@@ -110,13 +136,3 @@ func (b *book) runs() string {
 func millis(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }
-
-// middle is the median of durations, 0 of none.
-func middle[T cmp.Ordered](all []T) T {
-	if len(all) == 0 {
-		var none T
-		return none
-	}
-	slices.Sort(all)
-	return all[len(all)/2]
-}

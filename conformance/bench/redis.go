@@ -14,12 +14,19 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var redisClient = &client{locks: redisLocks, watch: redisWatch, group: redisGroup, idle: redisIdle,
+var redisClient = &client{locks: redisLocks, watch: redisWatch, list: redisList, idle: redisIdle,
 	hold: redisHold, fill: redisFill}
 
 func dialRedis(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: address, PoolSize: connections, ReadTimeout: 30 * time.Second,
 		PoolTimeout: 30 * time.Second})
+}
+
+// redisIn returns a client that is closed with the turn.
+func redisIn(t *turn, address string) *redis.Client {
+	c := dialRedis(address)
+	t.later(func() { _ = c.Close() })
+	return c
 }
 
 func redisOnce(ctx context.Context, address string) error {
@@ -43,7 +50,7 @@ type redisSession struct {
 	timeout time.Duration
 }
 
-// Acquire implements load.Session. Whoever does not get the lock asks again after 1 to 5 ms.
+// Acquire implements load.Session. A client that does not get the lock asks again after 1 to 5 ms.
 func (s *redisSession) Acquire(name string, _ uint64) error {
 	for {
 		err := s.client.SetArgs(s.ctx, name, s.value, redis.SetArgs{Mode: "NX", TTL: s.timeout}).Err()
@@ -67,58 +74,43 @@ func (s *redisSession) Release(name string) error {
 	return err
 }
 
-func redisLocks(ctx context.Context, address string, _ load.Kind, n int) ([]load.Session, func(), error) {
-	c := dialRedis(address)
+func redisLocks(t *turn, address string, _ load.Kind, n int) ([]load.Session, error) {
+	c := redisIn(t, address)
 	all := make([]load.Session, n)
 	for i := range all {
-		all[i] = &redisSession{ctx, c, strconv.Itoa(i), busySession}
+		all[i] = &redisSession{t, c, strconv.Itoa(i), busySession}
 	}
-	return all, func() { _ = c.Close() }, nil
+	return all, nil
 }
 
-func redisWatch(ctx context.Context, address string, n int) (*watching, error) {
-	c := dialRedis(address)
+func redisWatch(t *turn, address string, n int) (*watching, error) {
+	c := redisIn(t, address)
 	const channel = "watched"
 	watchers := make([]*redis.PubSub, n)
 	for i := range watchers {
-		watchers[i] = c.Subscribe(ctx, channel)
-	}
-	end := func() {
-		for _, w := range watchers {
-			_ = w.Close()
-		}
-		_ = c.Close()
-	}
-	// subscribed
-	if err := load.Together(watchers, func(_ int, w *redis.PubSub) error {
-		_, err := w.Receive(ctx)
-		return err
-	}); err != nil {
-		end()
-		return nil, err
+		watchers[i] = c.Subscribe(t, channel)
+		t.later(func() { _ = watchers[i].Close() })
 	}
 	return &watching{
-		heard: func(i int) error { _, err := watchers[i].ReceiveMessage(ctx); return err },
-		write: func(int) error { return c.Publish(ctx, channel, time.Now().String()).Err() },
-		close: end,
-	}, nil
+			heard: func(i int) error { _, err := watchers[i].ReceiveMessage(t); return err },
+			write: func() error { return c.Publish(t, channel, time.Now().String()).Err() },
+		}, load.Together(watchers, func(_ int, w *redis.PubSub) error { // subscribed
+			_, err := w.Receive(t)
+			return err
+		})
 }
 
-func redisGroup(ctx context.Context, address string, members, listers int) (*listing, error) {
-	c := dialRedis(address)
+func redisList(t *turn, address string, members, _ int) (func(int) (int, error), error) {
+	c := redisIn(t, address)
 	const key = "group"
 	for i := range members {
-		if err := c.HSet(ctx, key, fmt.Sprintf("%06d", i), make([]byte, memberBytes)).Err(); err != nil {
-			_ = c.Close()
+		if err := c.HSet(t, key, fmt.Sprintf("%06d", i), make([]byte, memberBytes)).Err(); err != nil {
 			return nil, err
 		}
 	}
-	return &listing{
-		list: func(int) (int, error) {
-			all, err := c.HGetAll(ctx, key).Result()
-			return len(all), err
-		},
-		close: func() { _ = c.Close() },
+	return func(int) (int, error) {
+		all, err := c.HGetAll(t, key).Result()
+		return len(all), err
 	}, nil
 }
 
@@ -138,62 +130,54 @@ func redisKeep(ctx context.Context, c *redis.Client, key string, timeout time.Du
 	}
 }
 
-func redisIdle(ctx context.Context, address string, n int, lost chan<- error) (func(), error) {
-	c := dialRedis(address)
-	ctx, cancel := context.WithCancel(ctx)
-	end := func() { cancel(); _ = c.Close() }
+func redisIdle(t *turn, address string, n int, lost chan<- error) error {
+	c := redisIn(t, address)
 	openers := make([]struct{}, connections)
-	err := load.Together(openers, func(first int, _ struct{}) error {
+	return load.Together(openers, func(first int, _ struct{}) error {
 		for i := first; i < n; i += len(openers) {
 			key := fmt.Sprint("idle-", i)
-			if err := c.Set(ctx, key, "", idleSession).Err(); err != nil {
+			if err := c.Set(t, key, "", idleSession).Err(); err != nil {
 				return err
 			}
-			go func() { lost <- redisKeep(ctx, c, key, idleSession) }()
+			go func() { lost <- redisKeep(t, c, key, idleSession) }()
 		}
 		return nil
 	})
-	if err != nil {
-		end()
-		return nil, err
-	}
-	return end, nil
 }
 
-// redisHold has the holder stop renewing its key: there is no connection that matters.
-func redisHold(ctx context.Context, address string, i int) (*holding, error) {
-	c := dialRedis(address)
+// redisHold makes the holder stop renewing its key: there is no connection that matters.
+func redisHold(t *turn, address string, i int) (*holding, error) {
+	c := redisIn(t, address)
 	name := fmt.Sprint("cut-", i)
-	owner := &redisSession{ctx, c, "owner", cutSession}
+	owner := &redisSession{t, c, "owner", cutSession}
 	if err := owner.Acquire(name, 1); err != nil {
 		return nil, err
 	}
-	keeping, stop := context.WithCancel(ctx)
+	keeping, stop := context.WithCancel(t)
 	go func() { _ = redisKeep(keeping, c, name, cutSession) }()
-	waiter := &redisSession{ctx, c, "waiter", busySession}
+	waiter := &redisSession{t, c, "waiter", busySession}
 	var waited atomic.Bool
-	return &holding{
-		cut:  stop,
-		wait: func() error { err := waiter.Acquire(name, 1); waited.Store(err == nil); return err },
-		close: func() {
-			stop()
-			if waited.Load() {
-				_ = waiter.Release(name)
-			}
-			_ = c.Close()
-		},
-	}, nil
+	t.later(func() {
+		stop()
+		if waited.Load() {
+			_ = waiter.Release(name)
+		}
+	})
+	return &holding{stop, func() error {
+		err := waiter.Acquire(name, 1)
+		waited.Store(err == nil)
+		return err
+	}}, nil
 }
 
 // redisFill sets keys, 1,000 in a pipeline.
-func redisFill(ctx context.Context, address string, n int) error {
-	c := dialRedis(address)
-	defer c.Close()
+func redisFill(t *turn, address string, n int) error {
+	c := redisIn(t, address)
 	const most = 1000
 	for begin := 0; begin < n; begin += most {
-		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := c.Pipelined(t, func(p redis.Pipeliner) error {
 			for i := begin; i < min(begin+most, n); i++ {
-				p.Set(ctx, fmt.Sprintf("row-%09d", i), "", 0)
+				p.Set(t, rowName(i), "", 0)
 			}
 			return nil
 		})

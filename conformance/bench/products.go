@@ -2,193 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
+	"runtime/debug"
+	"strings"
 
-	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/loopback"
 )
 
-// patience is how long a server may take to start, with a million rows as well.
-const patience = 2 * time.Minute
-
-// process is a server that can be killed and started again, with the same address and directory.
-type process struct {
-	name    string
-	address string
-	debug   string // where Go's profiles are, empty if nowhere
-	metrics string // address of /metrics, empty if none
-	log     string // the file that has its output
-	command func() *exec.Cmd
-	running *exec.Cmd
-}
-
-// start starts the server and waits until it answers: first is one operation.
-func (p *process) start(ctx context.Context, first func(ctx context.Context, address string) error) error {
-	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	command := p.command()
-	command.Stdout, command.Stderr = out, out
-	if err := command.Start(); err != nil {
-		return err
-	}
-	p.running = command
-	return p.answers(ctx, first)
-}
-
-// answers waits until the server answers. Clients back off for a long time if nobody listens, hence the
-// connection of its own.
-func (p *process) answers(ctx context.Context, first func(ctx context.Context, address string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	listening := false
-	for {
-		var err error
-		if !listening {
-			var conn net.Conn
-			if conn, err = net.Dial("tcp", p.address); err == nil {
-				_ = conn.Close()
-				listening = true
-			}
-		}
-		if listening {
-			if err = first(ctx, p.address); err == nil {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s did not get ready, see %s: %w", p.name, p.log, errors.Join(err, ctx.Err()))
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
-func (p *process) kill() {
-	if p.running != nil {
-		_ = p.running.Process.Kill()
-		_ = p.running.Wait()
-		p.running = nil
-	}
-}
-
-func (p *process) cpu() (time.Duration, error) { return machine.CPU(p.running.Process.Pid) }
-
-// collect has a Go server collect its garbage twice, as the second time finds what finalizers and pools let
-// go.
-func (p *process) collect(ctx context.Context) error {
-	if p.debug == "" {
-		return nil
-	}
-	for range 2 {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-			"http://"+p.debug+"/debug/pprof/heap?gc=1", nil)
-		if err != nil {
-			return err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		_ = answer.Body.Close()
-		if err == nil && answer.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", request.URL, answer.Status)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// servers is one server, or a cluster.
-type servers []*process
-
-func (s servers) kill() {
-	for _, p := range s {
-		p.kill()
-	}
-}
-
-// cpu is the processor time of all of them.
-func (s servers) cpu() (time.Duration, error) {
-	var sum time.Duration
-	for _, p := range s {
-		used, err := p.cpu()
-		if err != nil {
-			return 0, err
-		}
-		sum += used
-	}
-	return sum, nil
-}
-
-func (s servers) addresses() []string {
-	all := make([]string, len(s))
-	for i, p := range s {
-		all[i] = p.address
-	}
-	return all
-}
-
-// product is a kind of server.
-type product struct {
-	name string
-	// absent says why it cannot be measured here, and what to do about it; empty if it can.
-	absent string
-	// version is of the server and the client.
-	version func() string
-	// make makes servers that have not been started. dirs has a directory for each.
-	make func(dirs []string) (servers, error)
-	// first is one operation by a new client.
-	first func(ctx context.Context, address string) error
-}
-
-// launch starts n servers on empty directories below dir.
-func (p *product) launch(ctx context.Context, dir string, n int) (servers, error) {
-	var dirs []string
-	for i := range n {
-		d := filepath.Join(dir, fmt.Sprint(p.name, "-", i))
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, err
-		}
-		dirs = append(dirs, d)
-	}
-	made, err := p.make(dirs)
-	if err != nil {
-		return nil, err
-	}
-	failures := make(chan error, n)
-	for i, s := range made {
-		s.name, s.log = p.name, dirs[i]+".log"
-		go func() { failures <- s.start(ctx, p.first) }() // those of a cluster wait for each other
-	}
-	for range made {
-		err = errors.Join(err, <-failures)
-	}
-	if err != nil {
-		made.kill()
-		return nil, err
-	}
-	return made, nil
-}
-
-// newCoordd is coordd with default settings.
-func newCoordd(binary string) *product {
+// newCoordd is coordd with default settings, given by the environment, since a flag would end an older program
+// that does not know it.
+func newCoordd(name, binary string) *product {
 	return &product{
-		name: "coordd", absent: absence(binary, "make build"),
-		version: func() string { return "coordd " + output(binary, "version") },
+		name: name, absent: absence(binary, "make build"),
+		version: func() string { return name + " " + output(binary, "version") },
 		first:   attachOnce,
 		make: func(dirs []string) (servers, error) {
 			addresses, err := loopback.Addresses(4 * len(dirs))
@@ -199,17 +29,19 @@ func newCoordd(binary string) *product {
 			var made servers
 			for i, dir := range dirs {
 				address, debug := addresses[2*i], addresses[2*i+1]
-				arguments := []string{"serve", "--listen", address, "--data-dir", dir, "--log-level", "warn",
-					"--listen-http", metrics[i], "--debug-http", debug}
+				arguments := []string{"serve", "--listen", address, "--data-dir", dir, "--log-level", "warn"}
 				if len(dirs) > 1 {
 					arguments = append(arguments, "--name", fmt.Sprint("s", i), "--listen-peer", peers[i],
 						"--initial-cluster", initial(peers, ""), "--insecure-peers")
 				}
-				made = append(made, &process{address: address, debug: debug, metrics: metrics[i], command: func() *exec.Cmd {
+				command := func() *exec.Cmd {
 					command := exec.Command(binary, arguments...)
-					command.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true")
+					command.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true",
+						"COORDD_LISTEN_HTTP="+metrics[i], "COORDD_DEBUG_HTTP="+debug)
 					return command
-				}})
+				}
+				made = append(made, &process{address: address, debug: debug, metrics: metrics[i],
+					command: command})
 			}
 			return made, nil
 		},
@@ -342,4 +174,47 @@ func newRedis(binary string) *product {
 			}}}, nil
 		},
 	}
+}
+
+// absence says why a program cannot be run, empty if it can.
+func absence(binary, install string) string {
+	if _, err := exec.LookPath(binary); err != nil {
+		return "not installed: " + install
+	}
+	return ""
+}
+
+// newestJar is the last file of a folder that a pattern matches, empty if there is none.
+func newestJar(dir, pattern string) string {
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1]
+}
+
+// output is what a program prints.
+func output(binary string, args ...string) string {
+	text, err := exec.Command(binary, args...).CombinedOutput()
+	if err != nil {
+		return "of an unknown version"
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// moduleVersion is that of a module of this program.
+func moduleVersion(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return m.Version
+			}
+		}
+	}
+	return "of an unknown version"
 }

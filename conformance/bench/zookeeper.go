@@ -12,20 +12,20 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var zooClient = &client{locks: zooLocks, watch: zooWatch, group: zooGroup, idle: zooIdle, hold: zooHold,
+var zooClient = &client{locks: zooLocks, watch: zooWatch, list: zooList, idle: zooIdle, hold: zooHold,
 	fill: zooFill}
 
 var everybody = zk.WorldACL(zk.PermAll)
 
-// silent takes what the client has to say.
+// silent discards the client's log.
 type silent struct{}
 
 // Printf implements zk.Logger.
 func (silent) Printf(string, ...any) {}
 
 // dialZoo opens a session, which has a connection of its own.
-func dialZoo(ctx context.Context, address string, timeout time.Duration, dialer zk.Dialer) (*zk.Conn,
-	<-chan zk.Event, error) {
+func dialZoo(ctx context.Context, address string, timeout time.Duration,
+	dialer zk.Dialer) (*zk.Conn, <-chan zk.Event, error) {
 	conn, events, err := zk.Connect([]string{address}, timeout, zk.WithLogger(silent{}),
 		zk.WithDialer(dialer))
 	if err != nil {
@@ -60,21 +60,21 @@ func zooOnce(ctx context.Context, address string) error {
 	return err
 }
 
-func zooSessions(ctx context.Context, address string, n int, timeout time.Duration,
-	lost chan<- error) ([]*zk.Conn, func(), error) {
+// zooSessions opens sessions, as many at a time as with the others.
+func zooSessions(t *turn, address string, n int, timeout time.Duration, lost chan<- error) ([]*zk.Conn, error) {
 	sessions := make([]*zk.Conn, n)
-	end := func() {
+	t.later(func() {
 		_ = load.Together(sessions, func(_ int, c *zk.Conn) error {
 			if c != nil {
 				c.Close()
 			}
 			return nil
 		})
-	}
-	openers := make([]struct{}, min(n, connections)) // as many at a time as with the others
-	err := load.Together(openers, func(first int, _ struct{}) error {
+	})
+	openers := make([]struct{}, min(n, connections))
+	return sessions, load.Together(openers, func(first int, _ struct{}) error {
 		for i := first; i < n; i += len(openers) {
-			c, events, err := dialZoo(ctx, address, timeout, net.DialTimeout)
+			c, events, err := dialZoo(t, address, timeout, net.DialTimeout)
 			if err != nil {
 				return err
 			}
@@ -89,11 +89,6 @@ func zooSessions(ctx context.Context, address string, n int, timeout time.Durati
 		}
 		return nil
 	})
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	return sessions, end, nil
 }
 
 // zooMake makes a znode that stays, if it is not there.
@@ -137,33 +132,25 @@ func (s *zooSession) Release(name string) error {
 	return s.conn.Delete("/locks/"+name, -1)
 }
 
-func zooLocks(ctx context.Context, address string, kind load.Kind, n int) ([]load.Session, func(), error) {
-	conns, end, err := zooSessions(ctx, address, n, busySession, nil)
+func zooLocks(t *turn, address string, kind load.Kind, n int) ([]load.Session, error) {
+	conns, err := zooSessions(t, address, n, busySession, nil)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := zooMake(conns[0], "/locks"); err != nil {
-		end()
-		return nil, nil, err
+		return nil, err
 	}
 	all := make([]load.Session, n)
 	for i, c := range conns {
 		all[i] = &zooSession{c, kind == load.HandOver, make(map[string]*zk.Lock)}
 	}
-	return all, end, nil
+	return all, zooMake(conns[0], "/locks")
 }
 
-func zooWatch(ctx context.Context, address string, n int) (*watching, error) {
-	conns, end, err := zooSessions(ctx, address, n+1, busySession, nil)
+func zooWatch(t *turn, address string, n int) (*watching, error) {
+	conns, err := zooSessions(t, address, n+1, busySession, nil)
 	if err != nil {
 		return nil, err
 	}
 	const path = "/watched"
 	writer := conns[n]
-	if err := zooMake(writer, path); err != nil {
-		end()
-		return nil, err
-	}
 	changes := make([]<-chan zk.Event, n)
 	return &watching{
 		arm: func(i int) error {
@@ -172,107 +159,84 @@ func zooWatch(ctx context.Context, address string, n int) (*watching, error) {
 			return err
 		},
 		heard: func(i int) error { return (<-changes[i]).Err },
-		write: func(int) error { _, err := writer.Set(path, []byte(time.Now().String()), -1); return err },
-		close: end,
-	}, nil
+		write: func() error { _, err := writer.Set(path, []byte(time.Now().String()), -1); return err },
+	}, zooMake(writer, path)
 }
 
-func zooGroup(ctx context.Context, address string, members, listers int) (*listing, error) {
-	conns, endMembers, err := zooSessions(ctx, address, members, busySession, nil)
+func zooList(t *turn, address string, members, listers int) (func(int) (int, error), error) {
+	conns, err := zooSessions(t, address, members, busySession, nil)
 	if err != nil {
 		return nil, err
 	}
 	const path = "/group"
-	err = zooMake(conns[0], path)
-	if err == nil {
-		err = load.Together(conns, func(i int, c *zk.Conn) error {
-			_, err := c.Create(fmt.Sprintf("%s/%06d", path, i), make([]byte, memberBytes), zk.FlagEphemeral,
-				everybody)
-			return err
-		})
-	}
-	if err != nil {
-		endMembers()
+	if err := zooMake(conns[0], path); err != nil {
 		return nil, err
 	}
-	readers, end, err := zooSessions(ctx, address, listers, busySession, nil)
-	if err != nil {
-		endMembers()
+	if err := load.Together(conns, func(i int, c *zk.Conn) error {
+		_, err := c.Create(fmt.Sprintf("%s/%06d", path, i), make([]byte, memberBytes), zk.FlagEphemeral,
+			everybody)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	return &listing{
-		list: func(i int) (int, error) {
-			names, _, err := readers[i].Children(path)
-			return len(names), err
-		},
-		close: func() { end(); endMembers() },
-	}, nil
+	readers, err := zooSessions(t, address, listers, busySession, nil)
+	return func(i int) (int, error) {
+		names, _, err := readers[i].Children(path)
+		return len(names), err
+	}, err
 }
 
-func zooIdle(ctx context.Context, address string, n int, lost chan<- error) (func(), error) {
-	_, end, err := zooSessions(ctx, address, n, idleSession, lost)
-	return end, err
+func zooIdle(t *turn, address string, n int, lost chan<- error) error {
+	_, err := zooSessions(t, address, n, idleSession, lost)
+	return err
 }
 
-func zooHold(ctx context.Context, address string, i int) (*holding, error) {
+func zooHold(t *turn, address string, i int) (*holding, error) {
 	line := new(cuttable)
-	owner, _, err := dialZoo(ctx, address, cutSession,
+	owner, _, err := dialZoo(t, address, cutSession,
 		func(_, to string, timeout time.Duration) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
+			ctx, cancel := context.WithTimeout(t, timeout)
 			defer cancel()
 			return line.dial(ctx, to)
 		})
 	if err != nil {
 		return nil, err
 	}
-	conns, end, err := zooSessions(ctx, address, 1, busySession, nil)
+	t.later(func() { go owner.Close() }) // it has nobody to take leave of, and waits for that
+	conns, err := zooSessions(t, address, 1, busySession, nil)
 	if err != nil {
 		return nil, err
 	}
 	path := fmt.Sprint("/cut-", i)
-	if err := zk.NewLock(owner, path, everybody).Lock(); err != nil {
-		return nil, err
-	}
 	waiting := zk.NewLock(conns[0], path, everybody)
-	return &holding{
-		cut:  line.cut,
-		wait: waiting.Lock,
-		close: func() {
-			_ = waiting.Unlock()
-			end()
-			go owner.Close() // it has nobody to take leave of, and waits for that
-		},
-	}, nil
+	t.later(func() { _ = waiting.Unlock() })
+	return &holding{line.cut, waiting.Lock}, zk.NewLock(owner, path, everybody).Lock()
 }
 
 // zooFill creates znodes, 500 in a transaction, in 1,000 directories.
-func zooFill(ctx context.Context, address string, n int) error {
+func zooFill(t *turn, address string, n int) error {
 	const (
 		directories = 1000
 		most        = 500
 	)
-	conns, end, err := zooSessions(ctx, address, connections, busySession, nil)
+	conns, err := zooSessions(t, address, connections, busySession, nil)
 	if err != nil {
 		return err
 	}
-	defer end()
-	err = load.Together(conns, func(first int, c *zk.Conn) error {
-		for i := first; i < directories; i += len(conns) {
-			if err := zooMake(c, fmt.Sprint("/rows-", i)); err != nil {
-				return err
-			}
+	if err := load.Together(conns, func(first int, c *zk.Conn) (err error) {
+		for i := first; i < directories && err == nil; i += len(conns) {
+			err = zooMake(c, fmt.Sprint("/rows-", i))
 		}
-		return nil
-	})
-	if err != nil {
+		return err
+	}); err != nil {
 		return err
 	}
 	return load.Together(conns, func(first int, c *zk.Conn) error {
 		for begin := first * most; begin < n; begin += len(conns) * most {
 			var creates []any
 			for i := begin; i < min(begin+most, n); i++ {
-				creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("/rows-%d/%09d", i%directories,
-					i), Acl: everybody})
+				creates = append(creates, &zk.CreateRequest{Acl: everybody,
+					Path: fmt.Sprintf("/rows-%d/%09d", i%directories, i)})
 			}
 			if _, err := c.Multi(creates...); err != nil {
 				return err

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,18 +105,17 @@ func spin(n int) (spinning []*exec.Cmd, err error) {
 // roamOn locks and unlocks until ctx ends, with another session once nothing has been answered for a while.
 func roamOn(ctx context.Context, c *client, addresses []string, first int) {
 	for ctx.Err() == nil {
-		session, cancel := context.WithTimeout(ctx, faultPeriod)
-		if r, err := c.roam(session, addresses, first); err == nil {
-			for session.Err() == nil {
-				if r.step(session) != nil {
-					time.Sleep(roamPause)
-				}
+		bounded, cancel := context.WithTimeout(ctx, faultPeriod)
+		session := newTurn(bounded)
+		step, err := c.roam(session, addresses, first)
+		for err == nil && session.Err() == nil {
+			if step(session) != nil {
+				time.Sleep(roamPause)
 			}
-			r.close()
-		} else {
-			time.Sleep(roamPause)
 		}
+		session.end()
 		cancel()
+		time.Sleep(roamPause)
 	}
 }
 
@@ -168,22 +165,9 @@ func (w *watch) look(ctx context.Context) {
 func leads(ctx context.Context, metrics string) bool {
 	ctx, cancel := context.WithTimeout(ctx, looksFor)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metrics+"/metrics", nil)
-	if err != nil {
-		return false
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		if line := lines.Text(); strings.HasPrefix(line, "coordd_leads 1") ||
-			strings.HasPrefix(line, "etcd_server_is_leader 1") {
-			return true
-		}
-	}
-	return false
+	text, err := fetch(ctx, "http://"+metrics+"/metrics")
+	return err == nil && (strings.Contains(text, "\ncoordd_leads 1") ||
+		strings.Contains(text, "\netcd_server_is_leader 1"))
 }
 
 // trouble stops or kills a server every faultPeriod, mostly the leader.

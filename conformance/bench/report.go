@@ -10,14 +10,18 @@ import (
 	"github.com/coordd/coordd/conformance/bench/page"
 )
 
-// report is what the page says of a run.
-func (b *bench) report(products []*product, began time.Time, loadBefore string) string {
-	var s strings.Builder
-	fmt.Fprintf(&s,
+// head says when, where and how long a run was.
+func (b *bench) head() string {
+	return fmt.Sprintf(
 		"%s, %d processors: %s; %s. Load before the run %s, the run took %v. Median of %d rounds of %v.\n\n",
-		began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(),
-		loadBefore, time.Since(began).Round(time.Second), b.runs, b.length)
-	s.WriteString("Versions: ")
+		b.began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(),
+		b.loadBefore, time.Since(b.began).Round(time.Second), b.runs, b.length)
+}
+
+// report is the text of a page about the run.
+func (b *bench) report(products []*product) string {
+	var s strings.Builder
+	s.WriteString(b.head() + "Versions: ")
 	var versions []string
 	for _, p := range products {
 		if p.absent != "" {
@@ -34,21 +38,11 @@ func (b *bench) report(products []*product, began time.Time, loadBefore string) 
 		fmt.Fprintf(&s, "Floor: %s %s ms, %s %s ms.\n\n", floorSync, page.Number(sync), floorStream,
 			page.Number(stream))
 	}
-	shown := *b.book
-	shown.cells = nil
-	for _, c := range b.book.cells {
-		if b.book.values[c][floor] == nil {
-			shown.cells = append(shown.cells, c)
-		}
-	}
-	s.WriteString(shown.table())
+	s.WriteString(b.book.table())
 	for _, f := range b.failures {
 		fmt.Fprintf(&s, "\nFailed: %s.\n", f)
 	}
-	s.WriteString("\nEvery run, in the order of the rounds:\n\n```\n")
-	withFloor := *b.book
-	withFloor.contestants = append([]string{floor}, b.book.contestants...)
-	s.WriteString(withFloor.runs() + "```\n")
+	s.WriteString("\nEvery run, in the order of the rounds:\n\n```\n" + b.book.runs() + "```\n")
 	return s.String()
 }
 

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/conformance/load"
+)
+
+var etcdClient = &client{locks: etcdLocks, watch: etcdWatch, list: etcdList, idle: etcdIdle, hold: etcdHold,
+	roam: etcdRoam, fill: etcdFill}
+
+func dialEtcd(addresses []string, options ...grpc.DialOption) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: addresses, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop(), DialOptions: options})
+}
+
+func etcdOnce(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c, err := dialEtcd([]string{address})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Get(ctx, "once")
+	return err
+}
+
+// etcdClients makes clients for n sessions.
+func etcdClients(t *turn, address string, n int) ([]*clientv3.Client, error) {
+	clients := make([]*clientv3.Client, min(n, connections))
+	for i := range clients {
+		c, err := dialEtcd([]string{address})
+		if err != nil {
+			return nil, err
+		}
+		t.later(func() { _ = c.Close() })
+		clients[i] = c
+	}
+	return clients, nil
+}
+
+// etcdSessions opens sessions, each a lease of its own that is kept alive.
+func etcdSessions(t *turn, address string, n int, timeout time.Duration) ([]*concurrency.Session, error) {
+	clients, err := etcdClients(t, address, n)
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]*concurrency.Session, n)
+	return sessions, load.Together(clients, func(first int, c *clientv3.Client) (err error) {
+		for i := first; i < n && err == nil; i += len(clients) {
+			sessions[i], err = concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())),
+				concurrency.WithContext(t))
+		}
+		return err
+	})
+}
+
+// etcdSession has the mutexes of a session.
+type etcdSession struct {
+	ctx     context.Context
+	session *concurrency.Session
+	mutexes map[string]*concurrency.Mutex
+}
+
+func (s *etcdSession) mutex(name string) *concurrency.Mutex {
+	m := s.mutexes[name]
+	if m == nil {
+		m = concurrency.NewMutex(s.session, "/locks/"+name)
+		s.mutexes[name] = m
+	}
+	return m
+}
+
+// Acquire implements load.Session.
+func (s *etcdSession) Acquire(name string, _ uint64) error { return s.mutex(name).Lock(s.ctx) }
+
+// Release implements load.Session.
+func (s *etcdSession) Release(name string) error { return s.mutex(name).Unlock(s.ctx) }
+
+func etcdLocks(t *turn, address string, _ load.Kind, n int) ([]load.Session, error) {
+	sessions, err := etcdSessions(t, address, n, busySession)
+	all := make([]load.Session, n)
+	for i, s := range sessions {
+		all[i] = &etcdSession{t, s, make(map[string]*concurrency.Mutex)}
+	}
+	return all, err
+}
+
+func etcdWatch(t *turn, address string, n int) (*watching, error) {
+	clients, err := etcdClients(t, address, n)
+	if err != nil {
+		return nil, err
+	}
+	const key = "watched"
+	watches := make([]clientv3.WatchChan, n)
+	for i := range watches {
+		watches[i] = clients[i%len(clients)].Watch(t, key, clientv3.WithCreatedNotify())
+	}
+	heard := func(i int) error {
+		answer, open := <-watches[i]
+		if !open {
+			return fmt.Errorf("the watch ended: %w", t.Err())
+		}
+		return answer.Err()
+	}
+	return &watching{
+		heard: heard,
+		write: func() error { _, err := clients[0].Put(t, key, time.Now().String()); return err },
+	}, load.Together(watches, func(i int, _ clientv3.WatchChan) error { return heard(i) }) // created
+}
+
+func etcdList(t *turn, address string, members, listers int) (func(int) (int, error), error) {
+	sessions, err := etcdSessions(t, address, members, busySession)
+	if err != nil {
+		return nil, err
+	}
+	const prefix = "/group/"
+	if err := load.Together(sessions, func(i int, s *concurrency.Session) error {
+		_, err := s.Client().Put(t, fmt.Sprintf("%s%06d", prefix, i), string(make([]byte, memberBytes)),
+			clientv3.WithLease(s.Lease()))
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	clients, err := etcdClients(t, address, listers)
+	return func(i int) (int, error) {
+		answer, err := clients[i%len(clients)].Get(t, prefix, clientv3.WithPrefix())
+		if err != nil {
+			return 0, err
+		}
+		return len(answer.Kvs), nil
+	}, err
+}
+
+func etcdIdle(t *turn, address string, n int, lost chan<- error) error {
+	sessions, err := etcdSessions(t, address, n, idleSession)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		go func() {
+			<-s.Done()
+			lost <- fmt.Errorf("a lease was lost: %w", context.Cause(t))
+		}()
+	}
+	return nil
+}
+
+func etcdHold(t *turn, address string, i int) (*holding, error) {
+	line := new(cuttable)
+	own, err := dialEtcd([]string{address}, grpc.WithContextDialer(line.dial))
+	if err != nil {
+		return nil, err
+	}
+	t.later(func() { _ = own.Close() })
+	session, err := concurrency.NewSession(own, concurrency.WithTTL(int(cutSession.Seconds())))
+	if err != nil {
+		return nil, err
+	}
+	t.later(session.Orphan)
+	waiters, err := etcdSessions(t, address, 1, busySession)
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprint("/cut/", i)
+	mutex := concurrency.NewMutex(waiters[0], name)
+	t.later(func() { _ = mutex.Unlock(t) })
+	return &holding{line.cut, func() error { return mutex.Lock(t) }},
+		concurrency.NewMutex(session, name).Lock(t)
+}
+
+// etcdTry bounds how long a client waits for an answer before it asks again: a follower keeps what it has sent
+// to a leader that is gone for 7 s.
+const etcdTry = time.Second
+
+// etcdRoam begins at one of the servers by having it first in the list.
+func etcdRoam(t *turn, addresses []string, first int) (func(context.Context) error, error) {
+	var order []string
+	for i := range addresses {
+		order = append(order, addresses[(first+i)%len(addresses)])
+	}
+	c, err := dialEtcd(order)
+	if err != nil {
+		return nil, err
+	}
+	t.later(func() { _ = c.Close() })
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(int(busySession.Seconds())),
+		concurrency.WithContext(t))
+	if err != nil {
+		return nil, err
+	}
+	t.later(session.Orphan)
+	mutex := concurrency.NewMutex(session, fmt.Sprint("/roaming/", first))
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, etcdTry)
+		defer cancel()
+		if err := mutex.Lock(ctx); err != nil {
+			return err
+		}
+		return mutex.Unlock(ctx)
+	}, nil
+}
+
+// etcdFill puts keys, 128 in a transaction, which is the most that etcd takes.
+func etcdFill(t *turn, address string, n int) error {
+	clients, err := etcdClients(t, address, connections)
+	if err != nil {
+		return err
+	}
+	const most = 128
+	return load.Together(clients, func(first int, c *clientv3.Client) error {
+		for begin := first * most; begin < n; begin += len(clients) * most {
+			var puts []clientv3.Op
+			for i := begin; i < min(begin+most, n); i++ {
+				puts = append(puts, clientv3.OpPut(rowName(i), ""))
+			}
+			if _, err := c.Txn(t).Then(puts...).Commit(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// etcdLeader returns the number of the server that leads.
+func etcdLeader(ctx context.Context, addresses []string) (int, error) {
+	c, err := dialEtcd(addresses)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for i, address := range addresses {
+		status, err := c.Status(ctx, address)
+		if err != nil {
+			return 0, err
+		}
+		if status.Leader == status.Header.MemberId {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("none of %v leads", addresses)
+}
