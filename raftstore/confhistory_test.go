@@ -405,6 +405,25 @@ func TestPromotionIsFollowedByItsSeal(t *testing.T) {
 	}
 }
 
+// A change of the voters is not complete because its leader has lost the leadership: the next leader is asked.
+func TestSealingNeedsALeader(t *testing.T) {
+	t.Parallel()
+	w := newConfWorld(t, 1, "abc")
+	w.live()
+	l, seal := w.leader().store.loop, sealing()
+	w.settle("the leader to know its commit index", func() bool { return l.caughtUp })
+	if !seal.done(l) {
+		t.Error("a leader with nothing to seal goes on")
+	}
+	l.leading = false
+	if seal.done(l) {
+		t.Error("a member that does not lead is done")
+	}
+	if err := seal.attempt(l); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a member that does not lead: %v", err)
+	}
+}
+
 // exchange delivers all messages, and has b write.
 func (w *confWorld) exchange(a, b *confMember) {
 	for busy := true; busy; {
