@@ -29,7 +29,11 @@ type clusterService struct {
 }
 
 var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
-	"Only administrators may manage the cluster: log in as one (--user), or use the socket in the server's data directory, as its owner (--data-dir)")
+	"Only administrators may manage the cluster: "+asAdministrator)
+
+// asAdministrator ends a refusal with the ways to be an administrator.
+const asAdministrator = "log in as one (--user), or use the socket in the server's data directory, as its owner " +
+	"(--data-dir)"
 
 // administer refuses callers who may not manage the cluster, by what this server knows.
 func (s clusterService) administer(ctx context.Context) error {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -12,11 +13,23 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
+var errNotQuotaAdministrator = status.Error(codes.PermissionDenied,
+	"Only administrators may see and set quotas: "+asAdministrator)
+
+// administerQuotas refuses callers who may not see and set quotas.
+func (s clusterService) administerQuotas(ctx context.Context) error {
+	err := s.administerNow(ctx)
+	if errors.Is(err, errNotClusterAdministrator) {
+		return errNotQuotaAdministrator
+	}
+	return err
+}
+
 // Quotas implements adminpb.ClusterServer.
 func (s clusterService) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*adminpb.QuotasStatus, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if err := s.administerNow(ctx); err != nil {
+	if err := s.administerQuotas(ctx); err != nil {
 		return nil, err
 	}
 	return s.quotasOf(ctx, scheme.SplitLoose(r.GetPath()))
@@ -27,7 +40,7 @@ func (s clusterService) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest
 	error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if err := s.administerNow(ctx); err != nil {
+	if err := s.administerQuotas(ctx); err != nil {
 		return nil, err
 	}
 	path := scheme.SplitLoose(r.GetPath())

@@ -39,7 +39,7 @@ func (s userService) manager(ctx context.Context) (coordination.Caller, error) {
 }
 
 var errNotAdministrator = status.Error(codes.PermissionDenied,
-	"Only administrators may manage users: log in as one (--user), or use the socket in the server's data directory, as its owner (--data-dir)")
+	"Only administrators may manage users: "+asAdministrator)
 
 // Add implements adminpb.UsersServer.
 func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
