@@ -49,7 +49,7 @@ func TestPeerServicesKeepTheirNames(t *testing.T) {
 		"/coordd.relay.v1.Relay/Execute": {relay + "ExecuteRequest", relay + "ExecuteResponse",
 			false, false}, "/coordd.relay.v1.Relay/Exchange": {relay + "ToLeader", relay + "FromLeader", true,
 			true},
-		"/coordd.relay.v1.Relay/Leave": {relay + "LeaveRequest", relay + "LeaveGrant", true, true},
+		"/coordd.relay.v1.Relay/Permit": {relay + "PermitRequest", relay + "PermitGrant", true, true},
 		"/coordd.relay.v1.Cluster/Status": {admin + "ClusterStatusRequest", admin + "ClusterStatus",
 			false, false}, "/coordd.relay.v1.Cluster/Add": {admin + "AddMemberRequest",
 			admin + "AddMemberResponse", false, false},

@@ -37,7 +37,7 @@ func (r *relay) askForPermit(ctx context.Context, connect func() *grpc.ClientCon
 func (r *relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	permit, err := relaypb.NewRelayClient(conn).Leave(ctx)
+	permit, err := relaypb.NewRelayClient(conn).Permit(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,10 +67,10 @@ func (r *relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 // permitRequest asks now.
-func (r *relay) permitRequest() *relaypb.LeaveRequest {
+func (r *relay) permitRequest() *relaypb.PermitRequest {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return &relaypb.LeaveRequest{Relay: r.hello(), Renew: r.ask()}
+	return &relaypb.PermitRequest{Relay: r.hello(), Renew: r.ask()}
 }
 
 // ask returns the number of a request for a permit that is made now. The mutex is held.
@@ -81,7 +81,7 @@ func (r *relay) ask() uint64 {
 }
 
 // givePermit serves what one other server asks.
-func (g *Group) givePermit(rpc relaypb.Relay_LeaveServer) error {
+func (g *Group) givePermit(rpc relaypb.Relay_PermitServer) error {
 	for {
 		request, err := rpc.Recv()
 		if err != nil {
@@ -90,7 +90,7 @@ func (g *Group) givePermit(rpc relaypb.Relay_LeaveServer) error {
 		if p := g.relays.find(request.GetRelay()); p == nil || !p.givesPermit() {
 			continue // it asks again
 		}
-		if err := rpc.Send(&relaypb.LeaveGrant{Renewed: request.GetRenew()}); err != nil {
+		if err := rpc.Send(&relaypb.PermitGrant{Renewed: request.GetRenew()}); err != nil {
 			return err
 		}
 	}

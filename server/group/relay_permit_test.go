@@ -130,11 +130,11 @@ func TestPermitOverTheHeartbeats(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		permit, err := relaypb.NewRelayClient(r.urgent()).Leave(ctx)
+		permit, err := relaypb.NewRelayClient(r.urgent()).Permit(ctx)
 		if err != nil {
 			return false
 		}
-		_ = permit.Send(&relaypb.LeaveRequest{Relay: r.hello(), Renew: 1 << 40})
+		_ = permit.Send(&relaypb.PermitRequest{Relay: r.hello(), Renew: 1 << 40})
 		grant, err := permit.Recv()
 		return err == nil && grant.GetRenewed() == 1<<40
 	})

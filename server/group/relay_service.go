@@ -17,8 +17,8 @@ type relayService struct {
 // Exchange implements relaypb.RelayServer.
 func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error { return s.group.exchange(rpc) }
 
-// Leave implements relaypb.RelayServer.
-func (s relayService) Leave(rpc relaypb.Relay_LeaveServer) error { return s.group.givePermit(rpc) }
+// Permit implements relaypb.RelayServer.
+func (s relayService) Permit(rpc relaypb.Relay_PermitServer) error { return s.group.givePermit(rpc) }
 
 // Execute implements relaypb.RelayServer.
 func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse,

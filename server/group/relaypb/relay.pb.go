@@ -421,7 +421,7 @@ func (x *Hello) GetVersion() uint32 {
 }
 
 // Asks for a permit to speak on account of a relay.
-type LeaveRequest struct {
+type PermitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Relay         *Hello                 `protobuf:"bytes,1,opt,name=relay,proto3" json:"relay,omitempty"`
 	Renew         uint64                 `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
@@ -429,20 +429,20 @@ type LeaveRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LeaveRequest) Reset() {
-	*x = LeaveRequest{}
+func (x *PermitRequest) Reset() {
+	*x = PermitRequest{}
 	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LeaveRequest) String() string {
+func (x *PermitRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LeaveRequest) ProtoMessage() {}
+func (*PermitRequest) ProtoMessage() {}
 
-func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
+func (x *PermitRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -454,26 +454,26 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
-func (*LeaveRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use PermitRequest.ProtoReflect.Descriptor instead.
+func (*PermitRequest) Descriptor() ([]byte, []int) {
 	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *LeaveRequest) GetRelay() *Hello {
+func (x *PermitRequest) GetRelay() *Hello {
 	if x != nil {
 		return x.Relay
 	}
 	return nil
 }
 
-func (x *LeaveRequest) GetRenew() uint64 {
+func (x *PermitRequest) GetRenew() uint64 {
 	if x != nil {
 		return x.Renew
 	}
 	return 0
 }
 
-type LeaveGrant struct {
+type PermitGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the request.
 	Renewed       uint64 `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
@@ -481,20 +481,20 @@ type LeaveGrant struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LeaveGrant) Reset() {
-	*x = LeaveGrant{}
+func (x *PermitGrant) Reset() {
+	*x = PermitGrant{}
 	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LeaveGrant) String() string {
+func (x *PermitGrant) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LeaveGrant) ProtoMessage() {}
+func (*PermitGrant) ProtoMessage() {}
 
-func (x *LeaveGrant) ProtoReflect() protoreflect.Message {
+func (x *PermitGrant) ProtoReflect() protoreflect.Message {
 	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -506,12 +506,12 @@ func (x *LeaveGrant) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LeaveGrant.ProtoReflect.Descriptor instead.
-func (*LeaveGrant) Descriptor() ([]byte, []int) {
+// Deprecated: Use PermitGrant.ProtoReflect.Descriptor instead.
+func (*PermitGrant) Descriptor() ([]byte, []int) {
 	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *LeaveGrant) GetRenewed() uint64 {
+func (x *PermitGrant) GetRenewed() uint64 {
 	if x != nil {
 		return x.Renewed
 	}
@@ -1942,12 +1942,11 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x06server\x18\x01 \x01(\x04R\x06server\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\rR\aversion\"R\n" +
-	"\fLeaveRequest\x12,\n" +
+	"\aversion\x18\x04 \x01(\rR\aversion\"S\n" +
+	"\rPermitRequest\x12,\n" +
 	"\x05relay\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05relay\x12\x14\n" +
-	"\x05renew\x18\x02 \x01(\x04R\x05renew\"&\n" +
-	"\n" +
-	"LeaveGrant\x12\x18\n" +
+	"\x05renew\x18\x02 \x01(\x04R\x05renew\"'\n" +
+	"\vPermitGrant\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\"\xd4\x02\n" +
 	"\aForward\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x121\n" +
@@ -2074,10 +2073,10 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x05Issue\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\rR\bseverity\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage2\xe6\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage2\xe9\x01\n" +
 	"\x05Relay\x12F\n" +
-	"\bExchange\x12\x19.coordd.relay.v1.ToLeader\x1a\x1b.coordd.relay.v1.FromLeader(\x010\x01\x12G\n" +
-	"\x05Leave\x12\x1d.coordd.relay.v1.LeaveRequest\x1a\x1b.coordd.relay.v1.LeaveGrant(\x010\x01\x12L\n" +
+	"\bExchange\x12\x19.coordd.relay.v1.ToLeader\x1a\x1b.coordd.relay.v1.FromLeader(\x010\x01\x12J\n" +
+	"\x06Permit\x12\x1e.coordd.relay.v1.PermitRequest\x1a\x1c.coordd.relay.v1.PermitGrant(\x010\x01\x12L\n" +
 	"\aExecute\x12\x1f.coordd.relay.v1.ExecuteRequest\x1a .coordd.relay.v1.ExecuteResponseB/Z-github.com/coordd/coordd/server/group/relaypbb\x06proto3"
 
 var (
@@ -2100,8 +2099,8 @@ var file_server_group_relaypb_relay_proto_goTypes = []any{
 	(*Quantum)(nil),         // 3: coordd.relay.v1.Quantum
 	(*Piece)(nil),           // 4: coordd.relay.v1.Piece
 	(*Hello)(nil),           // 5: coordd.relay.v1.Hello
-	(*LeaveRequest)(nil),    // 6: coordd.relay.v1.LeaveRequest
-	(*LeaveGrant)(nil),      // 7: coordd.relay.v1.LeaveGrant
+	(*PermitRequest)(nil),   // 6: coordd.relay.v1.PermitRequest
+	(*PermitGrant)(nil),     // 7: coordd.relay.v1.PermitGrant
 	(*Forward)(nil),         // 8: coordd.relay.v1.Forward
 	(*Attach)(nil),          // 9: coordd.relay.v1.Attach
 	(*Identity)(nil),        // 10: coordd.relay.v1.Identity
@@ -2124,7 +2123,7 @@ var file_server_group_relaypb_relay_proto_depIdxs = []int32{
 	4,  // 2: coordd.relay.v1.ToLeader.piece:type_name -> coordd.relay.v1.Piece
 	1,  // 3: coordd.relay.v1.ToLeader.demands:type_name -> coordd.relay.v1.Demand
 	3,  // 4: coordd.relay.v1.Quanta.quanta:type_name -> coordd.relay.v1.Quantum
-	5,  // 5: coordd.relay.v1.LeaveRequest.relay:type_name -> coordd.relay.v1.Hello
+	5,  // 5: coordd.relay.v1.PermitRequest.relay:type_name -> coordd.relay.v1.Hello
 	9,  // 6: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
 	12, // 7: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
 	13, // 8: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
@@ -2143,10 +2142,10 @@ var file_server_group_relaypb_relay_proto_depIdxs = []int32{
 	19, // 21: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
 	22, // 22: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
 	0,  // 23: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
-	6,  // 24: coordd.relay.v1.Relay.Leave:input_type -> coordd.relay.v1.LeaveRequest
+	6,  // 24: coordd.relay.v1.Relay.Permit:input_type -> coordd.relay.v1.PermitRequest
 	20, // 25: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
 	16, // 26: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
-	7,  // 27: coordd.relay.v1.Relay.Leave:output_type -> coordd.relay.v1.LeaveGrant
+	7,  // 27: coordd.relay.v1.Relay.Permit:output_type -> coordd.relay.v1.PermitGrant
 	21, // 28: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
 	26, // [26:29] is the sub-list for method output_type
 	23, // [23:26] is the sub-list for method input_type

@@ -23,7 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Relay_Exchange_FullMethodName = "/coordd.relay.v1.Relay/Exchange"
-	Relay_Leave_FullMethodName    = "/coordd.relay.v1.Relay/Leave"
+	Relay_Permit_FullMethodName   = "/coordd.relay.v1.Relay/Permit"
 	Relay_Execute_FullMethodName  = "/coordd.relay.v1.Relay/Execute"
 )
 
@@ -31,12 +31,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Exchange carries all client streams of one server to the leader and back; Leave gives permits to speak, and goes over
+// Exchange carries all client streams of one server to the leader and back; Permit gives permits to speak, and goes over
 // the connection of the heartbeats, where it waits behind no data; Execute runs one command about the path tree or the
 // users on the leader.
 type RelayClient interface {
 	Exchange(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToLeader, FromLeader], error)
-	Leave(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LeaveRequest, LeaveGrant], error)
+	Permit(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PermitRequest, PermitGrant], error)
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error)
 }
 
@@ -61,18 +61,18 @@ func (c *relayClient) Exchange(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Relay_ExchangeClient = grpc.BidiStreamingClient[ToLeader, FromLeader]
 
-func (c *relayClient) Leave(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LeaveRequest, LeaveGrant], error) {
+func (c *relayClient) Permit(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PermitRequest, PermitGrant], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Relay_ServiceDesc.Streams[1], Relay_Leave_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Relay_ServiceDesc.Streams[1], Relay_Permit_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[LeaveRequest, LeaveGrant]{ClientStream: stream}
+	x := &grpc.GenericClientStream[PermitRequest, PermitGrant]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Relay_LeaveClient = grpc.BidiStreamingClient[LeaveRequest, LeaveGrant]
+type Relay_PermitClient = grpc.BidiStreamingClient[PermitRequest, PermitGrant]
 
 func (c *relayClient) Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -88,12 +88,12 @@ func (c *relayClient) Execute(ctx context.Context, in *ExecuteRequest, opts ...g
 // All implementations must embed UnimplementedRelayServer
 // for forward compatibility.
 //
-// Exchange carries all client streams of one server to the leader and back; Leave gives permits to speak, and goes over
+// Exchange carries all client streams of one server to the leader and back; Permit gives permits to speak, and goes over
 // the connection of the heartbeats, where it waits behind no data; Execute runs one command about the path tree or the
 // users on the leader.
 type RelayServer interface {
 	Exchange(grpc.BidiStreamingServer[ToLeader, FromLeader]) error
-	Leave(grpc.BidiStreamingServer[LeaveRequest, LeaveGrant]) error
+	Permit(grpc.BidiStreamingServer[PermitRequest, PermitGrant]) error
 	Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error)
 	mustEmbedUnimplementedRelayServer()
 }
@@ -108,8 +108,8 @@ type UnimplementedRelayServer struct{}
 func (UnimplementedRelayServer) Exchange(grpc.BidiStreamingServer[ToLeader, FromLeader]) error {
 	return status.Error(codes.Unimplemented, "method Exchange not implemented")
 }
-func (UnimplementedRelayServer) Leave(grpc.BidiStreamingServer[LeaveRequest, LeaveGrant]) error {
-	return status.Error(codes.Unimplemented, "method Leave not implemented")
+func (UnimplementedRelayServer) Permit(grpc.BidiStreamingServer[PermitRequest, PermitGrant]) error {
+	return status.Error(codes.Unimplemented, "method Permit not implemented")
 }
 func (UnimplementedRelayServer) Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Execute not implemented")
@@ -142,12 +142,12 @@ func _Relay_Exchange_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Relay_ExchangeServer = grpc.BidiStreamingServer[ToLeader, FromLeader]
 
-func _Relay_Leave_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(RelayServer).Leave(&grpc.GenericServerStream[LeaveRequest, LeaveGrant]{ServerStream: stream})
+func _Relay_Permit_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(RelayServer).Permit(&grpc.GenericServerStream[PermitRequest, PermitGrant]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Relay_LeaveServer = grpc.BidiStreamingServer[LeaveRequest, LeaveGrant]
+type Relay_PermitServer = grpc.BidiStreamingServer[PermitRequest, PermitGrant]
 
 func _Relay_Execute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExecuteRequest)
@@ -187,8 +187,8 @@ var Relay_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 		{
-			StreamName:    "Leave",
-			Handler:       _Relay_Leave_Handler,
+			StreamName:    "Permit",
+			Handler:       _Relay_Permit_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
