@@ -167,7 +167,7 @@ func (s *clusterStream) Send(message []byte) error {
 	return s.Stream.Send(message)
 }
 
-// deals deals with a message that the script is not to see, and reports whether it is one: the notice that
+// deals handles a message that the script is not to see, and reports whether it is one: the notice that
 // nothing is known of a watch, and the answer to its repetition. Another watch of the same stream on the same
 // semaphore gives the same notice, which is the script's then.
 func (s *clusterStream) deals(m *sessionReply) bool {

@@ -49,7 +49,7 @@ func (q *asking) counts(a *askedServer) bool {
 
 // judge looks for what a majority of the members in the known list says; this one agrees to what the others
 // say. As long as fewer of the others answer, all of them have to. A member that has no data yet trusts any
-// server that was named to it. A later list is taken only as far as as many know it or a later one, so a
+// server that was named to it. A later list is followed only if enough servers know it or a later one, so a
 // single server that makes one up is not followed while others answer.
 func (q *asking) judge() conclusion {
 	majority := len(q.list.Voters)/2 + 1

@@ -135,8 +135,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestCallersInAll has members open more connections than may be: no stranger is let in in their place, and
-// whose certificate is a member's no more makes room.
+// TestCallersInAll opens more connections of members than the limit: no stranger is admitted in their place, and
+// a connection whose certificate has ceased to be a member's is evicted.
 func TestCallersInAll(t *testing.T) {
 	c := newTestCallers(5, 2)
 	var all []*knock

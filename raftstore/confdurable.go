@@ -18,7 +18,7 @@ import (
 //     of its membership entries but the last are committed, and a start begins with that commit index
 //     (knownCommitted). Raft lets no member campaign before it has applied them.
 //   - The last one is applied only when a hard state whose commit index covers it is durable
-//     (queueCommitted), and no other member learns before that that it is committed (holdBack). So a leader
+//     (queueCommitted), and until then no other member learns that it is committed (holdBack). So a leader
 //     that dies has published no change that it forgets.
 //   - The entry that follows a change of the voters is one more membership entry, which changes nothing
 //     (sealed). So a log that goes on after the change proves that it is committed, and its owner counts votes

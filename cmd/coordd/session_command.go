@@ -103,7 +103,7 @@ func (c *caller) sessions(ctx context.Context, path string, id uint64,
 	tell func(first *adminpb.Session, s *sessionShown) error) error {
 	request := &adminpb.ListSessionsRequest{Path: path, Session: id}
 	var first *adminpb.Session
-	var last *sessionShown // what may go on on the next page
+	var last *sessionShown // may continue on the next page
 	err := allPages(func(token string) (string, error) {
 		page := new(adminpb.ListSessionsResponse)
 		request.PageToken = token

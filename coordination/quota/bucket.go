@@ -82,8 +82,8 @@ func (b *Bucket) at(now coordination.Instant) {
 // bounded returns how much of an amount counts: what goes beyond the largest debt is forgiven.
 func (b *Bucket) bounded(amount float64) float64 { return min(amount, max(0, b.level+b.mostDebt)) }
 
-// may is the rule of pace: whether an amount may be granted now to whoever comes first. More than there is is
-// granted, and makes a debt, if the time since the last grant at the pace of the level is long enough for it.
+// may reports whether the head of the queue may take an amount now. An amount above the level is granted, and makes a
+// debt, if the time since the last grant at the pace of the level is long enough for it.
 func (b *Bucket) may(now coordination.Instant, amount float64) bool {
 	switch {
 	case !(b.level > 0):

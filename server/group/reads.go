@@ -19,9 +19,8 @@ func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 
-// capture returns what look finds in the machine within one turn. look may look at rows rows at most,
-// maxReadRows or fewer, and takes no more than references to what never changes: what it finds is worked up
-// outside the turn.
+// capture returns what look finds in the machine within one turn. look visits at most the given number of rows,
+// up to maxReadRows, and keeps only references to what never changes: its result is processed outside the turn.
 func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordination.Machine) T) (T, error) {
 	found := make(chan T, 1)
 	c := &call{rows: rows, done: make(chan callAnswer, 1),
