@@ -51,8 +51,9 @@ COMPAT := compat/go compat/go/standin
 MEASURES := conformance/bench
 # SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
 SUITES := compat/go/upstream
-# PEERS_ARGS and SCALING_ARGS are further arguments of make bench-peers and make bench-scaling.
+# PEERS_ARGS, OPEN_ARGS and SCALING_ARGS are further arguments of make bench-peers, bench-open and bench-scaling.
 PEERS_ARGS ?=
+OPEN_ARGS ?=
 SCALING_ARGS ?=
 # TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
 TESTCONTAINERS := compat/go/testcontainers
@@ -91,7 +92,7 @@ BUSY ?= 16
 .PHONY: help run build test tests-compiled test-starved test-long lint generate generate-check go-test tools-test measures-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
-	bench-peers bench-chaos bench-scaling \
+	bench-peers bench-chaos bench-open bench-scaling \
 	conformance conformance-map \
 	review-tests mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -312,6 +313,9 @@ bench-peers: build bin/bench bin/etcd ## measure the server beside etcd, ZooKeep
 
 bench-chaos: build bin/bench bin/etcd ## measure for what share of the time coordd and etcd have a leader, beside busy processes and faults (CHAOS=10m)
 	@bin/bench -measure chaos -chaos $(or $(CHAOS),10m)
+
+bench-open: build bin/bench ## measure latencies at given rates on a quiet machine (OPEN_ARGS), and write them into docs/benchmarks.md
+	@bin/bench -measure open -seconds 60 -page docs/benchmarks.md $(OPEN_ARGS)
 
 bench-scaling: build bin/bench ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
 	@bin/bench -measure scaling -page docs/scaling.md -targets docs/benchmarks.md -seconds 2 $(SCALING_ARGS)

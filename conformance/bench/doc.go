@@ -19,7 +19,7 @@
 //
 // Sessions share 16 connections, of Redis a pool of 16, but for ZooKeeper, whose sessions have one each, and
 // for W6. A peer whose program is not installed is left out, and the table says so. docs/benchmarks.md describes
-// the workloads, docs/scaling.md those of -measure scaling.
+// the workloads, docs/scaling.md those of -measure scaling. Package openloop has the generator of -measure open.
 //
 // The benchmarks are a module of their own, so that the clients of the other servers stay out of coordd's. etcd's
 // server is built from a third one (folder etcd), with the versions that it was made for.

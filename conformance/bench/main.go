@@ -44,19 +44,21 @@ type settings struct {
 	busy                    int
 	seed                    uint64
 	scale                   scale
+	rates                   string
+	fixed                   bool
 	be, listen              string
 }
 
 func (b *bench) declare(o *settings) {
 	flag.StringVar(&o.measure, "measure", "locks",
-		"locks: the workloads W1 to W8; or watched, limiter, scaling or chaos")
+		"locks: the workloads W1 to W8; or watched, limiter, scaling, chaos or open")
 	flag.StringVar(&b.coordd, "coordd", "bin/coordd", "coordd's program")
 	flag.StringVar(&b.dir, "dir", "",
 		"where the servers keep their data: a directory on the disk to measure (default: a new one here)")
 	flag.IntVar(&b.runs, "runs", 3, "rounds; the median counts")
 	flag.Float64Var(&o.seconds, "seconds", 1.5, "length of a turn")
 	flag.IntVar(&connections, "connections", connections, "connections that the sessions share")
-	flag.StringVar(&o.page, "page", "", "locks and scaling: write the tables into this page, between its marks")
+	flag.StringVar(&o.page, "page", "", "locks, scaling and open: write the tables into this page, between its marks")
 	flag.StringVar(&o.targets, "targets", "", "scaling: write the targets into this page, between its marks")
 
 	flag.StringVar(&o.only, "only", "",
@@ -76,7 +78,7 @@ func (b *bench) declare(o *settings) {
 	flag.StringVar(&o.attach, "attach", "",
 		"measure the server at this address instead: one workload, for profiling")
 	flag.StringVar(&o.kind, "kind", load.Pairs.Name, "with -attach: pairs or handover")
-	flag.IntVar(&o.n, "n", 64, "with -attach and watched: sessions; limiter: callers")
+	flag.IntVar(&o.n, "n", 64, "with -attach, watched and open: sessions; limiter: callers")
 
 	flag.IntVar(&o.scale.semaphores, "semaphores", 1_000_000, "scaling: up to so many")
 	flag.IntVar(&o.scale.sessions, "sessions", 50_000, "scaling: up to so many")
@@ -87,6 +89,12 @@ func (b *bench) declare(o *settings) {
 	flag.DurationVar(&o.chaos, "chaos", 10*time.Minute, "chaos: the time of each product")
 	flag.IntVar(&o.busy, "busy", 16, "chaos: busy processes beside the servers")
 	flag.Uint64Var(&o.seed, "seed", 1, "chaos: seed of the faults")
+
+	flag.StringVar(&o.rates, "rates", "",
+		"open: requests a second, such as 500,2000 (default: 10, 50 and 80 % of the server's own knee)")
+	flag.BoolVar(&o.fixed, "fixed", false, "open: requests at equal distances (default: Poisson arrivals)")
+	flag.StringVar(&serverCPU, "server-cpu", "",
+		"run the servers on this processor, by taskset; run this program on another by the same")
 
 	flag.StringVar(&o.be, "be", "", "be this server: stub or echo")
 	flag.StringVar(&o.listen, "listen", "", "with -be: the address")
@@ -141,12 +149,14 @@ func (b *bench) run(ctx context.Context, o *settings) error {
 	case "scaling":
 		o.scale.bench = b
 		return o.scale.measure(ctx, o.page, o.targets)
+	case "open":
+		return b.measureOpen(ctx, o)
 	case "chaos":
 		own, other := newCoordd("coordd", b.coordd), newEtcd(o.etcd)
 		return b.chaos(ctx, []*product{own, other},
 			map[*product]*client{own: rawClient, other: etcdClient}, o.chaos, o.busy, o.seed)
 	}
-	return fmt.Errorf("-measure %s: want locks, watched, limiter, scaling or chaos", o.measure)
+	return fmt.Errorf("-measure %s: want locks, watched, limiter, scaling, chaos or open", o.measure)
 }
 
 // absolute makes a path one that does not depend on the current folder, if it is a path.

@@ -10,12 +10,15 @@ import (
 	"github.com/coordd/coordd/conformance/bench/page"
 )
 
-// head says when, where and how long a run was.
+// head says when, where and how long a run was, and of what its figures are the median.
 func (b *bench) head() string {
-	return fmt.Sprintf(
-		"%s, %d processors: %s; %s. Load before the run %s, the run took %v. Median of %d rounds of %v.\n\n",
+	return fmt.Sprintf("%s Median of %d rounds of %v.\n\n", b.conditions(), b.runs, b.length)
+}
+
+func (b *bench) conditions() string {
+	return fmt.Sprintf("%s, %d processors: %s; %s. Load before the run %s, the run took %v.",
 		b.began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(),
-		b.loadBefore, time.Since(b.began).Round(time.Second), b.runs, b.length)
+		b.loadBefore, time.Since(b.began).Round(time.Second))
 }
 
 // report is the text of a page about the run.

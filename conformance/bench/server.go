@@ -37,13 +37,26 @@ func (p *process) start(ctx context.Context, first func(ctx context.Context, add
 		return err
 	}
 	defer out.Close()
-	command := p.command()
+	command := onServerCPU(p.command())
 	command.Stdout, command.Stderr = out, out
 	if err := command.Start(); err != nil {
 		return err
 	}
 	p.running = command
 	return p.answers(ctx, first)
+}
+
+// serverCPU is the processor that servers run on, "" if on all.
+var serverCPU string
+
+// onServerCPU makes a command run there.
+func onServerCPU(command *exec.Cmd) *exec.Cmd {
+	if serverCPU == "" {
+		return command
+	}
+	pinned := exec.Command("taskset", append([]string{"-c", serverCPU}, command.Args...)...)
+	pinned.Env = command.Env
+	return pinned
 }
 
 // answers waits until the server answers. Clients back off for a long time if nobody listens, hence the

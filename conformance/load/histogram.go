@@ -56,6 +56,15 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
+// CountUpTo returns how many durations are not longer than one, to a thousandth.
+func (h *Histogram) CountUpTo(d time.Duration) uint64 {
+	var n uint64
+	for i := range bucketOf(d) + 1 {
+		n += h.counts[i].Load()
+	}
+	return n
+}
+
 // Max is the longest duration, exactly.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.longest.Load()) }
 

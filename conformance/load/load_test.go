@@ -30,6 +30,13 @@ func TestHistogram(t *testing.T) {
 			t.Errorf("p%g is %v, want %v", p, got, want)
 		}
 	}
+	for _, d := range []time.Duration{0, all[100], all[10_000], all[19_999]} {
+		low, _ := slices.BinarySearch(all, d+1)
+		high, _ := slices.BinarySearch(all, d+d>>exactBits+1)
+		if got := int(h.CountUpTo(d)); got < low || got > high {
+			t.Errorf("%d up to %v, want %d to %d", got, d, low, high)
+		}
+	}
 	if h.Max() != all[len(all)-1] || h.Count() != uint64(len(all)) {
 		t.Errorf("%d, the longest %v; want %d, %v", h.Count(), h.Max(), len(all), all[len(all)-1])
 	}

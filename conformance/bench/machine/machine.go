@@ -4,10 +4,10 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,15 +24,12 @@ import (
 // Sync is the median time of writing 200 bytes to a preallocated file and making them durable.
 func Sync(dir string) (time.Duration, error) {
 	const size, writes = 64 << 20, 2000
-	f, err := os.Create(filepath.Join(dir, "sync-probe"))
+	f, err := preallocated(dir, size)
 	if err != nil {
 		return 0, err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
-		return 0, err
-	}
 	took := make([]time.Duration, 0, writes)
 	for i := range writes {
 		start := time.Now()
@@ -115,6 +112,9 @@ func Resident(pid int) (int64, error) {
 	return kib << 10, err
 }
 
+// tick is the unit of processor time in /proc.
+const tick = time.Second / 100
+
 // CPU is the processor time that a process has used, to 10 ms.
 func CPU(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -127,8 +127,7 @@ func CPU(pid int) (time.Duration, error) {
 	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
 		return 0, err
 	}
-	const ticksPerSecond = 100
-	return time.Duration(user+system) * time.Second / ticksPerSecond, nil
+	return time.Duration(user+system) * tick, nil
 }
 
 // Percentile sorts durations, of which there is at least one, and returns the one that p per cent are below.
@@ -167,4 +166,55 @@ func Load() string {
 	}
 	first, _, _ := strings.Cut(string(text), " ")
 	return first
+}
+
+// Busy returns how long the machine's processors have been in use by processes, and how long the machine below took
+// them away, since the start, to 10 ms. Interrupts are left out: they are nobody's.
+func Busy() (used, stolen time.Duration, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	var user, nice, system, idle, wait, hard, soft, steal int64
+	_, err = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &hard,
+		&soft, &steal)
+	return time.Duration(user+nice+system) * tick, time.Duration(steal) * tick, err
+}
+
+// Probes are the 99th percentiles of what a program that does little else has to wait for.
+type Probes struct {
+	Write, Sync time.Duration // of 4 KiB into a preallocated file, and of making them durable
+	Sleep       time.Duration // of 1 ms
+}
+
+// Probe measures them in a directory, within a second or two.
+func Probe(dir string) (p Probes, err error) {
+	const size, samples = 4 << 10, 200
+	f, err := preallocated(dir, size*samples)
+	if err != nil {
+		return p, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var writes, syncs, sleeps []time.Duration
+	took := func(into *[]time.Duration, do func() error) {
+		begun := time.Now()
+		err = errors.Join(err, do())
+		*into = append(*into, time.Since(begun))
+	}
+	for i := range int64(samples) {
+		took(&writes, func() error { _, err := f.WriteAt(make([]byte, size), i*size); return err })
+		took(&syncs, func() error { return unix.Fdatasync(int(f.Fd())) })
+		took(&sleeps, func() error { time.Sleep(time.Millisecond); return nil })
+	}
+	return Probes{Percentile(writes, 99), Percentile(syncs, 99), Percentile(sleeps, 99)}, err
+}
+
+// preallocated makes a file for a probe.
+func preallocated(dir string, size int64) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "probe-")
+	if err != nil {
+		return nil, err
+	}
+	return f, unix.Fallocate(int(f.Fd()), 0, 0, size)
 }

@@ -1,0 +1,164 @@
+package openloop
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/conformance/load"
+)
+
+// fakeClock oversleeps by what a test says, and a dispatch takes as long as a test says.
+type fakeClock struct {
+	now       time.Duration
+	oversleep map[int]time.Duration // by the number of the sleep
+	sleeps    int
+}
+
+func (c *fakeClock) Now() time.Duration { return c.now }
+
+func (c *fakeClock) SleepUntil(at time.Duration) {
+	if c.now < at {
+		c.now = at + c.oversleep[c.sleeps]
+	}
+	c.sleeps++
+}
+
+// After an overslept request the ones that have become due follow at once, and all of the delay is lateness.
+func TestDrive(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	clock := &fakeClock{oversleep: map[int]time.Duration{1: 25 * ms}}
+	late := new(load.Histogram)
+	var sent []time.Duration
+	dues := []time.Duration{0, 10 * ms, 20 * ms, 30 * ms, 40 * ms}
+	if err := Drive(clock, dues, late, func(i int) error {
+		sent = append(sent, clock.now)
+		if i == 3 {
+			clock.now += 7 * ms
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []time.Duration{0, 35 * ms, 35 * ms, 35 * ms, 42 * ms}; !slices.Equal(sent, want) {
+		t.Errorf("sent at %v, want %v", sent, want)
+	}
+	if late.Count() != 5 || late.Max() != 25*ms || late.Percentile(0) != 0 {
+		t.Errorf("%d are late by %v to %v", late.Count(), late.Percentile(0), late.Max())
+	}
+	failed := errors.New("no connection")
+	if err := Drive(clock, dues, late, func(int) error { return failed }); err != failed {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A schedule has its rate, is in order, and depends on nothing but its seed; the distances of Poisson arrivals
+// vary as much as they are long.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	const rate, length = 1000, 100 * time.Second
+	fixed := Fixed(rate, length)
+	if len(fixed) != 100_000 || fixed[0] != 0 || fixed[1] != time.Millisecond || fixed[99_999] >= length {
+		t.Errorf("%d fixed ones, %v to %v", len(fixed), fixed[0], fixed[len(fixed)-1])
+	}
+	random := Poisson(rate, length, 1)
+	if !slices.IsSorted(random) || random[len(random)-1] >= length {
+		t.Error("not in order, or beyond the end")
+	}
+	if n := len(random); n < 98_000 || n > 102_000 {
+		t.Errorf("%d random ones, want about 100,000", n)
+	}
+	var sum, squares float64
+	for i, due := range random[1:] {
+		gap := (due - random[i]).Seconds() * rate
+		sum, squares = sum+gap, squares+gap*gap
+	}
+	mean := sum / float64(len(random)-1)
+	if deviation := math.Sqrt(squares/float64(len(random)-1) - mean*mean); math.Abs(deviation-1) > 0.05 {
+		t.Errorf("the distances deviate by %.3f of their mean, want 1", deviation)
+	}
+	if !slices.Equal(random, Poisson(rate, length, 1)) || slices.Equal(random, Poisson(rate, length, 2)) {
+		t.Error("the seed does not make the schedule")
+	}
+}
+
+func histogramOf(all ...time.Duration) *load.Histogram {
+	h := new(load.Histogram)
+	for _, d := range all {
+		h.Add(d)
+	}
+	return h
+}
+
+// Each rule makes a row void by itself, and only beyond its bound.
+func TestVoid(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	sound := func() *Row {
+		return &Row{Took: histogramOf(10 * ms), Late: histogramOf(ms), Reported: []float64{50, 99.9},
+			Length: 10 * time.Second, Spent: Spent{All: 11 * time.Second, Steal: time.Second,
+				Server: 7 * time.Second, Generator: 3 * time.Second}}
+	}
+	for name, c := range map[string]struct {
+		change func(*Row)
+		want   []string
+	}{
+		"sound":              {func(*Row) {}, nil},
+		"unanswered":         {func(r *Row) { r.Unanswered = 3 }, []string{"3 requests"}},
+		"late":               {func(r *Row) { r.Late = histogramOf(ms + ms/10) }, []string{"at p50", "at p99.9"}},
+		"not reported":       {func(r *Row) { r.Late, r.Reported = histogramOf(9*ms), nil }, nil},
+		"late once":          {func(r *Row) { r.Late = histogramOf(0, 0, 0, 2*ms) }, []string{"at p99.9"}},
+		"others":             {func(r *Row) { r.Spent.All += 10 * ms }, []string{"others took 0.10"}},
+		"others of a longer": {func(r *Row) { r.Spent.All += time.Second; r.Length *= 2 }, nil},
+	} {
+		row := sound()
+		c.change(row)
+		got := row.Void()
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+			continue
+		}
+		for i := range got {
+			if !strings.Contains(got[i], c.want[i]) {
+				t.Errorf("%s: %q, want %q", name, got, c.want)
+			}
+		}
+	}
+}
+
+// The knee is the last rate that holds, a single stall does not end the search, and nothing is beyond the most.
+func TestKnee(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	good, bad := histogramOf(ms, 9*ms), histogramOf(ms, ms, 11*ms)
+	tries := 0
+	below := func(knee float64, stall int) func(float64) (*Row, error) {
+		return func(rate float64) (*Row, error) {
+			tries++
+			if rate > knee || tries == stall {
+				return &Row{Took: bad}, nil
+			}
+			return &Row{Took: good}, nil
+		}
+	}
+	if knee, err := Knee(100, 10_000, below(200, 2)); err != nil || knee != 100*1.25*1.25*1.25 || tries != 7 {
+		t.Errorf("%v, %v in %d tries", knee, err, tries)
+	}
+	if knee, _ := Knee(100, 10_000, below(99, 0)); knee != 0 {
+		t.Errorf("%v where the first rate does not hold", knee)
+	}
+	if knee, _ := Knee(100, 130, below(1e9, 0)); knee != 125 {
+		t.Errorf("%v, want none above 130", knee)
+	}
+	failed := errors.New("no server")
+	if _, err := Knee(100, 130, func(float64) (*Row, error) { return nil, failed }); err != failed {
+		t.Errorf("the error is %v", err)
+	}
+	if (&Row{Took: good, Unanswered: 1}).Holds() || (&Row{Took: new(load.Histogram)}).Holds() {
+		t.Error("a rate holds without answers")
+	}
+}

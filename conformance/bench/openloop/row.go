@@ -1,0 +1,93 @@
+package openloop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coordd/coordd/conformance/load"
+)
+
+const (
+	// lateMost is the part of a percentile of the latencies that the same percentile of the generator's lateness
+	// may have at most.
+	lateMost = 0.1
+	// othersMost bounds the processor time of other programs, in cores.
+	othersMost = 0.1
+	// kneeRatio is the ratio of the 99th percentile to the median from which on a rate is beyond the knee.
+	kneeRatio = 10
+	// kneeStep is the factor from one rate that is tried to the next.
+	kneeStep = 1.25
+)
+
+// Row is the result of one run, with the condition of the machine in its time.
+type Row struct {
+	Rate       float64         // requests a second that were due
+	Took       *load.Histogram // from when a request was due until its answer
+	Late       *load.Histogram // from when a request was due until it was sent
+	Unanswered int
+	Reported   []float64 // the percentiles that the row reports
+	Length     time.Duration
+	Spent      Spent
+}
+
+// Spent is the processor time of a run.
+type Spent struct {
+	All, Steal        time.Duration // of the whole machine: in use, and taken by the machine below it
+	Server, Generator time.Duration
+}
+
+// Others returns the cores that were in use by neither the server nor the generator.
+func (r *Row) Others() float64 {
+	return (r.Spent.All - r.Spent.Server - r.Spent.Generator).Seconds() / r.Length.Seconds()
+}
+
+// Void returns the reasons for which the row says nothing about the server, none if it is sound.
+func (r *Row) Void() []string {
+	var reasons []string
+	if r.Unanswered > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d requests were not answered", r.Unanswered))
+	}
+	for _, p := range r.Reported {
+		late, took := r.Late.Percentile(p), r.Took.Percentile(p)
+		if float64(late) > lateMost*float64(took) {
+			reasons = append(reasons, fmt.Sprintf("the generator was late by %v of %v at p%g",
+				late.Round(time.Microsecond), took.Round(time.Microsecond), p))
+		}
+	}
+	if others := r.Others(); others > othersMost {
+		reasons = append(reasons, fmt.Sprintf("others took %.2f of a core", others))
+	}
+	return reasons
+}
+
+// Holds reports whether the rate of a row is below the knee.
+func (r *Row) Holds() bool {
+	return r.Unanswered == 0 && r.Took.Count() > 0 && r.Took.Percentile(99) < kneeRatio*r.Took.Percentile(50)
+}
+
+// Knee returns the highest rate that holds: from a first rate on it tries higher ones until one does not hold twice
+// in a row, or most is reached. It is 0 if the first one does not hold.
+func Knee(first, most float64, try func(rate float64) (*Row, error)) (float64, error) {
+	knee := 0.0
+	for rate := first; rate <= most; rate *= kneeStep {
+		holds := false
+		for attempt := 0; attempt < 2 && !holds; attempt++ {
+			row, err := try(rate)
+			if err != nil {
+				return 0, err
+			}
+			holds = row.Holds()
+		}
+		if !holds {
+			return knee, nil
+		}
+		knee = rate
+	}
+	return knee, nil
+}
+
+// Since returns the processor time since an earlier moment.
+func (s Spent) Since(before Spent) Spent {
+	return Spent{s.All - before.All, s.Steal - before.Steal, s.Server - before.Server,
+		s.Generator - before.Generator}
+}
