@@ -105,7 +105,7 @@ run: build ## build and start a server with its data in the user's state directo
 # What the binary carries of libraries that nothing here uses: gRPC's traces for a page that is not served, and code made
 # for each type in an encoding of which the log's library wants nothing but to be there. Without it is 1.8 MB smaller.
 SLIM := -tags grpcnotrace,notfastpath
-GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X main.version=$(VERSION)'
+GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.Version=$(VERSION)'
 
 build: ## build the static binary bin/coordd
 	@CGO_ENABLED=0 $(GO_BUILD) -o bin/coordd ./cmd/coordd && mkdir -p bin/built

@@ -90,9 +90,15 @@ var layers = []layer{
 	{folder: "conformance", ours: []string{"scheme", "coordination", "server"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "."}, // the notices of the repository
+	{folder: "internal/exit"},
+	{folder: "internal/devcert"},
+	{folder: "internal/cmdline", ours: []string{".", "internal/exit"}, foreign: []string{"github.com/spf13/"}},
+	{folder: "internal/serve", ours: []string{"scheme", "coordination", "raftstore", "server", "internal/cmdline",
+		"internal/devcert", "internal/exit"},
+		foreign: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", system}},
 	{folder: "cmd/coordd/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
-	{folder: "cmd/coordd", ours: []string{".", "scheme", "coordination", "raftstore", "server",
-		"conformance"},
+	{folder: "cmd/coordd", ours: []string{"raftstore", "server", "conformance",
+		"internal/cmdline", "internal/devcert", "internal/exit", "internal/serve"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/",
 			"go.yaml.in/yaml/v3"}},
 }

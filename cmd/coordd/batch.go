@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // batchLineMost bounds a line of a batch: data has room in it, also where much of it is escaped.
@@ -30,7 +33,7 @@ func (p *program) batchCommand() *cobra.Command {
 		Long:  "Do what the lines on stdin say.\n\n" + batchText + "\n\n" + callerText,
 		Example: `  printf 'node create app\nconfig set app greeting "hello, world"\n' | coordd batch
   echo 'sem ls app -o jsonl' | coordd batch`,
-		Args: noArguments,
+		Args: cmdline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			f.keepStdin = true
 			c, err := f.open(context.Background(), p)
@@ -62,7 +65,7 @@ func (p *program) doBatch(c *caller) error {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return usageError("line %d: more than %d bytes are not allowed", number, batchLineMost)
+		return exit.Usagef("line %d: more than %d bytes are not allowed", number, batchLineMost)
 	}
 	return lines.Err()
 }
@@ -79,7 +82,7 @@ type noInput struct{}
 
 // Read fails.
 func (noInput) Read([]byte) (int, error) {
-	return 0, usageError("stdin has the commands of the batch")
+	return 0, exit.Usagef("stdin has the commands of the batch")
 }
 
 var _ io.Reader = noInput{}
@@ -87,7 +90,7 @@ var _ io.Reader = noInput{}
 func (p *program) doLine(words []string) error {
 	found, _, err := p.newRoot().Find(words)
 	if _, asks := found.Annotations[asksOnce]; err == nil && !asks && !found.HasSubCommands() {
-		return usageError("%s cannot be in a batch", found.CommandPath())
+		return exit.Usagef("%s cannot be in a batch", found.CommandPath())
 	}
 	_, err = p.execute(words)
 	return err
@@ -126,7 +129,7 @@ func splitWords(line string) (words []string, err error) {
 	}
 	switch {
 	case quote != 0:
-		return nil, usageError("the quote %c is not closed", quote)
+		return nil, exit.Usagef("the quote %c is not closed", quote)
 	case inWord:
 		words = append(words, word.String())
 	}

@@ -3,13 +3,15 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // What a batch does is what its lines say, up to the first that fails.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	_, endpoint, _ := lockServer(t)
-	batch := func(input string, want exitCode, parts ...string) string {
+	batch := func(input string, want exit.Code, parts ...string) string {
 		t.Helper()
 		r := newRun(newFakeServer())
 		r.program.stdin = strings.NewReader(input)
@@ -21,7 +23,7 @@ func TestBatch(t *testing.T) {
 		return r.out.String()
 	}
 	got := batch("# two nodes\nnode create team/one\n\n  config set team/one greeting \"hello, \\\"world\\\"\" # "+
-		"said\r\nconfig get team/one greeting -o jsonl", exitOK)
+		"said\r\nconfig get team/one greeting -o jsonl", exit.OK)
 	inOrder(t, got, []string{"made /local/team/one\n", `"greeting" has 14 bytes of data`,
 		`{"node":"/local/team/one","name":"greeting","exists":true,"data":"hello, \"world\""}`})
 	for input, want := range map[string][]string{
@@ -36,9 +38,9 @@ func TestBatch(t *testing.T) {
 		"config set app x --file -":      {"line 1: ", "stdin has the commands of the batch"},
 		"node create x" + strings.Repeat("x", 4<<20): {"line 1: more than 4194304 bytes"},
 	} {
-		batch(input, exitUsage, want...)
+		batch(input, exit.Usage, want...)
 	}
-	batch("node drop nosuch\nnode create never", exitFailure, "coordd: line 1: /local/nosuch: ")
+	batch("node drop nosuch\nnode create never", exit.Failure, "coordd: line 1: /local/nosuch: ")
 	if tree := does(t, endpoint, "node tree"); tree != "/local\n  app\n  team/\n    one" {
 		t.Errorf("there is\n%s", tree)
 	}

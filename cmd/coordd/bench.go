@@ -24,6 +24,9 @@ import (
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 const (
@@ -73,7 +76,7 @@ func (p *program) benchCommand() *cobra.Command {
 		Long:  "Measure how fast a server is.\n\n" + benchText + "\n\n" + callerText,
 		Example: `  coordd bench --duration 20ms
   coordd bench --load handover --clients 4 --duration 20ms -o json`,
-		Args: noArguments,
+		Args: cmdline.NoArguments,
 	}
 	command.RunE = func(*cobra.Command, []string) error { return p.bench(f) }
 	flags := command.Flags()
@@ -96,13 +99,13 @@ func (p *program) benchCommand() *cobra.Command {
 func (f *benchFlags) loads() ([]load.Kind, error) {
 	switch {
 	case f.clients < 1 || f.clients > benchClientsMost:
-		return nil, usageError("flag --clients: value %d is not allowed: want a number from 1 to %d",
+		return nil, exit.Usagef("flag --clients: value %d is not allowed: want a number from 1 to %d",
 			f.clients, benchClientsMost)
 	case f.duration < benchDurationLeast || f.duration > benchDurationMost:
-		return nil, usageError("flag --duration: value %q is not allowed: want a time from %s to %s",
-			f.duration, benchDurationLeast, durationText(benchDurationMost))
+		return nil, exit.Usagef("flag --duration: value %q is not allowed: want a time from %s to %s",
+			f.duration, benchDurationLeast, serve.DurationText(benchDurationMost))
 	case f.existing && f.node == "":
-		return nil, usageError("flag --existing: has no meaning without --node")
+		return nil, exit.Usagef("flag --existing: has no meaning without --node")
 	}
 	all := []load.Kind{load.Pairs, load.HandOver}
 	if f.load == "" {
@@ -113,7 +116,7 @@ func (f *benchFlags) loads() ([]load.Kind, error) {
 			return []load.Kind{kind}, nil
 		}
 	}
-	return nil, usageError("flag --load: value %q is not allowed: want pairs or handover", f.load)
+	return nil, exit.Usagef("flag --load: value %q is not allowed: want pairs or handover", f.load)
 }
 
 // benchShown is what came of a load.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // A load is measured in a node that is gone afterwards, and in that of somebody else only when that is asked
@@ -32,7 +34,7 @@ func TestBench(t *testing.T) {
 			last = now
 		}
 	}
-	coordd(t, exitFailure, []string{"bench", "--node", "app", "-e", endpoint}, "/local/app is there already",
+	coordd(t, exit.Failure, []string{"bench", "--node", "app", "-e", endpoint}, "/local/app is there already",
 		"--existing")
 	does(t, endpoint, "bench --clients 2 --duration 20ms --node app --existing", "LOAD", "P99.9 MS",
 		"pairs     2", "handover  2")
@@ -43,10 +45,10 @@ func TestBench(t *testing.T) {
 	p := spawn(t, "bench", "--load", "pairs", "--clients", "1", "--duration", "1h", "-o", "jsonl", "-e",
 		endpoint)
 	waitFor(t, "the load", func() bool {
-		return strings.Contains(coordd(t, exitOK, []string{"sem", "ls", "-e", endpoint}), "own-0")
+		return strings.Contains(coordd(t, exit.OK, []string{"sem", "ls", "-e", endpoint}), "own-0")
 	})
 	p.command.Process.Signal(syscall.SIGINT)
-	if code, lines := p.exit(t); code != exitOK || len(lines) != 1 ||
+	if code, lines := p.exit(t); code != exit.OK || len(lines) != 1 ||
 		at(t, parsed(t, lines[0]), "load") != "pairs" {
 		t.Errorf("exit code %d: %q", code, lines)
 	}
@@ -62,10 +64,10 @@ func TestBenchLost(t *testing.T) {
 	p := spawn(t, "bench", "--load", "handover", "--clients", "2", "--duration", "1h", "--node", "short",
 		"-e", endpoint)
 	waitFor(t, "the load", func() bool {
-		return strings.Contains(coordd(t, exitOK, []string{"sem", "ls", "-e", endpoint}), "one")
+		return strings.Contains(coordd(t, exit.OK, []string{"sem", "ls", "-e", endpoint}), "one")
 	})
 	does(t, endpoint, "node drop short", "dropped")
-	p.wantExit(t, exitFailure, "coordd: the session is lost")
+	p.wantExit(t, exit.Failure, "coordd: the session is lost")
 }
 
 // Somebody at a terminal sees how far it is.

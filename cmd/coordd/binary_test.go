@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // binary is the program as users get it, built once for all tests.
@@ -118,18 +120,18 @@ func (p *process) ready(t *testing.T) string {
 
 // exit waits for the end and returns the exit code and the lines of stdout that
 // nobody has read.
-func (p *process) exit(t *testing.T) (exitCode, []string) {
+func (p *process) exit(t *testing.T) (exit.Code, []string) {
 	t.Helper()
 	receive(t, p.ended, func() string { return "the process did not end; stderr:\n" + p.log.String() })
 	lines := p.rest
 	if first, unread := <-p.first; unread {
 		lines = append([]string{first}, lines...)
 	}
-	return exitCode(p.command.ProcessState.ExitCode()), lines
+	return exit.Code(p.command.ProcessState.ExitCode()), lines
 }
 
 // wantExit checks the exit code and that stderr has the parts in order.
-func (p *process) wantExit(t *testing.T, want exitCode, parts ...string) {
+func (p *process) wantExit(t *testing.T, want exit.Code, parts ...string) {
 	t.Helper()
 	code, rest := p.exit(t)
 	if code != want {
@@ -163,7 +165,7 @@ func TestBinaryStops(t *testing.T) {
 			}
 			connection.Close()
 			p.command.Process.Signal(sent)
-			p.wantExit(t, exitOK, "msg=serving", "msg=stopped")
+			p.wantExit(t, exit.OK, "msg=serving", "msg=stopped")
 		}
 	}
 }
@@ -182,16 +184,16 @@ func TestBinaryStopsWithASilentConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.command.Process.Signal(syscall.SIGTERM)
-	p.wantExit(t, exitOK, "msg=serving", "msg=stopped")
+	p.wantExit(t, exit.OK, "msg=serving", "msg=stopped")
 }
 
 // TestBinaryUsage is one mistake of each kind that TestRefusals lists, to see that
 // the codes leave the process.
 func TestBinaryUsage(t *testing.T) {
-	spawn(t, "srve").wantExit(t, exitUsage, `coordd: unknown command "srve"; did you mean serve?`)
-	spawn(t, "serve", "--log-level=loud").wantExit(t, exitUsage, "coordd: flag --log-level", "loud",
+	spawn(t, "srve").wantExit(t, exit.Usage, `coordd: unknown command "srve"; did you mean serve?`)
+	spawn(t, "serve", "--log-level=loud").wantExit(t, exit.Usage, "coordd: flag --log-level", "loud",
 		"debug, info")
-	spawn(t, "serve", "--config=/nowhere/c.yaml").wantExit(t, exitConfig, "coordd: flag --config",
+	spawn(t, "serve", "--config=/nowhere/c.yaml").wantExit(t, exit.Config, "coordd: flag --config",
 		"/nowhere/c.yaml")
 }
 
@@ -199,7 +201,7 @@ func TestBinaryUsage(t *testing.T) {
 func TestBinaryHelp(t *testing.T) {
 	for _, args := range [][]string{{"help"}, {"--help"}} {
 		code, lines := spawn(t, args...).exit(t)
-		if code != exitOK {
+		if code != exit.OK {
 			t.Errorf("%q: exit code %d", args, code)
 		}
 		for _, entry := range exitCodes {
@@ -207,7 +209,7 @@ func TestBinaryHelp(t *testing.T) {
 		}
 	}
 	code, lines := spawn(t, "version").exit(t)
-	if code != exitOK || len(lines) != 1 || !strings.HasPrefix(lines[0], "coordd ") {
+	if code != exit.OK || len(lines) != 1 || !strings.HasPrefix(lines[0], "coordd ") {
 		t.Errorf("version: exit code %d, stdout %q", code, lines)
 	}
 }
@@ -220,7 +222,7 @@ func TestBinaryPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	address := taken.Addr().String()
-	spawn(t, "serve", "--in-memory", "--listen", address).wantExit(t, exitFailure, "coordd: ", address,
+	spawn(t, "serve", "--in-memory", "--listen", address).wantExit(t, exit.Failure, "coordd: ", address,
 		"address already in use")
 }
 
@@ -230,13 +232,13 @@ func TestBinarySecondProcess(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	first := serveOn(t, directory)
 	spawn(t, "serve", "--listen", "127.0.0.1:0", "--data-dir", directory).
-		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ",
+		wantExit(t, exit.Config, "coordd: data directory "+directory+" (flag --data-dir): ",
 			"in use by another process")
 	spawn(t, "check", "--data-dir", directory).
-		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ",
+		wantExit(t, exit.Config, "coordd: data directory "+directory+" (flag --data-dir): ",
 			"in use by another process")
 	first.command.Process.Signal(syscall.SIGTERM)
-	first.wantExit(t, exitOK)
+	first.wantExit(t, exit.OK)
 }
 
 // TestBinaryDirectory wants a new directory closed to others, what a link in the
@@ -268,14 +270,14 @@ func TestBinaryDirectory(t *testing.T) {
 
 	file := writeConfig(t, "data-dir: /dev/null/data\n")
 	spawn(t, "serve", "--listen=127.0.0.1:0", "--config", file).
-		wantExit(t, exitConfig, "coordd: data directory /dev/null/data (config file "+file+
+		wantExit(t, exit.Config, "coordd: data directory /dev/null/data (config file "+file+
 			", line 1, key data-dir): ")
 	for _, command := range [][]string{{"serve", "--listen=127.0.0.1:0"}, {"check"}} {
 		spawn(t, append(command, "--data-dir", file)...).
-			wantExit(t, exitConfig, "coordd: data directory "+file+" (flag --data-dir): ", "not a directory")
+			wantExit(t, exit.Config, "coordd: data directory "+file+" (flag --data-dir): ", "not a directory")
 	}
 	spawn(t, "check", "--data-dir", filepath.Join(t.TempDir(), "missing")).
-		wantExit(t, exitConfig, "coordd: data directory ", "missing (flag --data-dir): ")
+		wantExit(t, exit.Config, "coordd: data directory ", "missing (flag --data-dir): ")
 }
 
 // TestBinaryRestart wants a directory usable again after a clean stop and after a
@@ -287,7 +289,7 @@ func TestBinaryRestart(t *testing.T) {
 		p.command.Process.Signal(end)
 		p.exit(t)
 		code, report := spawn(t, "check", "--data-dir", directory).exit(t)
-		if code != exitOK || len(report) == 0 {
+		if code != exit.OK || len(report) == 0 {
 			t.Errorf("check after %v: exit code %d, report %q", end, code, report)
 		}
 	}
@@ -299,7 +301,7 @@ func TestBinaryDamage(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	p := serveOn(t, directory)
 	p.command.Process.Signal(syscall.SIGTERM)
-	p.wantExit(t, exitOK)
+	p.wantExit(t, exit.OK)
 
 	state := filepath.Join(directory, "state.db")
 	content, err := os.ReadFile(state)
@@ -313,9 +315,9 @@ func TestBinaryDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	spawn(t, "serve", "--listen=127.0.0.1:0", "--data-dir", directory).
-		wantExit(t, exitStorage, "coordd: data directory "+directory+" (flag --data-dir): ", "state.db")
+		wantExit(t, exit.Storage, "coordd: data directory "+directory+" (flag --data-dir): ", "state.db")
 	code, _ := spawn(t, "check", "--data-dir", directory).exit(t)
-	if code != exitStorage {
+	if code != exit.Storage {
 		t.Errorf("check: exit code %d, want 3", code)
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // callerText is part of the help of all commands that do what clients do.
@@ -55,18 +58,18 @@ func (c *caller) Close() {
 func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if p.batch != nil {
 		if *f != (callerFlags{connectionFlags: connectionFlags{onlyAsks: true}}) {
-			return nil, usageError(
+			return nil, exit.Usagef(
 				"the server, and who asks, are those of the batch: give their flags to `coordd batch`")
 		}
 		return p.batch, nil
 	}
 	switch {
 	case f.login == "" && f.passwordFile != "":
-		return nil, usageError("flag --password-file: has no meaning without --user")
+		return nil, exit.Usagef("flag --password-file: has no meaning without --user")
 	case f.login != "" && f.tokenFile != "":
-		return nil, usageError("flags --user and --token-file: give one of them")
+		return nil, exit.Usagef("flags --user and --token-file: give one of them")
 	case f.login != "" && f.passwordFile == "" && f.keepStdin:
-		return nil, usageError("flag --user: give --password-file as well; stdin is the command's")
+		return nil, exit.Usagef("flag --user: give --password-file as well; stdin is the command's")
 	}
 	at, err := f.locate(ctx, p)
 	if err != nil {
@@ -74,15 +77,15 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	}
 	c := &caller{at: at, database: at.database}
 	if c.database == "" {
-		s, _, err := resolveEach(optionsNamed(databaseName), pflag.NewFlagSet("", pflag.ContinueOnError),
+		s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName), pflag.NewFlagSet("", pflag.ContinueOnError),
 			p.environment)
 		if err != nil {
 			return nil, err
 		}
-		c.database = s.database
+		c.database = s.Database
 	}
 	config := client.Config{Address: at.address, Database: at.database, Discover: at.socket == "",
-		Encrypted: at.encrypted, Name: "coordd/" + version,
+		Encrypted: at.encrypted, Name: "coordd/" + cmdline.Version,
 		Dial: func(address string) (*grpc.ClientConn, error) {
 			to := at
 			if at.socket == "" {
@@ -141,7 +144,7 @@ func (c *caller) path(argument string) string {
 }
 
 // errNeedsOurs is the end of commands that use a service of coordd's own, where there is none.
-var errNeedsOurs = withCode(exitNeedsOurs,
+var errNeedsOurs = exit.With(exit.NeedsOurs,
 	errors.New("this needs a coordd server, and the one asked has no such service: it is another one, or an older one"))
 
 // plain is an error of a call for a person.
@@ -153,7 +156,7 @@ func (c *caller) plain(err error) error {
 		return c.at.unreachedInTime()
 	case status.Code(err) == codes.Unimplemented:
 		return errNeedsOurs
-	case codeOf(err) != exitFailure:
+	case exit.Of(err) != exit.Failure:
 		return err
 	}
 	return c.at.unreached(plain(err))
@@ -165,5 +168,5 @@ func (t target) unreachedInTime() error {
 	if t.socket != "" {
 		at = "the socket " + t.socket
 	}
-	return withCode(exitNotServing, fmt.Errorf("no answer from %s in time", at))
+	return exit.With(exit.NotServing, fmt.Errorf("no answer from %s in time", at))
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // callerTimeout bounds what a command asks of a server, unless --timeout says otherwise.
@@ -67,7 +68,7 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	command.Long += callerText
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if timeout <= 0 {
-			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
+			return exit.Usagef("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
 				timeout)
 		}
 		if out != nil {
@@ -128,7 +129,7 @@ func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *
 // checkName sees to the length of a semaphore's name.
 func checkName(name string) error {
 	if len(name) > client.NameMost {
-		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name),
+		return exit.Usagef("argument NAME: %d bytes are not allowed: want up to %d", len(name),
 			client.NameMost)
 	}
 	return nil
@@ -151,9 +152,9 @@ func guardNames(root *cobra.Command) {
 			}
 			switch {
 			case args[at] == "" && !*empty:
-				return usageError("argument NAME: it is empty; --empty-name allows that")
+				return exit.Usagef("argument NAME: it is empty; --empty-name allows that")
 			case !utf8.ValidString(args[at]):
-				return usageError("argument NAME: value %q is not allowed: want UTF-8", args[at])
+				return exit.Usagef("argument NAME: value %q is not allowed: want UTF-8", args[at])
 			}
 			return nil
 		}

@@ -7,11 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 )
 
 func (p *program) checkCommand() *cobra.Command {
-	options := []option{dataDirOption}
+	options := []serve.Option{serve.DataDirOption}
 	out := new(outputFlag)
 	command := &cobra.Command{
 		Use:   "check",
@@ -19,24 +21,24 @@ func (p *program) checkCommand() *cobra.Command {
 		Long: "Read everything in a data directory, report what is there and the first damage\n" +
 			"found, and change nothing. No server may be running on it.\n\n" + sourcesText,
 		Example: "  coordd check --data-dir data\n  coordd check --data-dir data -o json",
-		Args:    noArguments,
+		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
-			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
 			if err != nil {
 				return err
 			}
-			report, err := p.check(s.dataDir)
+			report, err := p.check(s.DataDir)
 			if report != nil {
 				shown := showReport(report, err)
 				err = errors.Join(out.one(p.stdout, shown, shown.text), err)
 			}
-			return aboutDataDir(err, s.dataDir, values)
+			return serve.AboutDataDir(err, s.DataDir, values)
 		},
 	}
-	addFlags(command.Flags(), options)
+	serve.AddFlags(command.Flags(), options)
 	out.declareOutput(command)
 	return command
 }
@@ -117,16 +119,16 @@ func (s *reportShown) text(w io.Writer) { fmt.Fprint(w, s.report.String()) }
 
 // checkDirectory examines a data directory with the real storage.
 func checkDirectory(directory string) (*raftstore.Report, error) {
-	if err := refuseFile(directory); err != nil {
-		return nil, coded(err)
+	if err := serve.RefuseFile(directory); err != nil {
+		return nil, serve.Coded(err)
 	}
 	report, err := raftstore.Check(directory)
 	var corruption *raftstore.CorruptionError
 	if err != nil && !errors.As(err, &corruption) {
-		return nil, coded(err) // nothing was examined
+		return nil, serve.Coded(err) // nothing was examined
 	}
 	if err == nil && report.Condemned != "" {
 		err = &raftstore.CondemnedError{File: directory, Reason: report.Condemned}
 	}
-	return &report, coded(err)
+	return &report, serve.Coded(err)
 }

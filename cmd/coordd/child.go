@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // forwardedSignals delivers, from now on, the signals that go to a command. A broken pipe is among them so
@@ -46,9 +49,9 @@ func commandPath(name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", withCode(exitCannot, fmt.Errorf("command %q cannot be run: %w", name, err))
+		return "", exit.With(exit.Cannot, fmt.Errorf("command %q cannot be run: %w", name, err))
 	default:
-		return "", withCode(exitNoSuch, fmt.Errorf("command %q: %w", name, err))
+		return "", exit.With(exit.NoSuch, fmt.Errorf("command %q: %w", name, err))
 	}
 }
 
@@ -64,7 +67,7 @@ func (p *program) startChild(path string, argv, environment []string) (*child, e
 	command := exec.Command(path, argv[1:]...)
 	command.Args[0] = argv[0]
 	command.Env = append(append([]string{}, p.environment...), environment...)
-	command.Stdin, command.Stdout, command.Stderr = p.stdin, exact(p.stdout), exact(p.stderr)
+	command.Stdin, command.Stdout, command.Stderr = p.stdin, cmdline.Exact(p.stdout), cmdline.Exact(p.stderr)
 	command.WaitDelay = time.Second // where they are no files
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(command.SysProcAttr)
@@ -84,7 +87,7 @@ func (p *program) startChild(path string, argv, environment []string) (*child, e
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, withCode(exitCannot, fmt.Errorf("command %q cannot be run: %w", argv[0], err))
+		return nil, exit.With(exit.Cannot, fmt.Errorf("command %q cannot be run: %w", argv[0], err))
 	}
 	return c, nil
 }
@@ -112,12 +115,12 @@ func (p *program) foreground(attributes *syscall.SysProcAttr) (back func()) {
 func (c *child) send(sig syscall.Signal) { _ = syscall.Kill(-c.command.Process.Pid, sig) }
 
 // code is the exit code of a command that has ended.
-func (c *child) code() exitCode {
+func (c *child) code() exit.Code {
 	state, ok := c.command.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && state.Signaled() {
-		return exitSignal + exitCode(state.Signal())
+		return exit.Signal + exit.Code(state.Signal())
 	}
-	return exitCode(c.command.ProcessState.ExitCode())
+	return exit.Code(c.command.ProcessState.ExitCode())
 }
 
 // leftPause is how often the time that is left is looked at.
@@ -128,7 +131,7 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	margin := max(marginLeast, h.flags.sessionTimeout/marginPart)
 	if what.session.Left() <= 2*margin {
 		h.part(what)
-		return withCode(exitLost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb,
+		return exit.With(exit.Lost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb,
 			h.name))
 	}
 	if h.keeps {
@@ -150,7 +153,7 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	}
 	h.part(what)
 	if lost != nil {
-		return withCode(exitLost, fmt.Errorf("%s: %q of %s is lost, and the command was ended: %w", h.verb,
+		return exit.With(exit.Lost, fmt.Errorf("%s: %q of %s is lost, and the command was ended: %w", h.verb,
 			h.name, h.node, lost))
 	}
 	return &commandEnded{c.code()}
@@ -218,5 +221,5 @@ func (h *holder) stay(what *held, margin time.Duration, asked <-chan os.Signal) 
 		}
 	}
 	h.part(what)
-	return withCode(exitLost, fmt.Errorf("%s: %q of %s is lost: %w", h.verb, h.name, h.node, lost))
+	return exit.With(exit.Lost, fmt.Errorf("%s: %q of %s is lost: %w", h.verb, h.name, h.node, lost))
 }

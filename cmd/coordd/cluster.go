@@ -12,6 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -57,7 +60,7 @@ func (p *program) clusterCommand() *cobra.Command {
 		Short: "Look at and change the servers of a cluster, back up and restore",
 		Long: "Look at and change the servers of a cluster, make backups and restore them.\n\n" +
 			clusterText,
-		RunE: wantsCommand,
+		RunE: cmdline.WantsCommand,
 	}
 	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(),
 		p.clusterRemoveCommand(), p.clusterTransferCommand(), p.clusterLimitsCommand(),
@@ -79,7 +82,7 @@ func (p *program) clusterSubcommand(
 		Args: argumentsOf(use)}
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if f.timeout <= 0 {
-			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
+			return exit.Usagef("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
 				f.timeout)
 		}
 		if f.output != nil {
@@ -119,9 +122,9 @@ func argumentsOf(use string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		switch {
 		case len(names) == 0:
-			return noArguments(command, args)
+			return cmdline.NoArguments(command, args)
 		case len(args) < least || len(args) > len(names):
-			return usageError("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "),
+			return exit.Usagef("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "),
 				counted(len(args), "argument"))
 		}
 		return nil
@@ -154,11 +157,11 @@ func (p *program) clusterAddCommand() *cobra.Command {
 		"Add a server: it gets all data and has no vote until it is promoted", clusterCallTimeout,
 		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
 			name, address := args[0], args[1]
-			if err := setMemberName(&settings{}, name); err != nil {
-				return usageError("argument NAME: value %q is not allowed: %w", name, err)
+			if err := serve.SetMemberName(&serve.Settings{}, name); err != nil {
+				return exit.Usagef("argument NAME: value %q is not allowed: %w", name, err)
 			}
-			if err := peerAddress(address); err != nil {
-				return usageError("argument PEER-HOST:PORT: value %q is not allowed: %w", address, err)
+			if err := serve.PeerAddress(address); err != nil {
+				return exit.Usagef("argument PEER-HOST:PORT: value %q is not allowed: %w", address, err)
 			}
 			added := new(adminpb.AddMemberResponse)
 			if err := client.cluster(ctx, adminpb.Cluster_Add_FullMethodName,
@@ -174,7 +177,7 @@ func (p *program) clusterAddCommand() *cobra.Command {
 				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
 					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n"+
 					"  coordd cluster promote %s --wait\n",
-				name, oneLine(added.GetId()), name, address, oneLine(joinList(now, added.GetId())), name)
+				name, cmdline.OneLine(added.GetId()), name, address, cmdline.OneLine(joinList(now, added.GetId())), name)
 			return nil
 		})
 	return command
@@ -247,7 +250,7 @@ func (p *program) clusterTransferCommand() *cobra.Command {
 				&adminpb.ClusterStatusRequest{}, now); err == nil {
 				name = memberName(now, name)
 			}
-			return printLine(p.stdout, "%s leads", name)
+			return cmdline.PrintLine(p.stdout, "%s leads", name)
 		})
 	return command
 }

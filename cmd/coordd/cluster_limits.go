@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -11,12 +10,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
 )
-
-// unlimitedText is a state limit that is none.
-const unlimitedText = "unlimited"
 
 const limitsText = `Everything that the cluster keeps counts: names, texts and data, and a charge for each
 session, semaphore, owner, waiter, path and user (docs/limits.md). What would go beyond
@@ -36,12 +35,12 @@ func (p *program) clusterLimitsCommand() *cobra.Command {
 				err = client.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{},
 					now)
 			} else {
-				var wanted settings
-				if err := setStateLimit(&wanted, state); err != nil {
-					return usageError("flag --state: value %q is not allowed: %w", state, err)
+				var wanted serve.Settings
+				if err := serve.SetStateLimit(&wanted, state); err != nil {
+					return exit.Usagef("flag --state: value %q is not allowed: %w", state, err)
 				}
 				err = client.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName,
-					&adminpb.SetLimitsRequest{StateBytes: wanted.stateLimit}, now)
+					&adminpb.SetLimitsRequest{StateBytes: wanted.StateLimit}, now)
 			}
 			if err != nil {
 				return err
@@ -50,24 +49,9 @@ func (p *program) clusterLimitsCommand() *cobra.Command {
 		})
 	command.Long = command.Short + ".\n\n" + limitsText + "\n\n" + clusterText
 	command.Flags().StringVar(&state, "state", "",
-		"new limit: a SIZE such as 512MiB, or "+unlimitedText+" (default: only show it)")
+		"new limit: a SIZE such as 512MiB, or "+serve.UnlimitedText+" (default: only show it)")
 	f.declareOutput(command)
 	return command
-}
-
-// setStateLimit takes a size or the word for none.
-func setStateLimit(s *settings, value string) error {
-	if value == unlimitedText {
-		s.stateLimit = server.UnlimitedState
-		return nil
-	}
-	size, ok := parseSize(value)
-	if !ok || size < server.MinStateLimit {
-		return errors.New("want 1MiB to 1024TiB, such as 384MiB, or " + unlimitedText +
-			"; the units are KiB, MiB, GiB and TiB")
-	}
-	s.stateLimit = size
-	return nil
 }
 
 // limitsShown is the limits, as the output has them.
@@ -105,12 +89,12 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) {
 		own != now.GetStateLimitBytes() {
 		limit := "--state-limit=" + sizeOf(own)
 		if own == server.UnlimitedState {
-			limit = "--state-limit=" + unlimitedText
+			limit = "--state-limit=" + serve.UnlimitedText
 		}
-		_ = printLine(w, "asked %s: started with %s, which does not count", name, limit)
+		_ = cmdline.PrintLine(w, "asked %s: started with %s, which does not count", name, limit)
 	}
 	if memory := now.GetMemoryBytes(); memory != 0 {
-		_ = printLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(),
+		_ = cmdline.PrintLine(w, "asked %s: %s of memory (%s)%s", name, sizeOf(memory), now.GetMemorySource(),
 			memoryText(now))
 	}
 }
@@ -156,14 +140,14 @@ func limitsLine(ctx context.Context, client *adminClient) (*adminpb.LimitsStatus
 
 // sizeOf is a number of bytes for a person, exact where it is a small multiple of a unit.
 func sizeOf(bytes uint64) string {
-	for i := len(sizeUnits) - 2; i >= 0; i-- { // TiB first; the last is bytes
-		if unit := sizeUnits[i]; bytes >= unit.bytes && bytes%unit.bytes == 0 && bytes/unit.bytes < 10_000 {
-			return fmt.Sprintf("%d %s", bytes/unit.bytes, unit.ending)
+	for i := len(serve.SizeUnits) - 2; i >= 0; i-- { // TiB first; the last is bytes
+		if unit := serve.SizeUnits[i]; bytes >= unit.Bytes && bytes%unit.Bytes == 0 && bytes/unit.Bytes < 10_000 {
+			return fmt.Sprintf("%d %s", bytes/unit.Bytes, unit.Ending)
 		}
 	}
-	for i := len(sizeUnits) - 2; i >= 0; i-- {
-		if unit := sizeUnits[i]; bytes >= 10*unit.bytes {
-			return fmt.Sprintf("%d %s", bytes/unit.bytes, unit.ending)
+	for i := len(serve.SizeUnits) - 2; i >= 0; i-- {
+		if unit := serve.SizeUnits[i]; bytes >= 10*unit.Bytes {
+			return fmt.Sprintf("%d %s", bytes/unit.Bytes, unit.Ending)
 		}
 	}
 	return fmt.Sprintf("%d bytes", bytes)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -17,7 +18,7 @@ func TestClusterLimits(t *testing.T) {
 	a.ready(t)
 	told := func() (now limitsShown) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(a.cluster(t, exitOK, "limits", "-o", "json")), &now); err != nil {
+		if err := json.Unmarshal([]byte(a.cluster(t, exit.OK, "limits", "-o", "json")), &now); err != nil {
 			t.Fatal(err)
 		}
 		return now
@@ -28,7 +29,7 @@ func TestClusterLimits(t *testing.T) {
 			t.Fatal("the limit is never set")
 		}
 	}
-	inOrder(t, a.cluster(t, exitOK, "limits"),
+	inOrder(t, a.cluster(t, exit.OK, "limits"),
 		[]string{"the state is limited to 4 MiB, ", "are used, ", "are left",
 			"names and data of one coordination node: 1 GiB at most"})
 	if now := told(); now.Server != "a" || *now.StateLimit != 4<<20 || now.StateUsed == 0 ||
@@ -36,19 +37,19 @@ func TestClusterLimits(t *testing.T) {
 		now.ConfiguredHere != 4<<20 {
 		t.Errorf("the limits are %+v", now)
 	}
-	inOrder(t, a.cluster(t, exitOK, "limits", "--state", "8MiB"),
+	inOrder(t, a.cluster(t, exit.OK, "limits", "--state", "8MiB"),
 		[]string{"the state is limited to 8 MiB",
 			"asked a: started with --state-limit=4 MiB, which does not count"})
 	if now := a.status(t); now.Limits == nil || *now.Limits.StateLimit != 8<<20 {
 		t.Errorf("the status has the limits %+v", now.Limits)
 	}
-	inOrder(t, a.cluster(t, exitOK, "status"),
+	inOrder(t, a.cluster(t, exit.OK, "status"),
 		[]string{"format version", "the state is limited to 8 MiB", "NAME"})
-	inOrder(t, a.cluster(t, exitOK, "limits", "--state", "unlimited"), []string{"the state is unlimited"})
+	inOrder(t, a.cluster(t, exit.OK, "limits", "--state", "unlimited"), []string{"the state is unlimited"})
 	if now := told(); !now.Unlimited || now.StateLimit != nil || now.StateHeadroom != nil {
 		t.Errorf("the limits are %+v", now)
 	}
-	coordd(t, exitUsage, []string{"cluster", "limits", "--state", "1023KiB", "--endpoint", a.endpoint},
+	coordd(t, exit.Usage, []string{"cluster", "limits", "--state", "1023KiB", "--endpoint", a.endpoint},
 		"--state", "1MiB")
 }
 

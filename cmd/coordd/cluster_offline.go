@@ -9,24 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 )
 
-// optionsNamed are some of the settings of `coordd serve`.
-func optionsNamed(names ...string) []option {
-	var found []option
-	for _, name := range names {
-		for _, o := range serveOptions {
-			if o.name == name {
-				found = append(found, o)
-			}
-		}
-	}
-	return found
-}
-
 func (p *program) clusterRestoreCommand() *cobra.Command {
-	options := optionsNamed(dataDirName, "name", "listen-peer", "advertise-peer")
+	options := serve.OptionsNamed(serve.DataDirName, "name", "listen-peer", "advertise-peer")
 	var from string
 	var check bool
 	command := &cobra.Command{
@@ -36,39 +26,39 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 			"are added to it afterwards. The directory must be missing or empty, or left by a\n" +
 			"restore that was cut short. Session ids and order ids go on with a jump, so that none\n" +
 			"comes twice. docs/cluster.md has the procedure.\n\n" + sourcesText,
-		Args: noArguments,
+		Args: cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if from == "" {
-				return usageError(
+				return exit.Usagef(
 					"flag --from: no value given; want the file that `coordd cluster snapshot` has written")
 			}
 			if check {
 				return p.checkBackupFile(from)
 			}
-			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
 			if err != nil {
 				return err
 			}
-			if (s.cluster.name == "") != (s.cluster.listen == "" && s.cluster.advertise == "") {
-				return usageError("flags --name and --listen-peer (or --advertise-peer) belong together: a server " +
+			if (s.Cluster.Name == "") != (s.Cluster.Listen == "" && s.Cluster.Advertise == "") {
+				return exit.Usagef("flags --name and --listen-peer (or --advertise-peer) belong together: a server " +
 					"of a cluster needs both")
 			}
 			if err := p.checkBackupFile(from); err != nil {
 				return err
 			}
-			return aboutDataDir(p.restoreBackup(from, s), s.dataDir, values)
+			return serve.AboutDataDir(p.restoreBackup(from, s), s.DataDir, values)
 		},
 	}
 	command.Flags().StringVar(&from, "from", "", "file with the backup")
 	command.Flags().BoolVar(&check, "check", false, "only see whether the backup is sound")
-	addFlags(command.Flags(), options)
+	serve.AddFlags(command.Flags(), options)
 	return command
 }
 
 func (p *program) checkBackupFile(from string) error {
 	file, err := os.Open(from)
 	if err != nil {
-		return coded(fmt.Errorf("flag --from: %w", err))
+		return serve.Coded(fmt.Errorf("flag --from: %w", err))
 	}
 	defer file.Close()
 	report, err := checkBackup(file)
@@ -80,46 +70,46 @@ func (p *program) checkBackupFile(from string) error {
 	return nil
 }
 
-func (p *program) restoreBackup(from string, s settings) error {
-	if err := refuseFile(s.dataDir); err != nil {
-		return coded(err)
+func (p *program) restoreBackup(from string, s serve.Settings) error {
+	if err := serve.RefuseFile(s.DataDir); err != nil {
+		return serve.Coded(err)
 	}
 	file, err := os.Open(from)
 	if err != nil {
-		return coded(err)
+		return serve.Coded(err)
 	}
 	defer file.Close()
-	cluster := raftstore.Cluster{Name: s.cluster.name, ListenPeer: s.cluster.listen,
-		AdvertisePeer: s.cluster.advertise}
+	cluster := raftstore.Cluster{Name: s.Cluster.Name, ListenPeer: s.Cluster.Listen,
+		AdvertisePeer: s.Cluster.Advertise}
 	if cluster.ListenPeer == "" {
 		cluster.ListenPeer = cluster.AdvertisePeer // it only has to be there
 	}
-	if err := coded(raftstore.RestoreBackup(s.dataDir, file, cluster)); err != nil {
-		if codeOf(err) == exitFailure { // the directory is in the way
-			err = withCode(exitConfig, err)
+	if err := serve.Coded(raftstore.RestoreBackup(s.DataDir, file, cluster)); err != nil {
+		if exit.Of(err) == exit.Failure { // the directory is in the way
+			err = exit.With(exit.Config, err)
 		}
 		return err
 	}
-	report, err := raftstore.Check(s.dataDir)
+	report, err := raftstore.Check(s.DataDir)
 	if err != nil {
-		return coded(err)
+		return serve.Coded(err)
 	}
 	fmt.Fprintf(p.stdout, "%s holds cluster %s now, which is new. Next:\n"+
 		"1. See that no server of the old cluster runs, and none starts again.\n"+
 		"2. Start this one with its usual settings, without --initial-cluster and --join:\n"+
-		"     coordd serve --data-dir %s%s\n", s.dataDir, raftstore.IDText(report.Cluster), s.dataDir,
-		servedAs(s.cluster))
-	if s.cluster.name != "" {
+		"     coordd serve --data-dir %s%s\n", s.DataDir, raftstore.IDText(report.Cluster), s.DataDir,
+		servedAs(s.Cluster))
+	if s.Cluster.Name != "" {
 		fmt.Fprint(p.stdout,
 			"3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
 	}
 	return nil
 }
 
-func servedAs(c clusterSettings) string {
+func servedAs(c serve.ClusterSettings) string {
 	text := ""
-	for _, flag := range [][2]string{{"name", c.name}, {"listen-peer", c.listen},
-		{"advertise-peer", c.advertise}} {
+	for _, flag := range [][2]string{{"name", c.Name}, {"listen-peer", c.Listen},
+		{"advertise-peer", c.Advertise}} {
 		if flag[1] != "" {
 			text += " --" + flag[0] + " " + flag[1]
 		}
@@ -128,7 +118,7 @@ func servedAs(c clusterSettings) string {
 }
 
 func (p *program) clusterRecoverCommand() *cobra.Command {
-	options := []option{dataDirOption}
+	options := []serve.Option{serve.DataDirOption}
 	var yes bool
 	command := &cobra.Command{
 		Use:   "recover",
@@ -138,30 +128,30 @@ func (p *program) clusterRecoverCommand() *cobra.Command {
 			"the survivor for which 'coordd check' shows the highest last term, and among those the\n" +
 			"highest last entry. No other server of the cluster may run, now or later. The server\n" +
 			"must be stopped. docs/cluster.md has the procedure.\n\n" + sourcesText,
-		Args: noArguments,
+		Args: cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
 			if err != nil {
 				return err
 			}
-			return aboutDataDir(p.recoverAlone(s.dataDir, yes), s.dataDir, values)
+			return serve.AboutDataDir(p.recoverAlone(s.DataDir, yes), s.DataDir, values)
 		},
 	}
 	command.Flags().BoolVar(&yes, "yes", false, "do it; without this the command only says what it would do")
-	addFlags(command.Flags(), options)
+	serve.AddFlags(command.Flags(), options)
 	return command
 }
 
 func (p *program) recoverAlone(directory string, yes bool) error {
-	if err := refuseFile(directory); err != nil {
-		return coded(err)
+	if err := serve.RefuseFile(directory); err != nil {
+		return serve.Coded(err)
 	}
 	survivor, err := raftstore.PlanForceSingle(directory)
 	if err != nil {
-		return coded(err)
+		return serve.Coded(err)
 	}
 	if len(survivor.Others) == 0 {
-		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it",
+		return exit.With(exit.Config, fmt.Errorf("%s is the only server of its cluster already: start it",
 			cmp.Or(survivor.Name, "this")))
 	}
 	fmt.Fprintf(p.stdout, "Server %s, %s, of cluster %s has everything up to entry %d of term %d.\n"+
@@ -172,11 +162,11 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		fmt.Fprintf(p.stdout, "These were removed before, and must not run either:\n%s", memberLines(survivor.Removed))
 	}
 	if !yes {
-		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others " +
+		return exit.Usagef("nothing was changed; give --yes if this is the survivor with the most, and the others " +
 			"are stopped for good")
 	}
 	if err := raftstore.ForceSingle(directory); err != nil {
-		return coded(err)
+		return serve.Coded(err)
 	}
 	fmt.Fprint(p.stdout, "Done. Start this server as before, then add others with `coordd cluster add`.\n")
 	return nil

@@ -3,6 +3,8 @@ package main
 import (
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // TestFirstServerComesBackAfterAKill grows one server to three, kills the first, and starts it when another leads. It
@@ -12,21 +14,21 @@ func TestFirstServerComesBackAfterAKill(t *testing.T) {
 	a, b, c := newClusterProcess(t, "a"), newClusterProcess(t, "b"), newClusterProcess(t, "c")
 	a.start(t)
 	a.ready(t)
-	coordd(t, exitOK, []string{"node", "create", "app", "--endpoint", a.endpoint})
+	coordd(t, exit.OK, []string{"node", "create", "app", "--endpoint", a.endpoint})
 	for _, server := range []*clusterProcess{b, c} {
 		server.start(t, "--join", a.peer)
-		a.cluster(t, exitOK, "add", server.name, server.peer)
+		a.cluster(t, exit.OK, "add", server.name, server.peer)
 		server.ready(t)
-		a.cluster(t, exitOK, "promote", server.name, "--wait")
+		a.cluster(t, exit.OK, "promote", server.name, "--wait")
 	}
 	a.command.Process.Signal(syscall.SIGKILL)
 	a.exit(t)
-	startLock(t, b.endpoint, "app", "the-lock", "--", "true").wantCode(t, exitOK) // b and c have a leader
+	startLock(t, b.endpoint, "app", "the-lock", "--", "true").wantCode(t, exit.OK) // b and c have a leader
 	a.start(t)
 	a.ready(t)
 	startLock(t, a.endpoint, "app", "the-lock", "--", "sh", "-c", untilTold).says(t, "ready")
 	for _, server := range []*clusterProcess{a, b, c} {
-		startLock(t, server.endpoint, "--nonblock", "app", "the-lock", "--", "true").wantCode(t, exitConflict)
+		startLock(t, server.endpoint, "--nonblock", "app", "the-lock", "--", "true").wantCode(t, exit.Conflict)
 	}
 	leader := a.status(t).Leader
 	for _, server := range []*clusterProcess{b, c} {

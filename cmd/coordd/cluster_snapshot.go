@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -31,10 +33,10 @@ func (p *program) clusterSnapshotCommand() *cobra.Command {
 	command.Flags().StringVar(&f.to, "to", "", "file to write, which must not exist")
 	command.PreRunE = func(*cobra.Command, []string) error {
 		if f.to == "" {
-			return usageError("flag --to: no value given; want the file to write the backup to")
+			return exit.Usagef("flag --to: no value given; want the file to write the backup to")
 		}
 		if _, err := os.Lstat(f.to); err == nil {
-			return withCode(exitConfig, fmt.Errorf("flag --to: %s exists already", f.to))
+			return exit.With(exit.Config, fmt.Errorf("flag --to: %s exists already", f.to))
 		}
 		return nil
 	}
@@ -52,23 +54,23 @@ func (c *adminClient) snapshotTo(
 	partial := path + partialSuffix
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return report, 0, coded(fmt.Errorf("flag --to: %w", err))
+		return report, 0, serve.Coded(fmt.Errorf("flag --to: %w", err))
 	}
 	bytes, err = c.fetchSnapshot(ctx, file)
 	if err == nil {
 		report, err = checkBackup(file)
 	}
 	if err == nil {
-		err = coded(file.Sync())
+		err = serve.Coded(file.Sync())
 	}
 	if closed := file.Close(); err == nil {
-		err = coded(closed)
+		err = serve.Coded(closed)
 	}
 	if err == nil {
-		err = coded(os.Rename(partial, path))
+		err = serve.Coded(os.Rename(partial, path))
 	}
 	if err == nil {
-		return report, bytes, coded(syncDirectory(filepath.Dir(path)))
+		return report, bytes, serve.Coded(syncDirectory(filepath.Dir(path)))
 	}
 	return report, bytes, errors.Join(err, os.Remove(partial))
 }
@@ -88,7 +90,7 @@ func (c *adminClient) fetchSnapshot(ctx context.Context, w io.Writer) (int64, er
 		n, err := w.Write(chunk.GetData())
 		bytes += int64(n)
 		if err != nil {
-			return bytes, coded(err)
+			return bytes, serve.Coded(err)
 		}
 		if chunk.GetIndex() != 0 {
 			if uint64(bytes) != chunk.GetSize() {
@@ -102,11 +104,11 @@ func (c *adminClient) fetchSnapshot(ctx context.Context, w io.Writer) (int64, er
 // checkBackup reads a backup from its beginning to its end.
 func checkBackup(file io.ReadSeeker) (raftstore.BackupReport, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return raftstore.BackupReport{}, coded(err)
+		return raftstore.BackupReport{}, serve.Coded(err)
 	}
 	report, err := raftstore.VerifyBackup(file)
 	if err != nil {
-		return report, withCode(exitStorage, err)
+		return report, exit.With(exit.Storage, err)
 	}
 	return report, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -118,21 +119,21 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 	if now.GetLeader() != "" {
 		leader = memberName(now, now.GetLeader()) + " leads"
 	}
-	_ = printLine(w, "cluster %s: %s, term %d, entry %d is committed", now.GetCluster(), leader,
+	_ = cmdline.PrintLine(w, "cluster %s: %s, term %d, entry %d is committed", now.GetCluster(), leader,
 		now.GetTerm(), now.GetCommit())
 	state := "is not caught up"
 	if now.GetCaughtUp() {
 		state = "is caught up"
 	}
-	_ = printLine(w, "asked %s: %s, entry %d is applied%s", cmp.Or(now.GetServerName(), now.GetServerId()),
+	_ = cmdline.PrintLine(w, "asked %s: %s, entry %d is applied%s", cmp.Or(now.GetServerName(), now.GetServerId()),
 		state, now.GetApplied(), diskText(now))
 	if !now.GetLeaderAnswered() {
 		fmt.Fprintf(w, "%s\n", reachText(now))
 	}
-	_ = printLine(w, "%s", formatText(now))
+	_ = cmdline.PrintLine(w, "%s", formatText(now))
 	for _, text := range append([]string{now.GetDiverged()}, now.GetIssues()...) {
 		if text != "" {
-			_ = printLine(w, "%s", strings.ToUpper(text[:1])+text[1:])
+			_ = cmdline.PrintLine(w, "%s", strings.ToUpper(text[:1])+text[1:])
 		}
 	}
 	if limits != nil {
@@ -152,7 +153,7 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 				active = "yes"
 			}
 		}
-		_ = printRow(table, cmp.Or(m.GetName(), "-"), m.GetId(), roleText(m), active, match, lag,
+		_ = cmdline.PrintRow(table, cmp.Or(m.GetName(), "-"), m.GetId(), roleText(m), active, match, lag,
 			fmt.Sprint(m.GetVersion()), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
 	}
 	table.Flush()

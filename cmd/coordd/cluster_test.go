@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	free "github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -52,7 +53,7 @@ func (c *clusterProcess) start(t *testing.T, more ...string) {
 
 // coordd runs a command to its end and returns its stdout; it must end with the given code and say the parts
 // on stderr.
-func coordd(t *testing.T, want exitCode, args []string, parts ...string) string {
+func coordd(t *testing.T, want exit.Code, args []string, parts ...string) string {
 	t.Helper()
 	p := spawn(t, args...)
 	code, lines := p.exit(t)
@@ -65,14 +66,14 @@ func coordd(t *testing.T, want exitCode, args []string, parts ...string) string 
 }
 
 // cluster runs a `coordd cluster` command on a server.
-func (c *clusterProcess) cluster(t *testing.T, want exitCode, args ...string) string {
+func (c *clusterProcess) cluster(t *testing.T, want exit.Code, args ...string) string {
 	t.Helper()
 	return coordd(t, want, append(append([]string{"cluster"}, args...), "--data-dir", c.directory))
 }
 
 func (c *clusterProcess) status(t *testing.T) (now statusShown) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(c.cluster(t, exitOK, "status", "-o", "json")), &now); err != nil {
+	if err := json.Unmarshal([]byte(c.cluster(t, exit.OK, "status", "-o", "json")), &now); err != nil {
 		t.Fatal(err)
 	}
 	return now
@@ -103,13 +104,13 @@ func (c *clusterProcess) addUser(t *testing.T, name string) {
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitOK, []string{"user", "add", name, "--data-dir", c.directory, "--new-password-file",
+	coordd(t, exit.OK, []string{"user", "add", name, "--data-dir", c.directory, "--new-password-file",
 		password})
 }
 
 func (c *clusterProcess) wantUsers(t *testing.T, want ...string) {
 	t.Helper()
-	inOrder(t, coordd(t, exitOK, []string{"user", "list", "--data-dir", c.directory}), want)
+	inOrder(t, coordd(t, exit.OK, []string{"user", "list", "--data-dir", c.directory}), want)
 }
 
 // TestClusterCommands goes through the life of a cluster: three servers, a fourth is added and removed again,
@@ -118,17 +119,17 @@ func TestClusterCommands(t *testing.T) {
 	servers := startThree(t)
 	a, b, c := servers[0], servers[1], servers[2]
 	b.addUser(t, "alice")
-	inOrder(t, b.cluster(t, exitOK, "status"),
+	inOrder(t, b.cluster(t, exit.OK, "status"),
 		[]string{"leads, term", "asked b", "is caught up", "format version", "is in use", "NAME", "VERSION",
 			"a ", a.peer})
 
 	d := newClusterProcess(t, "d")
-	inOrder(t, b.cluster(t, exitOK, "add", "d", d.peer),
+	inOrder(t, b.cluster(t, exit.OK, "add", "d", d.peer),
 		[]string{"d was added", "--join", a.peer, "promote d --wait"})
 	d.start(t, "--join", a.peer+","+b.peer)
 	d.ready(t)
-	inOrder(t, c.cluster(t, exitOK, "promote", "d", "--wait"), []string{"d has a vote"})
-	inOrder(t, a.cluster(t, exitOK, "transfer-leader", "d"), []string{"d leads"})
+	inOrder(t, c.cluster(t, exit.OK, "promote", "d", "--wait"), []string{"d has a vote"})
+	inOrder(t, a.cluster(t, exit.OK, "transfer-leader", "d"), []string{"d leads"})
 	now := c.status(t)
 	// Until d, which nobody knew, has said what it can read, and c asks it, which leads now.
 	for ; now.FormatVersion != 3 || !now.LeaderAnswered || !now.CaughtUp; now = c.status(t) {
@@ -147,18 +148,18 @@ func TestClusterCommands(t *testing.T) {
 	}
 	d.wantUsers(t, "alice")
 
-	inOrder(t, a.cluster(t, exitOK, "remove", "d"), []string{"d was removed"})
-	d.wantExit(t, exitRemoved, "msg=serving", "coordd: this member was removed from the cluster",
+	inOrder(t, a.cluster(t, exit.OK, "remove", "d"), []string{"d was removed"})
+	d.wantExit(t, exit.Removed, "msg=serving", "coordd: this member was removed from the cluster",
 		"added again")
-	a.cluster(t, exitFailure, "remove", "d")
+	a.cluster(t, exit.Failure, "remove", "d")
 	d.start(t)
-	d.wantExit(t, exitRemoved, "coordd: this member was removed from the cluster")
+	d.wantExit(t, exit.Removed, "coordd: this member was removed from the cluster")
 
 	backup := filepath.Join(t.TempDir(), "backup")
 	b.addUser(t, "bob")
-	inOrder(t, b.cluster(t, exitOK, "snapshot", "--to", backup),
+	inOrder(t, b.cluster(t, exit.OK, "snapshot", "--to", backup),
 		[]string{backup, "bytes, everything up to entry", now.Cluster, "--check"})
-	b.cluster(t, exitConfig, "snapshot", "--to", backup)
+	b.cluster(t, exit.Config, "snapshot", "--to", backup)
 	if _, err := os.Stat(backup + partialSuffix); err == nil {
 		t.Error("the partial backup is still there")
 	}
@@ -170,7 +171,7 @@ func TestClusterCommands(t *testing.T) {
 // restoreElsewhere restores a backup with two users, into a directory that must be empty, and adds a second
 // server.
 func restoreElsewhere(t *testing.T, backup, oldCluster string) {
-	inOrder(t, coordd(t, exitOK, []string{"cluster", "restore", "--from", backup, "--check"}),
+	inOrder(t, coordd(t, exit.OK, []string{"cluster", "restore", "--from", backup, "--check"}),
 		[]string{backup, "is sound", oldCluster})
 	content, err := os.ReadFile(backup)
 	if err != nil {
@@ -186,7 +187,7 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory, "--name", "r",
 			"--listen-peer", r.peer}
 	}
-	coordd(t, exitStorage, restore(damaged), damaged)
+	coordd(t, exit.Storage, restore(damaged), damaged)
 	if _, err := os.Stat(r.directory); err == nil {
 		t.Error("a damaged backup left a directory behind")
 	}
@@ -197,12 +198,12 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"check", "serve"} {
-		coordd(t, exitConfig, []string{command, "--data-dir", r.directory}, r.directory,
+		coordd(t, exit.Config, []string{command, "--data-dir", r.directory}, r.directory,
 			"run `coordd cluster restore` again")
 	}
-	inOrder(t, coordd(t, exitOK, restore(backup)),
+	inOrder(t, coordd(t, exit.OK, restore(backup)),
 		[]string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})
-	coordd(t, exitConfig, restore(backup), r.directory, "has data")
+	coordd(t, exit.Config, restore(backup), r.directory, "has data")
 	r.start(t)
 	r.ready(t)
 	r.wantUsers(t, "alice", "bob")
@@ -211,9 +212,9 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 	}
 	s := newClusterProcess(t, "s")
 	s.start(t, "--join", r.peer) // it waits until it is added
-	r.cluster(t, exitOK, "add", "s", s.peer)
+	r.cluster(t, exit.OK, "add", "s", s.peer)
 	s.ready(t)
-	r.cluster(t, exitOK, "promote", "s", "--wait")
+	r.cluster(t, exit.OK, "promote", "s", "--wait")
 	s.wantUsers(t, "alice", "bob")
 }
 
@@ -221,17 +222,17 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 func recoverAlone(t *testing.T, servers []*clusterProcess) {
 	a := servers[0]
 	args := []string{"cluster", "recover", "--data-dir", a.directory}
-	coordd(t, exitConfig, args, "in use by another process")
+	coordd(t, exit.Config, args, "in use by another process")
 	for _, server := range servers {
 		server.command.Process.Signal(syscall.SIGKILL)
 		server.exit(t)
 	}
-	inOrder(t, coordd(t, exitOK, []string{"check", "--data-dir", a.directory}),
+	inOrder(t, coordd(t, exit.OK, []string{"check", "--data-dir", a.directory}),
 		[]string{"log entries", "last term"})
-	inOrder(t, coordd(t, exitUsage, args, "nothing was changed", "--yes"),
+	inOrder(t, coordd(t, exit.Usage, args, "nothing was changed", "--yes"),
 		[]string{"Server a", "everything up to entry", "lost", "b ", "c "})
-	coordd(t, exitOK, append(args, "--yes"))
-	coordd(t, exitConfig, args, "only server of its cluster already")
+	coordd(t, exit.OK, append(args, "--yes"))
+	coordd(t, exit.Config, args, "only server of its cluster already")
 	a.start(t)
 	a.ready(t)
 	a.wantUsers(t, "alice", "bob", "carol")
@@ -239,7 +240,7 @@ func recoverAlone(t *testing.T, servers []*clusterProcess) {
 		t.Errorf("the status is %+v", now)
 	}
 	servers[1].start(t)
-	servers[1].wantExit(t, exitRemoved, fmt.Sprintf("coordd: %s", "this member was removed from the cluster"))
+	servers[1].wantExit(t, exit.Removed, fmt.Sprintf("coordd: %s", "this member was removed from the cluster"))
 }
 
 // TestFormatText looks at what a person is told while the servers run programs of two versions.

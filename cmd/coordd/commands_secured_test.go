@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // The commands of clients log in, by TLS, with a password or a token; what the caller may not do is said; and
@@ -23,7 +25,7 @@ func TestCommandsLogIn(t *testing.T) {
 	root := append(slices.Clone(byTLS), "--user", "root", "--password-file", s.path("admin"))
 	asApp := append(slices.Clone(byTLS), "--user", "app", "--password-file", app)
 	machine := append(slices.Clone(byTLS), "--token-file", s.file("token", fileToken+"\n"))
-	run := func(args string, as []string, want exitCode, parts ...string) string {
+	run := func(args string, as []string, want exit.Code, parts ...string) string {
 		t.Helper()
 		command, behind, found := strings.Cut(args, " -- ")
 		words := append(strings.Fields(command), as...)
@@ -37,39 +39,39 @@ func TestCommandsLogIn(t *testing.T) {
 		inOrder(t, got.stdout+got.stderr, parts)
 		return got.stdout
 	}
-	run("node create app", root, exitOK, "made /local/app")
-	run("node show app", byTLS, exitFailure, "coordd: ")
-	run("lock app x -- true", byTLS, exitNotRun, "coordd: ")
-	run("lock app x -- true", asApp, exitNotRun, "no access to the coordination node")
-	run("grant app app ydb.generic.use", asApp, exitFailure, "/local/app")
-	run("grant app app ydb.generic.use", root, exitOK, "app may ydb.generic.use on /local/app")
-	run("grant app machine ydb.generic.read", root, exitOK)
-	run("lock app x -- echo in", asApp, exitOK, "in")
-	run("lock app x -- echo in", machine, exitNotRun, "permission denied")
-	run("bench --load pairs --clients 2 --duration 10ms", root, exitOK, "pairs")
-	run("bench --load pairs --clients 2 --duration 10ms", machine, exitFailure, "/local/coordd-bench-")
-	run("node ls", machine, exitOK, "/local/app")
-	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exitFailure,
+	run("node create app", root, exit.OK, "made /local/app")
+	run("node show app", byTLS, exit.Failure, "coordd: ")
+	run("lock app x -- true", byTLS, exit.NotRun, "coordd: ")
+	run("lock app x -- true", asApp, exit.NotRun, "no access to the coordination node")
+	run("grant app app ydb.generic.use", asApp, exit.Failure, "/local/app")
+	run("grant app app ydb.generic.use", root, exit.OK, "app may ydb.generic.use on /local/app")
+	run("grant app machine ydb.generic.read", root, exit.OK)
+	run("lock app x -- echo in", asApp, exit.OK, "in")
+	run("lock app x -- echo in", machine, exit.NotRun, "permission denied")
+	run("bench --load pairs --clients 2 --duration 10ms", root, exit.OK, "pairs")
+	run("bench --load pairs --clients 2 --duration 10ms", machine, exit.Failure, "/local/coordd-bench-")
+	run("node ls", machine, exit.OK, "/local/app")
+	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exit.Failure,
 		"coordd: ")
 	run("node ls", append(slices.Clone(byTLS), "--user", "app", "--password-file",
-		s.file("wrong", wrongPassword)), exitFailure, "log in as app")
+		s.file("wrong", wrongPassword)), exit.Failure, "log in as app")
 
 	enough := filepath.Join(t.TempDir(), "enough")
 	l := startLock(t, s.tls, append(slices.Clone(asApp[2:]), "app", "x", "--session-timeout", "60s", "--",
 		"sh", "-c", untilTheFile, enough)...)
 	l.says(t, "ready")
-	owner := at(t, parsed(t, run("sem show app x -o json", root, exitOK)), "owners", 0)
+	owner := at(t, parsed(t, run("sem show app x -o json", root, exit.OK)), "owners", 0)
 	if at(t, owner, "client", "user") != "app" {
 		t.Errorf("the owner is %v", owner)
 	}
-	if mine := parsed(t, run("session ls app --mine -o json", asApp, exitOK)).([]any); len(mine) != 1 ||
+	if mine := parsed(t, run("session ls app --mine -o json", asApp, exit.OK)).([]any); len(mine) != 1 ||
 		at(t, mine, 0, "client", "user") != "app" {
 		t.Errorf("app has %v", mine)
 	}
-	if mine := parsed(t, run("session ls --mine -o json", root, exitOK)).([]any); len(mine) != 0 {
+	if mine := parsed(t, run("session ls --mine -o json", root, exit.OK)).([]any); len(mine) != 0 {
 		t.Errorf("root has %v", mine)
 	}
-	run("session ls --mine", byTLS, exitFailure, "Authentication is required")
+	run("session ls --mine", byTLS, exit.Failure, "Authentication is required")
 	if code, output := s.user("", "rotate-key"); code != 0 {
 		t.Fatal(output)
 	}
@@ -80,7 +82,7 @@ func TestCommandsLogIn(t *testing.T) {
 	if err := os.WriteFile(enough, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.wantCode(t, exitOK)
+	l.wantCode(t, exit.OK)
 	for _, secret := range []string{appPassword, adminPassword, fileToken, wrongPassword} {
 		if strings.Contains(l.stderr.String(), secret) {
 			t.Errorf("a secret is in %q", l.stderr.String())

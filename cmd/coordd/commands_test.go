@@ -16,12 +16,13 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // does runs a command on a server; stdout must have the parts in order.
 func does(t *testing.T, endpoint, args string, parts ...string) string {
 	t.Helper()
-	out := coordd(t, exitOK, append(strings.Fields(args), "--endpoint", endpoint))
+	out := coordd(t, exit.OK, append(strings.Fields(args), "--endpoint", endpoint))
 	inOrder(t, out, parts)
 	return out
 }
@@ -66,7 +67,7 @@ func TestNodeQuota(t *testing.T) {
 	does(t, endpoint, "node quota team -o json", "[]")
 	does(t, endpoint, "node quota team --bytes 1MiB --entries 1", "/local/team", "1 MiB", "1")
 	does(t, endpoint, "node create team/app", "made /local/team/app")
-	coordd(t, exitFailure, []string{"node", "create", "team/other", "--endpoint", endpoint},
+	coordd(t, exit.Failure, []string{"node", "create", "team/other", "--endpoint", endpoint},
 		"Quota of /local/team is used up")
 	shown := parsed(t, does(t, endpoint, "node quota team/app -o json"))
 	first := shown.([]any)[0].(map[string]any)
@@ -119,7 +120,7 @@ func TestNodeCommands(t *testing.T) {
 		"grant none bob ydb.generic.read":                    {"coordd: /local/none: "},
 		"semaphore create team/app door --limit 1 --data ab": {"no coordination node"},
 	} {
-		coordd(t, exitFailure, append(strings.Fields(args), "--endpoint", endpoint), want...)
+		coordd(t, exit.Failure, append(strings.Fields(args), "--endpoint", endpoint), want...)
 	}
 }
 
@@ -180,13 +181,13 @@ func TestSemaphoreCommands(t *testing.T) {
 		at(t, sessions, 0, "attached") != true {
 		t.Error(sessions)
 	}
-	coordd(t, exitUsage, []string{"session", "ls", "--mine", "-e", endpoint},
+	coordd(t, exit.Usage, []string{"session", "ls", "--mine", "-e", endpoint},
 		"flag --mine: the server knows no name of yours", "--user")
 	does(t, endpoint, "session ls", "NODE", "SESSION", `"test"`, "1     0", "127.0.0.1:")
 	does(t, endpoint, fmt.Sprint("session show app ", waiter.ID()), `"test"`, "timeout 1m",
 		"client 127.0.0.1:", `awaits  "door", order id 2`, "for ever")
 	does(t, endpoint, "sem set app door goodbye", `"door" has 7 bytes of data`)
-	coordd(t, exitFailure, []string{"semaphore", "delete", "app", "door", "-e", endpoint},
+	coordd(t, exit.Failure, []string{"semaphore", "delete", "app", "door", "-e", endpoint},
 		"Semaphore not empty", "--force", "tells its owners nothing")
 	does(t, endpoint, fmt.Sprint("session kill app ", holder.ID(), " --reason test"), "ended session")
 	<-holder.Lost()
@@ -196,11 +197,11 @@ func TestSemaphoreCommands(t *testing.T) {
 		client.Acquisition{Name: "lock", Count: 1 << 60, Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	coordd(t, exitFailure, []string{"semaphore", "delete", "app", "lock", "--force", "-e", endpoint},
+	coordd(t, exit.Failure, []string{"semaphore", "delete", "app", "lock", "--force", "-e", endpoint},
 		"Cannot delete ephemeral", fmt.Sprint("coordd session kill app ", waiter.ID()))
-	coordd(t, exitFailure, []string{"semaphore", "show", "app", "none", "-e", endpoint},
+	coordd(t, exit.Failure, []string{"semaphore", "show", "app", "none", "-e", endpoint},
 		`"none": Semaphore not found`)
-	coordd(t, exitFailure, []string{"session", "show", "app", "999", "-e", endpoint}, "999")
+	coordd(t, exit.Failure, []string{"session", "show", "app", "999", "-e", endpoint}, "999")
 }
 
 // A watch shows what is there, each difference, and that it is gone.
@@ -222,7 +223,7 @@ func TestSemaphoreWatch(t *testing.T) {
 	if err := s.Update(t.Context(), "config", []byte("2")); err != nil {
 		t.Fatal(err)
 	}
-	if code, lines := p.exit(t); code != exitOK || len(lines) != 1 ||
+	if code, lines := p.exit(t); code != exit.OK || len(lines) != 1 ||
 		at(t, parsed(t, lines[0]), "data") != "2" {
 		t.Errorf("exit code %d: %v", code, lines)
 	}
@@ -230,7 +231,7 @@ func TestSemaphoreWatch(t *testing.T) {
 	if err := s.Delete(t.Context(), "config", false); err != nil {
 		t.Fatal(err)
 	}
-	if code, lines := p.exit(t); code != exitOK || len(lines) != 1 ||
+	if code, lines := p.exit(t); code != exit.OK || len(lines) != 1 ||
 		at(t, parsed(t, lines[0]), "exists") != false {
 		t.Errorf("exit code %d: %v", code, lines)
 	}
@@ -251,7 +252,7 @@ func TestOtherServers(t *testing.T) {
 	t.Cleanup(other.Stop)
 	for _, args := range []string{"session ls", "session show app 1", "session kill app 1",
 		"semaphore ls app", "top"} {
-		coordd(t, exitNeedsOurs, append(strings.Fields(args), "--endpoint", listener.Addr().String()),
+		coordd(t, exit.NeedsOurs, append(strings.Fields(args), "--endpoint", listener.Addr().String()),
 			"this needs a coordd server")
 	}
 	shut := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--inspect", "off", "--listen-http",
@@ -263,7 +264,7 @@ func TestOtherServers(t *testing.T) {
 		"owners"), []any{}) {
 		t.Error(shown)
 	}
-	coordd(t, exitFailure, []string{"session", "ls", "--endpoint", shut}, "does not show this to you")
+	coordd(t, exit.Failure, []string{"session", "ls", "--endpoint", shut}, "does not show this to you")
 	does(t, shut, "rl create app/one reports --rate 3", "made")
 	does(t, shut, "rl create app/one reports/daily", "made")
 	does(t, shut, "rl ls", "/local/app/one  reports        3         ?",
@@ -272,7 +273,7 @@ func TestOtherServers(t *testing.T) {
 		"buckets") != nil || at(t, shown, "max_units_per_second", "effective") != nil {
 		t.Error(shown)
 	}
-	coordd(t, exitFailure, []string{"top", "--endpoint", shut}, "does not show this to you")
+	coordd(t, exit.Failure, []string{"top", "--endpoint", shut}, "does not show this to you")
 }
 
 // Mistakes in the arguments and flags of each command that asks a server as a client does.
@@ -391,8 +392,8 @@ func TestWrongInputOfClients(t *testing.T) {
 		t.Run(args[:min(len(args), 60)], func(t *testing.T) {
 			r := newRun(newFakeServer())
 			r.begin(strings.Fields(args)...)
-			if code := r.wait(t); code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
+			if code := r.wait(t); code != exit.Usage {
+				t.Errorf("exit code %d, want %d", code, exit.Usage)
 			}
 			inOrder(t, r.log.String(), append([]string{"coordd: "}, want...))
 		})
@@ -406,7 +407,7 @@ func TestElect(t *testing.T) {
 	one := spawn(t, "elect", "app", "leader", "--data", "one", "--endpoint", endpoint)
 	inOrder(t, receive(t, one.first, func() string { return one.log.String() }),
 		[]string{`leads "leader" of /local/app: session `, "token 1"})
-	coordd(t, exitConflict, []string{"elect", "app", "leader", "--timeout", "10ms", "--endpoint", endpoint},
+	coordd(t, exit.Conflict, []string{"elect", "app", "leader", "--timeout", "10ms", "--endpoint", endpoint},
 		"held by others")
 	does(t, endpoint, "elect app leader --observe --changes 1", "leads, token 1", `data "one"`)
 	if shown := parsed(t, does(t, endpoint, "elect app leader --observe --changes 1 -o json")); at(t, shown,
@@ -418,19 +419,19 @@ func TestElect(t *testing.T) {
 		return len(at(t, parsed(t, does(t, endpoint, "sem show app leader -o json")), "waiters").([]any)) == 1
 	})
 	one.command.Process.Signal(syscall.SIGTERM)
-	one.wantExit(t, exitOK)
+	one.wantExit(t, exit.OK)
 	receive(t, two.first, func() string { return two.log.String() })
 	does(t, endpoint, "elect app leader --observe --changes 1", `data "two"`)
 	session := at(t, parsed(t, does(t, endpoint, "sem show app leader -o json")), "owners", 0,
 		"session").(float64)
 	does(t, endpoint, fmt.Sprint("session kill app ", session))
-	two.wantExit(t, exitLost, `elect: "leader" of /local/app is lost`, "Session has expired")
-	if out := coordd(t, exitCode(7), []string{"elect", "app", "leader", "--endpoint", endpoint, "--",
+	two.wantExit(t, exit.Lost, `elect: "leader" of /local/app is lost`, "Session has expired")
+	if out := coordd(t, exit.Code(7), []string{"elect", "app", "leader", "--endpoint", endpoint, "--",
 		"/bin/sh", "-c", "echo $COORDD_FENCING_TOKEN; exit 7"}); out <= "1" || len(out) != 1 {
 		t.Errorf("the token is %q", out)
 	}
-	coordd(t, exitNotServing, []string{"elect", "app", "leader", "--endpoint", "127.0.0.1:1"}, "no server at")
-	coordd(t, exitNotRun, []string{"elect", "app", "leader", "--endpoint", "127.0.0.1:1", "--", "/bin/sh"},
+	coordd(t, exit.NotServing, []string{"elect", "app", "leader", "--endpoint", "127.0.0.1:1"}, "no server at")
+	coordd(t, exit.NotRun, []string{"elect", "app", "leader", "--endpoint", "127.0.0.1:1", "--", "/bin/sh"},
 		"no server at")
 }
 
@@ -457,9 +458,9 @@ func TestDiscover(t *testing.T) {
 		t.Error(first)
 	}
 	offering[0].command.Process.Signal(syscall.SIGTERM)
-	offering[0].wantExit(t, exitOK)
+	offering[0].wantExit(t, exit.OK)
 	code, lines := watcher.exit(t)
-	if code != exitOK || len(lines) != 1 || at(t, parsed(t, lines[0]), "offers", 0, "data") != "10.0.0.8:80" {
+	if code != exit.OK || len(lines) != 1 || at(t, parsed(t, lines[0]), "offers", 0, "data") != "10.0.0.8:80" {
 		t.Errorf("exit code %d: %v", code, lines)
 	}
 }
@@ -473,7 +474,7 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(directory, "config"), []byte("a: 1\nb: \x00"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitFailure, []string{"config", "get", "app", "settings", "--endpoint", endpoint},
+	coordd(t, exit.Failure, []string{"config", "get", "app", "settings", "--endpoint", endpoint},
 		`"settings": Semaphore not found`)
 	does(t, endpoint, "config set app settings --file "+filepath.Join(directory, "config"), "9 bytes of data")
 	if got := does(t, endpoint, "config get app settings"); got != "a: 1\nb: \x00" {
@@ -493,7 +494,7 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, lines := p.exit(t)
-	if code != exitOK || len(lines) != 1 || lines[0] != "got second" {
+	if code != exit.OK || len(lines) != 1 || lines[0] != "got second" {
 		t.Errorf("exit code %d: %q", code, lines)
 	}
 	inOrder(t, p.log.String(), []string{`command "/bin/sh": exit status 3`})
@@ -503,8 +504,8 @@ func TestConfig(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	p.command.Process.Signal(syscall.SIGTERM)
-	p.wantExit(t, exitOK)
-	coordd(t, exitNoSuch, []string{"config", "watch", "app", "settings", "--endpoint", endpoint, "--",
+	p.wantExit(t, exit.OK)
+	coordd(t, exit.NoSuch, []string{"config", "watch", "app", "settings", "--endpoint", endpoint, "--",
 		"nosuchcommand"}, "nosuchcommand")
 }
 
@@ -536,7 +537,7 @@ func TestTop(t *testing.T) {
 	p := spawn(t, "top", "--every", "100ms", "-o", "jsonl", "--endpoint", endpoint)
 	receive(t, p.first, func() string { return p.log.String() })
 	p.command.Process.Signal(syscall.SIGINT)
-	if code, _ := p.exit(t); code != exitOK {
+	if code, _ := p.exit(t); code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -21,12 +21,6 @@ const (
 	candidatesMost = 1000
 )
 
-// completing reports whether a command line is a question of a shell's.
-func completing(args []string) bool {
-	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd ||
-		args[0] == cobra.ShellCompNoDescRequestCmd)
-}
-
 // completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore, a
 // session and a resource.
 func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // inShell runs a script of a shell's in which coordd is the binary.
@@ -97,12 +99,12 @@ func TestCompletion(t *testing.T) {
 				words = append(words, word)
 			}
 		}
-		if got.code != exitOK || !slices.Equal(words, test.want) {
+		if got.code != exit.OK || !slices.Equal(words, test.want) {
 			t.Errorf("%q: exit code %d, offered are %q, want %q", test.args, got.code, words, test.want)
 		}
 	}
 	p := spawn(t, "__complete", "lock", "--endpoint", "127.0.0.1:1", "")
-	if code, lines := p.exit(t); code != exitOK || len(lines) != 1 {
+	if code, lines := p.exit(t); code != exit.OK || len(lines) != 1 {
 		t.Errorf("without a server: exit code %d, %q", code, lines)
 	}
 }
@@ -130,7 +132,7 @@ words=(coordd lock app ""); CURRENT=4; _coordd`
 				t.Skip(err)
 			}
 			output, err := inShell(t, endpoint, shell.name, "-c", shell.script)
-			if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 77 {
+			if ended, ok := err.(*exec.ExitError); ok && ended.ExitCode() == 77 {
 				t.Skip("bash has no package bash-completion here")
 			}
 			if err != nil || !strings.Contains(output, "offered printers") {

@@ -15,6 +15,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 func (p *program) configCommand() *cobra.Command {
@@ -23,7 +25,7 @@ func (p *program) configCommand() *cobra.Command {
 		Short: "Read, set and follow configuration that lives in a coordination node",
 		Long: "Read, set and follow configuration that lives in a coordination node, as the data of a\n" +
 			"semaphore of up to 1048576 bytes.",
-		RunE: wantsCommand,
+		RunE: cmdline.WantsCommand,
 	}
 	parent.AddCommand(p.configGetCommand(), p.configSetCommand(), p.configWatchCommand())
 	return parent
@@ -49,7 +51,7 @@ func (p *program) configGetCommand() *cobra.Command {
 					return aboutSemaphore(args[1], err)
 				}
 				if out.form == formTable {
-					_, err := exact(p.stdout).Write(d.GetData())
+					_, err := cmdline.Exact(p.stdout).Write(d.GetData())
 					return err
 				}
 				return out.one(p.stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())},
@@ -121,9 +123,9 @@ func (p *program) configWatchCommand() *cobra.Command {
 		path := ""
 		switch {
 		case command.Flags().Changed("changes") && changes < 1:
-			return usageError("flag --changes: value %d is not allowed: want a number above 0", changes)
+			return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", changes)
 		case len(args) > 2 && command.Flags().Changed("output"):
-			return usageError(
+			return exit.Usagef(
 				"flag --output: has no meaning with a command, which finds the configuration on its stdin")
 		case len(args) > 2:
 			var err error
@@ -172,21 +174,21 @@ func (p *program) runOnChange(ctx context.Context, path string, argv []string, d
 	command := exec.CommandContext(ctx, path, argv[1:]...)
 	command.Args[0] = argv[0]
 	command.Env, command.Stdin, command.Stdout, command.Stderr = p.environment, bytes.NewReader(data),
-		exact(p.stdout), exact(p.stderr)
+		cmdline.Exact(p.stdout), cmdline.Exact(p.stderr)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopPause
 	err := command.Run()
-	var exit *exec.ExitError
+	var ended *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &exit):
-		fmt.Fprintf(p.stderr, "coordd: command %q: %v\n", argv[0], exit)
+	case errors.As(err, &ended):
+		fmt.Fprintf(p.stderr, "coordd: command %q: %v\n", argv[0], ended)
 		return nil
 	case errors.Is(err, syscall.EPIPE): // it has not read all of it, and need not
 		return nil
 	case err != nil && command.ProcessState == nil:
-		return withCode(exitCannot, fmt.Errorf("command %q cannot be run: %w", argv[0], err))
+		return exit.With(exit.Cannot, fmt.Errorf("command %q cannot be run: %w", argv[0], err))
 	}
 	return err
 }

@@ -16,12 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // conformanceFlags are what the user gives to `coordd conformance`, as text.
 type conformanceFlags struct {
 	userFlags                          // where to go and who to be
-	run, tag, file, junit, json, token rawFlag
+	run, tag, file, junit, json, token cmdline.RawFlag
 }
 
 const conformanceText = `Replay the documented semantics as scripts on a server, coordd or YDB, and show
@@ -35,17 +37,17 @@ The exit code is 0 if nothing differs, 5 if something does, and otherwise as
 
 func (p *program) conformanceCommand() *cobra.Command {
 	f := conformanceFlags{
-		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."},
-		file:  rawFlag{placeholder: "FILE"},
-		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"},
-		token: rawFlag{placeholder: "FILE"},
+		run: cmdline.RawFlag{Placeholder: "REGEXP"}, tag: cmdline.RawFlag{Placeholder: "TAG,..."},
+		file:  cmdline.RawFlag{Placeholder: "FILE"},
+		junit: cmdline.RawFlag{Placeholder: "FILE"}, json: cmdline.RawFlag{Placeholder: "FILE"},
+		token: cmdline.RawFlag{Placeholder: "FILE"},
 	}
 	command := &cobra.Command{
 		Use:     "conformance",
 		Short:   "Check that a server behaves as documented",
 		Long:    conformanceText,
 		Example: "  coordd conformance --run '^watch/both$' --junit report.xml",
-		Args:    noArguments,
+		Args:    cmdline.NoArguments,
 		RunE:    func(*cobra.Command, []string) error { return p.conformance(&f) },
 	}
 	f.declareEndpoint(command.Flags(), "what 'coordd health' asks")
@@ -69,9 +71,9 @@ func (p *program) conformance(f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	for name, file := range map[string]string{"junit": f.junit.text, "json": f.json.text} {
+	for name, file := range map[string]string{"junit": f.junit.Text, "json": f.json.Text} {
 		if err := writable(file); err != nil {
-			return withCode(exitConfig, fmt.Errorf("flag --%s: %w", name, err))
+			return exit.With(exit.Config, fmt.Errorf("flag --%s: %w", name, err))
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -118,8 +120,8 @@ func (p *program) endpointConfig(
 	ctx context.Context,
 	f *conformanceFlags,
 ) (at target, config conformance.EndpointConfig, err error) {
-	if f.asClient = true; f.token.text != "" && f.login != "" {
-		return at, config, usageError("flags --token-file and --user: only one of them can be given")
+	if f.asClient = true; f.token.Text != "" && f.login != "" {
+		return at, config, exit.Usagef("flags --token-file and --user: only one of them can be given")
 	}
 	if at, err = f.locate(ctx, p); err != nil {
 		return at, config, err
@@ -130,10 +132,10 @@ func (p *program) endpointConfig(
 			return at, config, err
 		}
 	}
-	if f.token.text != "" {
-		token, err := os.ReadFile(f.token.text)
+	if f.token.Text != "" {
+		token, err := os.ReadFile(f.token.Text)
 		if err != nil {
-			return at, config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
+			return at, config, exit.With(exit.Config, fmt.Errorf("flag --token-file: %w", err))
 		}
 		config.Token = strings.TrimSpace(string(token))
 		return at, config, nil
@@ -149,43 +151,43 @@ func (p *program) endpointConfig(
 
 // selected are the scripts that the flags ask for, at least one.
 func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
-	if f.file.text != "" {
+	if f.file.Text != "" {
 		return scriptOf(f)
 	}
 	var selection conformance.Selection
-	if f.run.text != "" {
-		name, err := regexp.Compile(f.run.text)
+	if f.run.Text != "" {
+		name, err := regexp.Compile(f.run.Text)
 		if err != nil {
-			return nil, usageError("flag --run: value %q is not allowed: %w", f.run.text, err)
+			return nil, exit.Usagef("flag --run: value %q is not allowed: %w", f.run.Text, err)
 		}
 		selection.Name = name
 	}
-	if f.tag.text != "" {
-		selection.Tags = strings.Split(f.tag.text, ",")
+	if f.tag.Text != "" {
+		selection.Tags = strings.Split(f.tag.Text, ",")
 	}
 	scripts, err := p.scripts()
 	if err != nil {
 		return nil, err
 	}
 	if scripts = selection.Select(scripts); len(scripts) == 0 {
-		return nil, usageError("no script matches --run %q --tag %q", f.run.text, f.tag.text)
+		return nil, exit.Usagef("no script matches --run %q --tag %q", f.run.Text, f.tag.Text)
 	}
 	return scripts, nil
 }
 
 // scriptOf reads the script that a flag names.
 func scriptOf(f *conformanceFlags) ([]*conformance.Script, error) {
-	if f.run.text != "" || f.tag.text != "" {
-		return nil, usageError("flag --file: not together with --run or --tag, which choose among the scripts that " +
+	if f.run.Text != "" || f.tag.Text != "" {
+		return nil, exit.Usagef("flag --file: not together with --run or --tag, which choose among the scripts that " +
 			"are built in")
 	}
-	text, err := os.ReadFile(f.file.text)
+	text, err := os.ReadFile(f.file.Text)
 	if err != nil {
-		return nil, withCode(exitConfig, fmt.Errorf("flag --file: %w", err))
+		return nil, exit.With(exit.Config, fmt.Errorf("flag --file: %w", err))
 	}
-	script, err := conformance.Parse(strings.TrimSuffix(filepath.Base(f.file.text), ".txt"), string(text))
+	script, err := conformance.Parse(strings.TrimSuffix(filepath.Base(f.file.Text), ".txt"), string(text))
 	if err != nil {
-		return nil, withCode(exitConfig, fmt.Errorf("flag --file: %w", err))
+		return nil, exit.With(exit.Config, fmt.Errorf("flag --file: %w", err))
 	}
 	return []*conformance.Script{script}, nil
 }
@@ -216,7 +218,7 @@ func (p *program) reportResults(f *conformanceFlags, results []conformance.Resul
 	for _, report := range []struct {
 		file  string
 		write func(io.Writer, []conformance.Result) error
-	}{{f.junit.text, conformance.WriteJUnit}, {f.json.text, conformance.WriteJSON}} {
+	}{{f.junit.Text, conformance.WriteJUnit}, {f.json.Text, conformance.WriteJSON}} {
 		if report.file == "" {
 			continue
 		}
@@ -227,7 +229,7 @@ func (p *program) reportResults(f *conformanceFlags, results []conformance.Resul
 		}
 	}
 	if failed := conformance.Failed(results); failed > 0 {
-		problems = append(problems, withCode(exitDiffers,
+		problems = append(problems, exit.With(exit.Differs,
 			fmt.Errorf("%d of %d scripts differ", failed, len(results))))
 	}
 	if interrupted != nil {

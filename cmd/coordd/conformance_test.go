@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // TestConformance runs some scripts on the binary, with the binary: they must find nothing and leave nothing
@@ -19,7 +20,7 @@ func TestConformance(t *testing.T) {
 	junit, json := filepath.Join(reports, "junit.xml"), filepath.Join(reports, "results.json")
 	client := spawn(t, "conformance", "--endpoint", endpoint, "--tag", "watch,race", "--junit", junit,
 		"--json", json)
-	if code, lines := client.exit(t); code != exitOK {
+	if code, lines := client.exit(t); code != exit.OK {
 		t.Errorf("exit code %d, want 0:\n%s", code, strings.Join(lines, "\n"))
 	} else if out := strings.Join(lines, "\n"); !strings.Contains(out, "same     watch/both") ||
 		!strings.Contains(out, "skipped  race/") ||
@@ -33,7 +34,7 @@ func TestConformance(t *testing.T) {
 	}
 	if out, code := inProcess(t, endpoint, "nothing_left", "# Nothing is left.\n# rule: surface §4.1 x\n\n"+
 		"scheme ls {db}\n----\nscheme <- SUCCESS\n"+
-		"  self ...\n  child name=conformance-... type=DIRECTORY...\n"); code != exitOK {
+		"  self ...\n  child name=conformance-... type=DIRECTORY...\n"); code != exit.OK {
 		t.Errorf("more than one directory is there, or none:\n%s", out)
 	}
 }
@@ -44,8 +45,8 @@ func TestConformanceDiffers(t *testing.T) {
 	out, code := inProcess(t, server.ready(t), "wrong",
 		"# Wrong.\n# rule: coordination §2.6 x\n# differs: Not really.\n\n"+
 			"s1: start\ns1: ping 3\n----\ns1 <- pong 4\n")
-	if code != exitDiffers {
-		t.Errorf("exit code %d, want %d", code, exitDiffers)
+	if code != exit.Differs {
+		t.Errorf("exit code %d, want %d", code, exit.Differs)
 	}
 	for _, part := range []string{"DIFFERS  wrong: Wrong.\nknown difference from YDB: Not really.\n",
 		"-s1 <- pong 4\n+s1 <- pong 3\n", "1 of 1 scripts differ"} {
@@ -59,8 +60,8 @@ func TestConformanceDiffers(t *testing.T) {
 func TestConformanceUnreachable(t *testing.T) {
 	out, code := inProcess(t, "grpc://127.0.0.1:1/local", "any",
 		"# Any.\n# rule: coordination §2.6 x\n\ns1: start\n")
-	if code != exitNotServing || !strings.Contains(out, "no server at 127.0.0.1:1 (connection refused)") {
-		t.Errorf("exit code %d, want %d:\n%s", code, exitNotServing, out)
+	if code != exit.NotServing || !strings.Contains(out, "no server at 127.0.0.1:1 (connection refused)") {
+		t.Errorf("exit code %d, want %d:\n%s", code, exit.NotServing, out)
 	}
 }
 
@@ -82,7 +83,7 @@ func TestBinaryHoldsNoTestTools(t *testing.T) {
 }
 
 // inProcess runs one script of the test's own and returns all output.
-func inProcess(t *testing.T, endpoint, name, text string) (string, exitCode) {
+func inProcess(t *testing.T, endpoint, name, text string) (string, exit.Code) {
 	t.Helper()
 	r := newRun(newFakeServer())
 	r.program.scripts = func() ([]*conformance.Script, error) {
@@ -100,16 +101,16 @@ func TestConformanceSecured(t *testing.T) {
 	args := []string{"conformance", "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--run",
 		"^watch/both$"}
 	if code, output := s.run("", append(args, "--user=root", "--password-file",
-		s.path("admin"))...); code != int(exitOK) {
+		s.path("admin"))...); code != int(exit.OK) {
 		t.Errorf("as the administrator: exit code %d\n%s", code, output)
 	}
 	if code, output := s.run("", append(args, "--token-file",
-		s.file("token", fileToken+"\n"))...); code != int(exitFailure) ||
+		s.file("token", fileToken+"\n"))...); code != int(exit.Failure) ||
 		!strings.Contains(output, "UNAUTHORIZED") {
 		t.Errorf("with a token that may not make a directory: exit code %d\n%s", code, output)
 	}
 	if code, output := s.run("", append(args, "--token-file",
-		s.file("token", badToken+"\n"))...); code != int(exitFailure) ||
+		s.file("token", badToken+"\n"))...); code != int(exit.Failure) ||
 		!strings.Contains(output, "Unauthenticated") {
 		t.Errorf("with a bad token: exit code %d\n%s", code, output)
 	}

@@ -10,11 +10,13 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // aboutPath is an error of a call that names a path.
 func (c *caller) aboutPath(path string, err error) error {
-	if plain := c.plain(err); codeOf(plain) != exitFailure {
+	if plain := c.plain(err); exit.Of(plain) != exit.Failure {
 		return plain
 	}
 	return fmt.Errorf("%s: %w", c.path(path), c.plain(err))
@@ -107,7 +109,7 @@ func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.Per
 // severalPermissions takes a path, a user and at least one permission.
 func severalPermissions(command *cobra.Command, args []string) error {
 	if len(args) < 3 {
-		return usageError("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(),
+		return exit.Usagef("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(),
 			counted(len(args), "argument"))
 	}
 	return nil
@@ -116,7 +118,7 @@ func severalPermissions(command *cobra.Command, args []string) error {
 func checkPermissions(_ *pflag.FlagSet, args []string) error {
 	for _, name := range args[2:] {
 		if !strings.HasPrefix(name, "ydb.") {
-			return usageError("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
+			return exit.Usagef("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
 		}
 	}
 	return nil

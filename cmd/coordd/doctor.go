@@ -16,6 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -50,12 +53,12 @@ func (p *program) doctorCommand() *cobra.Command {
 		Long: "Examine the machine, the settings and the cluster of a server.\n\n" + doctorText + "\n\n" +
 			sourcesText,
 		Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
-		Args:    noArguments,
+		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
-			s, _, err := resolve(serveOptions, command.Flags(), p.environment, p.uid)
+			s, _, err := serve.Resolve(serve.Options, command.Flags(), p.environment, p.uid)
 			if err != nil {
 				return err
 			}
@@ -64,12 +67,12 @@ func (p *program) doctorCommand() *cobra.Command {
 			return p.doctor(ctx, s, out)
 		},
 	}
-	addFlags(command.Flags(), serveOptions)
+	serve.AddFlags(command.Flags(), serve.Options)
 	out.declareOutput(command)
 	return command
 }
 
-func (p *program) doctor(ctx context.Context, s settings, out *outputFlag) error {
+func (p *program) doctor(ctx context.Context, s serve.Settings, out *outputFlag) error {
 	running, cluster := p.examineServer(ctx, s)
 	findings := slices.Concat(examineDirectory(s), examineListeners(s, running), examineDescriptors(s),
 		examineSecrets(s), examineCertificates(s, time.Now()), []finding{examineClock()}, cluster)
@@ -100,12 +103,12 @@ const (
 	syncBytes = 4 << 10
 )
 
-func examineDirectory(s settings) []finding {
-	if s.dataDir == "" {
+func examineDirectory(s serve.Settings) []finding {
+	if s.DataDir == "" {
 		return []finding{found("data directory", foundWarning,
 			"none: everything is gone when the server ends (--in-memory)")}
 	}
-	place := s.dataDir
+	place := s.DataDir
 	info, err := os.Stat(place)
 	for errors.Is(err, os.ErrNotExist) && place != filepath.Dir(place) { // the server makes it
 		place = filepath.Dir(place)
@@ -117,10 +120,10 @@ func examineDirectory(s settings) []finding {
 	case !info.IsDir():
 		return []finding{found("data directory", foundFailure, "%s is not a directory", place)}
 	}
-	findings := []finding{found("data directory", foundWell, "%s", s.dataDir)}
-	if place != s.dataDir {
+	findings := []finding{found("data directory", foundWell, "%s", s.DataDir)}
+	if place != s.DataDir {
 		findings[0].Text += ", which is not there yet and will be made"
-	} else if count, first := openToOthers(s.dataDir); count > 0 {
+	} else if count, first := serve.OpenToOthers(s.DataDir); count > 0 {
 		findings = append(findings, found("permissions", foundWarning,
 			"%s in the data directory are open to others than their owner, %s first", counted(count, "file"),
 			first))
@@ -129,13 +132,13 @@ func examineDirectory(s settings) []finding {
 	if err := syscall.Statfs(place, &disk); err == nil {
 		free := uint64(disk.Bavail) * uint64(disk.Bsize)
 		result := foundWell
-		if free < s.reserve {
+		if free < s.Reserve {
 			result = foundFailure
-		} else if free < 4*s.reserve {
+		} else if free < 4*s.Reserve {
 			result = foundWarning
 		}
 		findings = append(findings, found("free space", result, "%d MiB, of which %d are the reserve",
-			free>>20, s.reserve>>20))
+			free>>20, s.Reserve>>20))
 	}
 	return append(findings, examineSync(place))
 }
@@ -170,10 +173,10 @@ func examineSync(place string) finding {
 	return found("fsync", foundWell, "a write takes %v until it is on the disk, %v at most", median, most)
 }
 
-func examineListeners(s settings, running bool) (findings []finding) {
+func examineListeners(s serve.Settings, running bool) (findings []finding) {
 	for _, l := range []struct{ flag, address string }{
-		{listenName, s.listen}, {"listen-tls", s.tls.listen}, {"listen-peer", s.cluster.listen},
-		{listenHTTPName, s.http.listen},
+		{serve.ListenName, s.Listen}, {"listen-tls", s.TLS.Listen}, {"listen-peer", s.Cluster.Listen},
+		{serve.ListenHTTPName, s.HTTP.Listen},
 	} {
 		if l.address == "" {
 			continue
@@ -193,9 +196,9 @@ func examineListeners(s settings, running bool) (findings []finding) {
 	return findings
 }
 
-func examineDescriptors(s settings) []finding {
-	descriptors := raiseDescriptors()
-	if want := s.streams; want > 0 && descriptors < want {
+func examineDescriptors(s serve.Settings) []finding {
+	descriptors := serve.RaiseDescriptors()
+	if want := s.Streams; want > 0 && descriptors < want {
 		return []finding{found("descriptors", foundWarning,
 			"%d files and connections may be open, fewer than %d streams: raise RLIMIT_NOFILE (ulimit -n, "+
 				"LimitNOFILE=) if clients have a connection each", descriptors, want)}
@@ -203,10 +206,10 @@ func examineDescriptors(s settings) []finding {
 	return []finding{found("descriptors", foundWell, "%d files and connections may be open", descriptors)}
 }
 
-func examineSecrets(s settings) (findings []finding) {
+func examineSecrets(s serve.Settings) (findings []finding) {
 	for _, secret := range []struct{ flag, path string }{
-		{"token-file", s.auth.tokenFile}, {"initial-admin-password-file", s.auth.adminPasswordFile},
-		{"tls-key", s.tls.key}, {"peer-key", s.cluster.key},
+		{"token-file", s.Auth.TokenFile}, {"initial-admin-password-file", s.Auth.AdminPasswordFile},
+		{"tls-key", s.TLS.Key}, {"peer-key", s.Cluster.Key},
 	} {
 		if secret.path == "" {
 			continue
@@ -214,10 +217,10 @@ func examineSecrets(s settings) (findings []finding) {
 		switch info, err := os.Stat(secret.path); {
 		case err != nil:
 			findings = append(findings, found("--"+secret.flag, foundFailure, "%v", err))
-		case info.Mode().Perm()&forOthers != 0:
+		case info.Mode().Perm()&serve.ForOthers != 0:
 			findings = append(findings, found("--"+secret.flag, foundWarning,
-				"%s is open to others than its owner: %s, want %s", secret.path, modeText(info.Mode()),
-				modeText(info.Mode()&^forOthers)))
+				"%s is open to others than its owner: %s, want %s", secret.path, serve.ModeText(info.Mode()),
+				serve.ModeText(info.Mode()&^serve.ForOthers)))
 		default:
 			findings = append(findings, found("--"+secret.flag, foundWell, "%s is for its owner alone",
 				secret.path))
@@ -229,9 +232,9 @@ func examineSecrets(s settings) (findings []finding) {
 // expirySoon is how long before its end a certificate is told of.
 const expirySoon = 30 * 24 * time.Hour
 
-func examineCertificates(s settings, now time.Time) (findings []finding) {
-	for _, certificate := range []struct{ flag, path string }{{"tls-cert", s.tls.certificate},
-		{"tls-client-ca", s.tls.clientCA}, {"peer-cert", s.cluster.certificate}, {"peer-ca", s.cluster.ca}} {
+func examineCertificates(s serve.Settings, now time.Time) (findings []finding) {
+	for _, certificate := range []struct{ flag, path string }{{"tls-cert", s.TLS.Certificate},
+		{"tls-client-ca", s.TLS.ClientCA}, {"peer-cert", s.Cluster.Certificate}, {"peer-ca", s.Cluster.CA}} {
 		if certificate.path == "" {
 			continue
 		}
@@ -282,9 +285,9 @@ func firstEnd(path string) (first time.Time, err error) {
 }
 
 // examineServer asks the server that uses the data directory, if one does, and its cluster.
-func (p *program) examineServer(ctx context.Context, s settings) (running bool, findings []finding) {
-	f := connectionFlags{dataDir: s.dataDir}
-	if s.dataDir == "" {
+func (p *program) examineServer(ctx context.Context, s serve.Settings) (running bool, findings []finding) {
+	f := connectionFlags{dataDir: s.DataDir}
+	if s.DataDir == "" {
 		return false, nil
 	}
 	c, err := f.connect(ctx, &passwordReader{program: p})
@@ -294,7 +297,7 @@ func (p *program) examineServer(ctx context.Context, s settings) (running bool, 
 	defer c.close()
 	serves, issues, err := c.serving(ctx)
 	switch {
-	case codeOf(err) == exitNotServing:
+	case exit.Of(err) == exit.NotServing:
 		return false, []finding{found("server", foundWell, "none runs on the data directory")}
 	case err != nil:
 		return true, []finding{found("server", foundFailure, "it does not serve: %v", err)}

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
 // results is what `coordd doctor` finds, by check.
-func results(t *testing.T, code exitCode, args ...string) map[string]string {
+func results(t *testing.T, code exit.Code, args ...string) map[string]string {
 	t.Helper()
 	got := runBinary(t, nil, append([]string{"doctor", "-o", "json"}, args...)...)
 	if got.code != code {
@@ -38,7 +40,7 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	place := t.TempDir()
 	at := func(name string) string { return filepath.Join(place, name) }
-	got := results(t, exitOK, "--data-dir", at("new"), "--listen", "127.0.0.1:0", "--listen-http", "off")
+	got := results(t, exit.OK, "--data-dir", at("new"), "--listen", "127.0.0.1:0", "--listen-http", "off")
 	wantResult(t, got, "data directory", "ok", "will be made")
 	wantResult(t, got, "fsync", ": a write takes")
 	wantResult(t, got, "free space", "MiB")
@@ -52,14 +54,14 @@ func TestDoctor(t *testing.T) {
 	if left, _ := filepath.Glob(at(".doctor-*")); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
-	if made := runBinary(t, nil, "cert", "--dir", at("certs")); made.code != exitOK {
+	if made := runBinary(t, nil, "cert", "--dir", at("certs")); made.code != exit.OK {
 		t.Fatal(made)
 	}
 	if err := os.Chmod(at("certs/key.pem"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	server := serveOn(t, at("data"))
-	got = results(t, exitFailure, "--data-dir", at("data"), "--listen", "127.0.0.1:0", "--listen-http", "off",
+	got = results(t, exit.Failure, "--data-dir", at("data"), "--listen", "127.0.0.1:0", "--listen-http", "off",
 		"--listen-tls", "192.0.2.1:2135", "--tls-cert", at("certs/cert.pem"), "--tls-key",
 		at("certs/key.pem"), "--token-file", at("none"))
 	wantResult(t, got, "--listen-tls", "failure", "192.0.2.1")
@@ -72,7 +74,7 @@ func TestDoctor(t *testing.T) {
 	inOrder(t, runBinary(t, nil, "doctor", "--data-dir", at("data"), "--listen", "127.0.0.1:0",
 		"--listen-http", "off").stdout, []string{"CHECK", "RESULT", "FOUND",
 		"none runs on the data directory"})
-	if wrong := runBinary(t, nil, "doctor", "--listen", "nowhere"); wrong.code != exitUsage ||
+	if wrong := runBinary(t, nil, "doctor", "--listen", "nowhere"); wrong.code != exit.Usage ||
 		!strings.Contains(wrong.stderr, "flag --listen") {
 		t.Error(wrong)
 	}
@@ -81,11 +83,11 @@ func TestDoctor(t *testing.T) {
 // Certificates are told of before they expire.
 func TestDoctorExpiry(t *testing.T) {
 	place := t.TempDir()
-	if made := runBinary(t, nil, "cert", "--dir", place); made.code != exitOK {
+	if made := runBinary(t, nil, "cert", "--dir", place); made.code != exit.OK {
 		t.Fatal(made)
 	}
-	s := settings{tls: tlsSettings{certificate: filepath.Join(place, "cert.pem")}}
-	end, err := firstEnd(s.tls.certificate)
+	s := serve.Settings{TLS: serve.TLSSettings{Certificate: filepath.Join(place, "cert.pem")}}
+	end, err := firstEnd(s.TLS.Certificate)
 	if err != nil {
 		t.Fatal(err)
 	}

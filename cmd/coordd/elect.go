@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 const electText = `Be elected, and lead until this program is told to stop, or while a command runs: then it
@@ -29,7 +30,7 @@ type electFlags struct {
 func optionalCommand(command *cobra.Command, args []string) error {
 	if command.ArgsLenAtDash() < 0 {
 		if len(args) != 2 {
-			return usageError("%s takes NODE NAME, and a command only behind --; %s given",
+			return exit.Usagef("%s takes NODE NAME, and a command only behind --; %s given",
 				command.CommandPath(), counted(len(args), "argument"))
 		}
 		return nil
@@ -52,11 +53,11 @@ func (p *program) electCommand() *cobra.Command {
 		flags := command.Flags()
 		switch {
 		case f.observe && len(args) > 2:
-			return usageError("flag --observe: whoever observes does not lead, so there is no command to run")
+			return exit.Usagef("flag --observe: whoever observes does not lead, so there is no command to run")
 		case f.observe:
 			return p.observe(f, args[0], args[1], flags.Changed("changes"))
 		case flags.Changed("changes") || flags.Changed("output"):
-			return usageError("flags --changes and --output: have no meaning without --observe")
+			return exit.Usagef("flags --changes and --output: have no meaning without --observe")
 		}
 		if err := f.holdFlags.check(); err != nil {
 			return err
@@ -93,7 +94,7 @@ func (p *program) observe(f *electFlags, node, name string, limited bool) error 
 		return err
 	}
 	if limited && f.changes < 1 {
-		return usageError("flag --changes: value %d is not allowed: want a number above 0", f.changes)
+		return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", f.changes)
 	}
 	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
 		seen := 0
@@ -159,13 +160,13 @@ func (p *program) discoverCommand() *cobra.Command {
 		publishes := flags.Changed("publish")
 		switch {
 		case publishes && (f.watch || flags.Changed("output")):
-			return usageError("flag --publish: goes neither with --watch nor with --output")
+			return exit.Usagef("flag --publish: goes neither with --watch nor with --output")
 		case !publishes && len(args) > 2:
-			return usageError("a command is run only with --publish")
+			return exit.Usagef("a command is run only with --publish")
 		case !f.watch && flags.Changed("changes"):
-			return usageError("flag --changes: has no meaning without --watch")
+			return exit.Usagef("flag --changes: has no meaning without --watch")
 		case f.watch && flags.Changed("changes") && f.changes < 1:
-			return usageError("flag --changes: value %d is not allowed: want a number above 0", f.changes)
+			return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", f.changes)
 		}
 		if !publishes {
 			if !f.watch {
@@ -181,7 +182,7 @@ func (p *program) discoverCommand() *cobra.Command {
 		}
 		f.keepStdin = len(args) > 2
 		hold := &holdFlags{wait: client.Forever, data: f.publish, sessionTimeout: f.sessionTimeout,
-			conflictCode: uint8(exitConflict)}
+			conflictCode: uint8(exit.Conflict)}
 		h := &holder{program: p, flags: hold, name: args[1], argv: args[2:], verb: "discover",
 			holds: "offers"}
 		h.amount = func(*client.Description) (uint64, error) { return 1, nil }

@@ -8,10 +8,14 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // endpointVariable names the server that commands ask which were given none.
-const endpointVariable = variablePrefix + "ENDPOINT"
+const endpointVariable = cmdline.VariablePrefix + "ENDPOINT"
 
 // target is the server that a command asks.
 type target struct {
@@ -39,7 +43,7 @@ func parseEndpoint(endpoint string) (target, error) {
 	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.User != nil || u.Fragment != "" {
 		return target{}, fmt.Errorf("value %q is not allowed: %s", endpoint, endpointForms)
 	}
-	if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || !portInRange(port, 1) {
+	if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || !serve.PortInRange(port, 1) {
 		return target{}, fmt.Errorf("value %q is not allowed: %s, with a port from 1 to 65535", endpoint,
 			endpointForms)
 	}
@@ -67,11 +71,11 @@ func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
 	flags.StringVarP(&f.endpoint, "endpoint", "e", "",
 		"the server: HOST:PORT, or a connection string with grpc:// or grpcs:// (default: "+endpointVariable+
 			", or "+fallback+")")
-	flags.StringVarP(&f.database, databaseName, "d", "",
+	flags.StringVarP(&f.database, serve.DatabaseName, "d", "",
 		"its database, where --endpoint does not name it (default: as for 'coordd serve', /local)")
-	flags.StringVar(&f.config, configName, "",
+	flags.StringVar(&f.config, serve.ConfigName, "",
 		"config file of this machine's server, from which the rest is taken as 'coordd serve' does (default: "+
-			variable(configName)+")")
+			cmdline.Variable(serve.ConfigName)+")")
 	flags.StringVar(&f.caFile, "ca-file", "",
 		"PEM file of the authorities to trust for grpcs:// (default: the system's)")
 }
@@ -79,36 +83,36 @@ func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
 // declareDataDir declares the flag of a command that may use the administrator's socket.
 func (f *connectionFlags) declareDataDir(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.dataDir, dataDirName, "",
+	flags.StringVar(&f.dataDir, serve.DataDirName, "",
 		"data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
 }
 
 // served is the flags with which `coordd serve` would start the server that this command looks for.
 func (f *connectionFlags) served() *pflag.FlagSet {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	addFlags(flags, nil)
+	serve.AddFlags(flags, nil)
 	if f.config != "" {
-		_ = flags.Set(configName, f.config) // every text will do until it is used
+		_ = flags.Set(serve.ConfigName, f.config) // every text will do until it is used
 	}
 	return flags
 }
 
 // named is the server that a flag or the variable names, nil if neither does.
-func (f *connectionFlags) named(env environment) (*target, error) {
+func (f *connectionFlags) named(env cmdline.Environment) (*target, error) {
 	endpoint, from := f.endpoint, "flag --endpoint"
 	if endpoint == "" {
-		endpoint, from = env.value(endpointVariable), "variable "+endpointVariable
+		endpoint, from = env.Value(endpointVariable), "variable "+endpointVariable
 	}
 	if endpoint == "" || f.endpoint == "" && f.dataDir != "" {
 		return nil, nil
 	}
-	code := exitUsage
+	code := exit.Usage
 	if f.endpoint == "" {
-		code = exitConfig
+		code = exit.Config
 	}
 	t, err := parseEndpoint(endpoint)
 	if err != nil {
-		return nil, withCode(code, fmt.Errorf("%s: %w", from, err))
+		return nil, exit.With(code, fmt.Errorf("%s: %w", from, err))
 	}
 	t.from = from
 	if f.caFile != "" && !strings.Contains(endpoint, "://") {
@@ -118,31 +122,31 @@ func (f *connectionFlags) named(env environment) (*target, error) {
 }
 
 // complete adds the database to a target, and sees whether the flags go together with it.
-func (f *connectionFlags) complete(t *target, env environment) error {
+func (f *connectionFlags) complete(t *target, env cmdline.Environment) error {
 	asked := f.database
 	if asked != "" {
 		asked = path.Clean("/" + asked)
 	}
 	switch {
 	case asked != "" && t.database != "" && path.Clean(t.database) != asked:
-		return usageError("flag --%s: value %q is not allowed: %s names %s", databaseName, f.database, t.from,
+		return exit.Usagef("flag --%s: value %q is not allowed: %s names %s", serve.DatabaseName, f.database, t.from,
 			t.database)
 	case !t.encrypted && f.caFile != "":
-		return usageError("flag --ca-file: has no meaning for %s, which is not grpcs://", t.address)
+		return exit.Usagef("flag --ca-file: has no meaning for %s, which is not grpcs://", t.address)
 	case t.database != "":
 		return nil
 	case asked != "":
 		t.database = asked
 		return nil
 	}
-	s, _, err := resolveEach(optionsNamed(databaseName), f.served(), env)
-	t.database = s.database
+	s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName), f.served(), env)
+	t.database = s.Database
 	return err
 }
 
 // warnOfClearText warns of a password that others may read on its way.
 func (t target) warnOfClearText(p *program) {
-	if t.socket == "" && !t.encrypted && reachable(t.address) {
+	if t.socket == "" && !t.encrypted && serve.Reachable(t.address) {
 		fmt.Fprintf(p.stderr, "coordd: the password goes to %s in clear text; use grpcs:// where the server has TLS\n",
 			t.address)
 	}
@@ -186,7 +190,7 @@ func (t target) unreached(err error) error {
 	default:
 		return err
 	}
-	return withCode(exitNotServing, err)
+	return exit.With(exit.NotServing, err)
 }
 
 // shortly leaves out of a system's error what was said before: dial tcp 127.0.0.1:2136: connect: connection

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -156,19 +155,5 @@ func TestHostileServer(t *testing.T) {
 		if command == "ls --user u" && !strings.Contains(said, "log in as u") {
 			t.Errorf("%s: %q", command, said)
 		}
-	}
-}
-
-// What cannot be printed is escaped, also where a rune comes in two writes; what can is left alone.
-func TestEscaper(t *testing.T) {
-	var out bytes.Buffer
-	e := &escaper{w: &out}
-	for _, part := range []string{"a\tb\n", "\x1b[2J", "\xc3", "\xa9\xe2\x80", "\xae", "\xffz", "\U000E0001"} {
-		if n, err := e.Write([]byte(part)); n != len(part) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if want := "a\tb\n" + `\x1b[2J` + "é" + `\u202e` + `\xffz` + `\U000e0001`; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

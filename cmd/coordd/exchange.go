@@ -22,6 +22,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -261,30 +262,30 @@ func (p *program) readExport(file string) ([]exportedNode, error) {
 	if file != "" {
 		opened, err := os.Open(file)
 		if err != nil {
-			return nil, usageError("flag --file: %w", err)
+			return nil, exit.Usagef("flag --file: %w", err)
 		}
 		defer opened.Close()
 		from, name = opened, "flag --file: "+file
 	}
 	content, err := io.ReadAll(io.LimitReader(from, importMost+1))
 	switch {
-	case err != nil && isUsage(err):
+	case err != nil && exit.IsUsage(err):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case len(content) > importMost:
-		return nil, usageError("%s: more than %d bytes are not allowed: give the nodes in several files",
+		return nil, exit.Usagef("%s: more than %d bytes are not allowed: give the nodes in several files",
 			name, importMost)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	var nodes []exportedNode
 	if err := decoder.Decode(&nodes); err != nil && !errors.Is(err, io.EOF) {
-		return nil, usageError("%s: %s", name, aboutYAML(err))
+		return nil, exit.Usagef("%s: %s", name, aboutYAML(err))
 	}
 	for i := range nodes {
 		if err := nodes[i].check(); err != nil {
-			return nil, usageError("%s: node %q: %w", name, nodes[i].Node, err)
+			return nil, exit.Usagef("%s: node %q: %w", name, nodes[i].Node, err)
 		}
 	}
 	return nodes, nil

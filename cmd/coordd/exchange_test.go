@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // What was exported is made again as it was, elsewhere too, and replaced only when that is asked for.
@@ -66,12 +67,12 @@ func TestExchange(t *testing.T) {
 		t.Errorf("it is %v", d)
 	}
 	write("- node: app\n  semaphores:\n  - {name: greeting, limit: 3}\n")
-	coordd(t, exitFailure, []string{"import", "--replace", "--file", file, "-e", endpoint},
+	coordd(t, exit.Failure, []string{"import", "--replace", "--file", file, "-e", endpoint},
 		`/local/app: "greeting" has a limit of 18446744073709551615, and cannot get one of 3`)
 	if err := os.Truncate(file, importMost+1); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitUsage, []string{"import", "--file", file, "-e", endpoint}, "more than 67108864 bytes",
+	coordd(t, exit.Usage, []string{"import", "--file", file, "-e", endpoint}, "more than 67108864 bytes",
 		"several files")
 	for text, want := range map[string][]string{
 		"- node: app\n  limit: 1\n": {file, "line 3: there is no key limit here"},
@@ -99,8 +100,8 @@ func TestExchange(t *testing.T) {
 		}
 		r := newRun(newFakeServer())
 		r.begin("import", "--file", file, "-e", endpoint)
-		if code := r.wait(t); code != exitUsage {
-			t.Errorf("%s: exit code %d, want %d", text, code, exitUsage)
+		if code := r.wait(t); code != exit.Usage {
+			t.Errorf("%s: exit code %d, want %d", text, code, exit.Usage)
 		}
 		inOrder(t, r.log.String(), append([]string{"coordd: flag --file: "}, want...))
 	}
@@ -162,9 +163,9 @@ func TestEmptyName(t *testing.T) {
 		"semaphore take-over app NAME", "semaphore watch app NAME"} {
 		args := strings.Fields(command)
 		args[slices.Index(args, "NAME")] = ""
-		code := exitUsage
+		code := exit.Usage
 		if slices.Contains(args, "--") && args[0] != "config" { // that of a command that was not run
-			code = exitNotRun
+			code = exit.NotRun
 		}
 		coordd(t, code, args, "argument NAME: it is empty")
 		args[slices.Index(args, "")] = "\xff"
@@ -172,7 +173,7 @@ func TestEmptyName(t *testing.T) {
 	}
 	for _, command := range [][]string{{"config", "set", "app", "", "x"}, {"config", "get", "app", ""}} {
 		got := runBinary(t, []string{"COORDD_ENDPOINT=" + endpoint}, append(command, "--empty-name")...)
-		if got.code != exitOK || command[1] == "get" && got.stdout != "x" {
+		if got.code != exit.OK || command[1] == "get" && got.stdout != "x" {
 			t.Errorf("%q: exit code %d, %q", command, got.code, got.stdout)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -69,14 +71,14 @@ type run struct {
 	program
 	out, log text
 	in       chan os.Signal
-	code     chan exitCode
-	got      settings // what start was called with
+	code     chan exit.Code
+	got      serve.Settings // what start was called with
 }
 
 // newRun makes a program whose start returns server. The environment is the given
 // lines and nothing else, and the user is not root.
-func newRun(server runningServer, environment ...string) *run {
-	r := &run{in: make(chan os.Signal, 2), code: make(chan exitCode, 1)}
+func newRun(server serve.Server, environment ...string) *run {
+	r := &run{in: make(chan os.Signal, 2), code: make(chan exit.Code, 1)}
 	r.program = program{
 		stdin:       &bytes.Buffer{},
 		stdout:      &r.out,
@@ -84,7 +86,7 @@ func newRun(server runningServer, environment ...string) *run {
 		environment: environment,
 		uid:         1000,
 		signals:     func() <-chan os.Signal { return r.in },
-		start: func(_ context.Context, s settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
+		start: func(_ context.Context, s serve.Settings, _ map[string]serve.Given, _ *slog.Logger) (serve.Server, error) {
 			r.got = s
 			return server, nil
 		},
@@ -100,19 +102,19 @@ func (r *run) begin(args ...string) {
 }
 
 // wait returns the exit code of a run that was begun.
-func (r *run) wait(t *testing.T) exitCode {
+func (r *run) wait(t *testing.T) exit.Code {
 	t.Helper()
 	return receive(t, r.code, func() string { return "the program did not end; stderr:\n" + r.log.String() })
 }
 
 // served runs the arguments with a stop request already waiting and returns the
 // settings that the server was started with.
-func served(t *testing.T, environment []string, args ...string) settings {
+func served(t *testing.T, environment []string, args ...string) serve.Settings {
 	t.Helper()
 	r := newRun(newFakeServer(), environment...)
 	r.in <- syscall.SIGTERM
 	r.begin(args...)
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != exit.OK {
 		t.Fatalf("exit code %d, want 0; stderr:\n%s", code, r.log.String())
 	}
 	return r.got

@@ -11,6 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 const (
@@ -43,7 +47,7 @@ func (p *program) healthCommand() *cobra.Command {
 		Short:   "Ask whether a server serves",
 		Long:    healthText,
 		Example: "  coordd health\n  coordd health --wait 30s -o json",
-		Args:    noArguments,
+		Args:    cmdline.NoArguments,
 		RunE:    func(*cobra.Command, []string) error { return p.health(&f) },
 	}
 	flags := command.Flags()
@@ -61,11 +65,11 @@ func (p *program) healthCommand() *cobra.Command {
 
 func (p *program) health(f *healthFlags) error {
 	if f.timeout <= 0 {
-		return usageError("flag --timeout: value %q is not allowed: want a time above zero, such as 3s",
+		return exit.Usagef("flag --timeout: value %q is not allowed: want a time above zero, such as 3s",
 			f.timeout)
 	}
 	if f.wait < 0 {
-		return usageError("flag --wait: value %q is not allowed: want a time, such as 30s", f.wait)
+		return exit.Usagef("flag --wait: value %q is not allowed: want a time, such as 30s", f.wait)
 	}
 	if err := f.output.check(); err != nil {
 		return err
@@ -77,7 +81,7 @@ func (p *program) health(f *healthFlags) error {
 	if err := f.output.one(p.stdout, shown, shown.text); err != nil || shown.Serving {
 		return err
 	}
-	return withCode(exitNotServing, fmt.Errorf("not serving: %s", shown.issues()))
+	return exit.With(exit.NotServing, fmt.Errorf("not serving: %s", shown.issues()))
 }
 
 // healthShown is the health of a server, as the output has it.
@@ -125,7 +129,7 @@ func (f *healthFlags) ask(p *program) (*healthShown, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
 	client, err := f.connection.connect(ctx, &passwordReader{program: p})
-	if codeOf(err) == exitNotServing {
+	if exit.Of(err) == exit.NotServing {
 		return &healthShown{Issues: []string{err.Error()}}, nil
 	} else if err != nil {
 		return nil, err
@@ -139,27 +143,27 @@ func (f *healthFlags) ask(p *program) (*healthShown, error) {
 }
 
 // localEndpoint is the connection string of the server that the environment and the config file describe.
-func localEndpoint(served *pflag.FlagSet, env environment) (string, error) {
-	options := make([]option, 0, 2)
-	for _, o := range serveOptions {
-		if o.name == listenName || o.name == databaseName {
+func localEndpoint(served *pflag.FlagSet, env cmdline.Environment) (string, error) {
+	options := make([]serve.Option, 0, 2)
+	for _, o := range serve.Options {
+		if o.Name == serve.ListenName || o.Name == serve.DatabaseName {
 			options = append(options, o)
 		}
 	}
-	s, _, err := resolveEach(options, served, env)
+	s, _, err := serve.ResolveEach(options, served, env)
 	if err != nil {
 		return "", err
 	}
-	if s.listen == "" {
-		return "", usageError("flag --endpoint: no value given, and the server listens with TLS only: give " +
+	if s.Listen == "" {
+		return "", exit.Usagef("flag --endpoint: no value given, and the server listens with TLS only: give " +
 			"grpcs://HOST:PORT")
 	}
-	host, port, err := net.SplitHostPort(s.listen)
+	host, port, err := net.SplitHostPort(s.Listen)
 	if err != nil {
 		return "", err
 	}
 	if port == "0" {
-		return "", usageError(
+		return "", exit.Usagef(
 			"flag --endpoint: no value given, and the server's port is not known before it has started")
 	}
 	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
@@ -168,5 +172,5 @@ func localEndpoint(served *pflag.FlagSet, env environment) (string, error) {
 			host = "::1"
 		}
 	}
-	return "grpc://" + net.JoinHostPort(host, port) + s.database, nil
+	return "grpc://" + net.JoinHostPort(host, port) + s.Database, nil
 }

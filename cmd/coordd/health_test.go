@@ -18,6 +18,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 const (
@@ -107,41 +109,41 @@ func TestHealth(t *testing.T) {
 	tests := []struct {
 		name    string
 		patient *patient
-		code    exitCode
+		code    exit.Code
 		want    string // of stdout, or of stderr behind the program's name
 	}{
-		{"well", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exitOK, "serving"},
-		{"degraded", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED)}, exitOK,
+		{"well", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exit.OK, "serving"},
+		{"degraded", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED)}, exit.OK,
 			"serving: degraded"},
 		{"degraded, with a reason",
 			&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is\nsilent", "",
-				"c is silent")}, exitOK, "serving: b is silent; c is silent"},
+				"c is silent")}, exit.OK, "serving: b is silent; c is silent"},
 		{"says nothing of itself", &patient{health: up,
-			result: checked(Ydb_Monitoring.SelfCheck_UNSPECIFIED)}, exitOK, "serving"},
+			result: checked(Ydb_Monitoring.SelfCheck_UNSPECIFIED)}, exit.OK, "serving"},
 		{"emergency", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader")},
-			exitNotServing, "not serving: no leader"},
+			exit.NotServing, "not serving: no leader"},
 		{"emergency without a reason", &patient{health: up,
-			result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY)}, exitNotServing, "not serving: emergency"},
+			result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY)}, exit.NotServing, "not serving: emergency"},
 		{"down", &patient{health: down, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader")},
-			exitNotServing, "not serving: no leader"},
+			exit.NotServing, "not serving: no leader"},
 		{"down although well", &patient{health: down, result: checked(Ydb_Monitoring.SelfCheck_GOOD)},
-			exitNotServing, "not serving: good"},
+			exit.NotServing, "not serving: good"},
 		{"well, token wanted", &patient{health: up,
-			resultErr: status.Error(codes.Unauthenticated, "no token")}, exitOK, "serving"},
+			resultErr: status.Error(codes.Unauthenticated, "no token")}, exit.OK, "serving"},
 		{"well, right wanted", &patient{health: up,
-			operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAUTHORIZED}}, exitOK, "serving"},
+			operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAUTHORIZED}}, exit.OK, "serving"},
 		{"down, token wanted", &patient{health: down,
-			resultErr: status.Error(codes.Unauthenticated, "no token")}, exitNotServing,
+			resultErr: status.Error(codes.Unauthenticated, "no token")}, exit.NotServing,
 			"not serving: the server says so, without a reason"},
-		{"no self-check", &patient{health: up, resultErr: status.Error(codes.Unimplemented, "none")}, exitOK,
+		{"no self-check", &patient{health: up, resultErr: status.Error(codes.Unimplemented, "none")}, exit.OK,
 			"serving"},
 		{"self-check fails", &patient{health: up,
 			operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAVAILABLE,
-				Issues: []*Ydb_Issue.IssueMessage{{Message: "too slow"}}}}, exitNotServing,
+				Issues: []*Ydb_Issue.IssueMessage{{Message: "too slow"}}}}, exit.NotServing,
 			"not serving: self-check: UNAVAILABLE: too slow"},
-		{"no health service", &patient{healthErr: status.Error(codes.Unimplemented, "none")}, exitNotServing,
+		{"no health service", &patient{healthErr: status.Error(codes.Unimplemented, "none")}, exit.NotServing,
 			"not serving: the server has no health service"},
-		{"health service fails", &patient{healthErr: status.Error(codes.Internal, "broken")}, exitNotServing,
+		{"health service fails", &patient{healthErr: status.Error(codes.Internal, "broken")}, exit.NotServing,
 			"not serving: broken"},
 	}
 	for _, test := range tests {
@@ -152,7 +154,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
 			want, wantLog := test.want+"\n", ""
-			if test.code != exitOK {
+			if test.code != exit.OK {
 				want, wantLog = "", "coordd: "+test.want+"\n"
 			}
 			if asks.out.String() != want || asks.log.String() != wantLog {
@@ -166,7 +168,7 @@ func TestHealth(t *testing.T) {
 func TestHealthOfASilentServer(t *testing.T) {
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=50ms", "--endpoint", (&patient{hang: true}).receives(t))
-	if code := asks.wait(t); code != exitNotServing ||
+	if code := asks.wait(t); code != exit.NotServing ||
 		asks.log.String() != "coordd: not serving: no answer in time\n" {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
@@ -180,7 +182,7 @@ func TestHealthOfNobody(t *testing.T) {
 	listener.Close()
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--endpoint=grpc://"+listener.Addr().String()+"/local")
-	if code := asks.wait(t); code != exitNotServing ||
+	if code := asks.wait(t); code != exit.NotServing ||
 		!strings.HasPrefix(asks.log.String(), "coordd: not serving: no server at 127.0.0.1:") {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
@@ -193,7 +195,7 @@ func TestHealthWaits(t *testing.T) {
 			servingStatus}}
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--wait=1h", "--endpoint", late.receives(t))
-	if code := asks.wait(t); code != exitOK || asks.out.String() != "serving\n" || asks.log.String() != "" {
+	if code := asks.wait(t); code != exit.OK || asks.out.String() != "serving\n" || asks.log.String() != "" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, asks.out.String(), asks.log.String())
 	}
 	if late.asked != 3 {
@@ -207,7 +209,7 @@ func TestHealthWaitsInVain(t *testing.T) {
 		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus}}
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--wait=150ms", "--endpoint", never.receives(t))
-	if code := asks.wait(t); code != exitNotServing ||
+	if code := asks.wait(t); code != exit.NotServing ||
 		asks.log.String() != "coordd: not serving: no leader\n" {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
@@ -248,7 +250,7 @@ func TestHealthNeedsNoToken(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, output)
 	}
 	if code, output := s.run("", "health", "--timeout=30s", "--endpoint",
-		s.tls); code != int(exitNotServing) || !strings.Contains(output, "certificate") {
+		s.tls); code != int(exit.NotServing) || !strings.Contains(output, "certificate") {
 		t.Errorf("without the authority: exit code %d, %q", code, output)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // walkthroughStep is a command of docs/operations.md and what it prints.
@@ -151,7 +153,7 @@ func TestStuckLockWalkthrough(t *testing.T) {
 		var got string
 		// the servers may be late with each other's clients
 		waitFor(t, strings.Join(step.args, " "), func() bool {
-			got = coordd(t, exitOK, args)
+			got = coordd(t, exit.OK, args)
 			return !strings.Contains(got, "does not answer")
 		})
 		if want := sameEverywhere(step.want); sameEverywhere(got) != want {
@@ -168,11 +170,11 @@ func TestStuckLockWalkthrough(t *testing.T) {
 	}
 	inOrder(t, follower.log.String(), []string{"administration", "act=Inspect/EndSession", "session 1 of",
 		"/local/app", "worker-7 hangs", "user=(nobody)"})
-	coordd(t, exitFailure, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint},
+	coordd(t, exit.Failure, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint},
 		"Session does not exist")
-	coordd(t, exitUsage, []string{"session", "kill", "/local/app", "one", "--endpoint", follower.endpoint},
+	coordd(t, exit.Usage, []string{"session", "kill", "/local/app", "one", "--endpoint", follower.endpoint},
 		"coordd session ls")
-	inOrder(t, coordd(t, exitOK, []string{"node", "ls", "--data-dir", other.directory}),
+	inOrder(t, coordd(t, exit.OK, []string{"node", "ls", "--data-dir", other.directory}),
 		[]string{"PATH", "SESSIONS", "SEMAPHORES", "/local/app  1         1"})
 }
 

@@ -18,12 +18,14 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
 // keptVariable names a session that lives on when the command that began it has ended, with what it takes to
 // come back to it: its number, its key and its timeout.
-const keptVariable = variablePrefix + "KEPT_SESSION"
+const keptVariable = cmdline.VariablePrefix + "KEPT_SESSION"
 
 const keptText = `Print how to come back to the session that holds it, for a shell to take up, and end. Nobody
 renews the session: what it holds is given back by 'coordd semaphore release', or goes to
@@ -43,14 +45,14 @@ func (k *keptSession) String() string {
 }
 
 // keptSessionOf is the session that the environment names.
-func keptSessionOf(env environment) (*keptSession, error) {
-	value := env.value(keptVariable)
+func keptSessionOf(env cmdline.Environment) (*keptSession, error) {
+	value := env.Value(keptVariable)
 	if value == "" {
-		return nil, usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` "+
+		return nil, exit.Usagef("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` "+
 			"print it", keptVariable)
 	}
 	// The value is a secret.
-	wrong := withCode(exitConfig,
+	wrong := exit.With(exit.Config,
 		fmt.Errorf("variable %s: its value is none that `coordd lock --keep` prints", keptVariable))
 	parts := strings.Split(value, ":")
 	if len(parts) != 3 {
@@ -69,7 +71,7 @@ func keptSessionOf(env environment) (*keptSession, error) {
 // checkKept sees that whoever keeps a session has said for how long.
 func checkKept(flags *pflag.FlagSet) error {
 	if !flags.Changed("session-timeout") {
-		return usageError("flag --session-timeout: no value given; want how long it is to be kept, 3s to 30m: " +
+		return exit.Usagef("flag --session-timeout: no value given; want how long it is to be kept, 3s to 30m: " +
 			"nobody renews it")
 	}
 	return nil
@@ -116,7 +118,7 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 			switch {
 			case client.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED,
 				client.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
-				return withCode(exitLost, fmt.Errorf("%q was lost before: session %d of %s is over: %w",
+				return exit.With(exit.Lost, fmt.Errorf("%q was lost before: session %d of %s is over: %w",
 					args[1], kept.id, node, err))
 			case err != nil:
 				return c.aboutNode(node, err)
@@ -130,7 +132,7 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 				return aboutSemaphore(args[1], err)
 			}
 			if !released {
-				return withCode(exitLost,
+				return exit.With(exit.Lost,
 					fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one",
 						kept.id, node, args[1]))
 			}

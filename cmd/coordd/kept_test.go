@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // keptLines is the variables that `coordd lock --keep` prints.
@@ -34,9 +35,9 @@ func TestKeep(t *testing.T) {
 		fmt.Sprint(owner.GetOrderId()) != kept["COORDD_FENCING_TOKEN"] || string(owner.GetData()) != "me" {
 		t.Errorf("the owner is %v, and %v was printed", owner, kept)
 	}
-	coordd(t, exitConflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"},
+	coordd(t, exit.Conflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"},
 		"held by others")
-	release := func(value, name string, want exitCode, parts ...string) {
+	release := func(value, name string, want exit.Code, parts ...string) {
 		t.Helper()
 		r := newRun(newFakeServer(), keptVariable+"="+value)
 		r.begin("semaphore", "release", "app", name, "-e", endpoint)
@@ -50,21 +51,21 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	mine := kept[keptVariable]
-	release("", "deploy", exitUsage, "variable COORDD_KEPT_SESSION", "no value given", "coordd lock --keep")
+	release("", "deploy", exit.Usage, "variable COORDD_KEPT_SESSION", "no value given", "coordd lock --keep")
 	for _, wrong := range []string{"5", "a:00:1", "5:xy:1", "5:00:x", "0:00:1", "5:00:9999999999"} {
-		release(wrong, "deploy", exitConfig, "variable COORDD_KEPT_SESSION", "coordd lock --keep")
+		release(wrong, "deploy", exit.Config, "variable COORDD_KEPT_SESSION", "coordd lock --keep")
 	}
-	release(kept["COORDD_SESSION_ID"]+":00112233445566778899aabbccddeeff:1000", "deploy", exitLost, "is over",
+	release(kept["COORDD_SESSION_ID"]+":00112233445566778899aabbccddeeff:1000", "deploy", exit.Lost, "is over",
 		"key mismatch")
-	release(mine, "another", exitLost, `does not hold "another"`)
+	release(mine, "another", exit.Lost, `does not hold "another"`)
 	if d := described(t, s, "deploy"); len(d.GetOwners()) != 1 {
 		t.Fatalf("a mistake has cost the lock: %v", d)
 	}
-	release(mine, "deploy", exitOK, `gave back "deploy"`)
+	release(mine, "deploy", exit.OK, `gave back "deploy"`)
 	if d := described(t, s, "deploy"); d != nil {
 		t.Errorf("it is held: %v", d)
 	}
-	release(mine, "deploy", exitLost, `"deploy" was lost before`, "Session does not exist")
+	release(mine, "deploy", exit.Lost, `"deploy" was lost before`, "Session does not exist")
 
 	if err := s.Create(t.Context(), "pool", 2, nil); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestKeep(t *testing.T) {
 	if err := s.Delete(t.Context(), "pool", true); err != nil {
 		t.Fatal(err)
 	}
-	release(kept[keptVariable], "pool", exitLost, `does not hold "pool"`, "taken away")
+	release(kept[keptVariable], "pool", exit.Lost, `does not hold "pool"`, "taken away")
 }
 
 // Whoever takes a lock over ends the session that holds it. Where that is not his to do he leaves the queue.
@@ -87,9 +88,9 @@ func TestTakeOver(t *testing.T) {
 	l := startLock(t, endpoint, "app", "deploy", "--", "sh", "-c", runsOn)
 	l.says(t, "ready")
 	holder := described(t, s, "deploy").GetOwners()[0].GetSessionId()
-	kept := keptLines(t, coordd(t, exitOK, []string{"sem", "take-over", "app", "deploy", "--session-timeout",
+	kept := keptLines(t, coordd(t, exit.OK, []string{"sem", "take-over", "app", "deploy", "--session-timeout",
 		"30m", "--reason", "it hangs", "-e", endpoint}, fmt.Sprint("ended session ", holder)))
-	l.wantCode(t, exitLost, "is lost")
+	l.wantCode(t, exit.Lost, "is lost")
 	if owner := described(t, s,
 		"deploy").GetOwners()[0]; fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] {
 		t.Errorf("the owner is %v, and %v was printed", owner, kept)
@@ -103,7 +104,7 @@ func TestTakeOver(t *testing.T) {
 		client.Acquisition{Name: "deploy", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	coordd(t, exitFailure, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "3s", "-e",
+	coordd(t, exit.Failure, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "3s", "-e",
 		shut}, fmt.Sprint("end session ", other.ID()), "does not show this to you")
 	if d := described(t, other, "deploy"); len(d.GetOwners()) != 1 || len(d.GetWaiters()) != 0 {
 		t.Errorf("it is %v", d)

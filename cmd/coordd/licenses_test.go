@@ -4,6 +4,8 @@ import (
 	"debug/buildinfo"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // TestLicenses wants a line for every module that is linked into the binary, and its text behind it. Whoever
@@ -11,7 +13,7 @@ import (
 func TestLicenses(t *testing.T) {
 	asks := newRun(nil)
 	asks.begin("licenses")
-	if code := asks.wait(t); code != exitOK {
+	if code := asks.wait(t); code != exit.OK {
 		t.Fatalf("exit code %d, %s", code, asks.log.String())
 	}
 	printed := asks.out.String()

@@ -16,6 +16,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 const (
@@ -75,17 +77,17 @@ func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
 	flags.StringVar(&f.data, "data", "", "what others are shown of the holder, up to 1048576 bytes")
 	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
 		"how long it is held when nothing is heard of this program, 3s to 30m")
-	flags.Uint8Var(&f.conflictCode, "conflict-exit-code", uint8(exitConflict),
+	flags.Uint8Var(&f.conflictCode, "conflict-exit-code", uint8(exit.Conflict),
 		"the exit code where it cannot be had in time")
 }
 
 func (f *holdFlags) check() error {
 	switch {
 	case f.wait < 0 || f.wait > client.WaitMost:
-		return usageError("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the "+
+		return exit.Usagef("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the "+
 			"wait has no end", f.wait)
 	case len(f.data) > client.DataMost:
-		return usageError("flag --data: %d bytes are not allowed: want up to %d", len(f.data),
+		return exit.Usagef("flag --data: %d bytes are not allowed: want up to %d", len(f.data),
 			client.DataMost)
 	}
 	return checkSessionTimeout(f.sessionTimeout)
@@ -93,8 +95,8 @@ func (f *holdFlags) check() error {
 
 func checkSessionTimeout(timeout time.Duration) error {
 	if timeout < sessionTimeoutLeast || timeout > client.TimeoutMost {
-		return usageError("flag --session-timeout: value %q is not allowed: want a time from %s to %s",
-			timeout, durationText(sessionTimeoutLeast), durationText(client.TimeoutMost))
+		return exit.Usagef("flag --session-timeout: value %q is not allowed: want a time from %s to %s",
+			timeout, serve.DurationText(sessionTimeoutLeast), serve.DurationText(client.TimeoutMost))
 	}
 	return nil
 }
@@ -116,7 +118,7 @@ func (p *program) lockCommand() *cobra.Command {
 			case !f.keep:
 				return commandArguments(2, "NODE NAME")(command, args)
 			case command.ArgsLenAtDash() >= 0:
-				return usageError("flag --keep: no command is run, so there is none to give")
+				return exit.Usagef("flag --keep: no command is run, so there is none to give")
 			}
 			return argumentsOf("lock NODE NAME")(command, args)
 		},
@@ -143,12 +145,12 @@ func commandArguments(before int, names string) cobra.PositionalArgs {
 		dash := command.ArgsLenAtDash()
 		switch {
 		case dash < 0:
-			return usageError("%s takes %s -- COMMAND: there is no --", command.CommandPath(), names)
+			return exit.Usagef("%s takes %s -- COMMAND: there is no --", command.CommandPath(), names)
 		case dash != before:
-			return usageError("%s takes %s before the --, %s given", command.CommandPath(), names,
+			return exit.Usagef("%s takes %s before the --, %s given", command.CommandPath(), names,
 				counted(dash, "argument"))
 		case len(args) == dash:
-			return usageError("%s: no command given behind the --", command.CommandPath())
+			return exit.Usagef("%s: no command given behind the --", command.CommandPath())
 		}
 		return nil
 	}
@@ -160,13 +162,13 @@ func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pf
 	}
 	switch {
 	case f.nonBlocking && flags.Changed("timeout"):
-		return usageError("flags --nonblock and --timeout: give one of them")
+		return exit.Usagef("flags --nonblock and --timeout: give one of them")
 	case f.shared && flags.Changed("count"):
-		return usageError("flags --shared and --count: give one of them; --shared is --count 1")
+		return exit.Usagef("flags --shared and --count: give one of them; --shared is --count 1")
 	case flags.Changed("count") && f.count == 0:
-		return usageError("flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
+		return exit.Usagef("flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
 	case len(name) > client.NameMost:
-		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name),
+		return exit.Usagef("argument NAME: %d bytes are not allowed: want up to %d", len(name),
 			client.NameMost)
 	}
 	if f.keep {
@@ -198,12 +200,12 @@ func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
 	case d == nil:
 		return math.MaxUint64, nil
 	case f.count > limit:
-		return 0, usageError("flag --count: value %d is not allowed: %q has a limit of %d", f.count, name,
+		return 0, exit.Usagef("flag --count: value %d is not allowed: %q has a limit of %d", f.count, name,
 			limit)
 	case f.count > 0:
 		return f.count, nil
 	case f.shared && limit == 1:
-		return 0, usageError("flag --shared: %q has a limit of 1, so it cannot be shared", name)
+		return 0, exit.Usagef("flag --shared: %q has a limit of 1, so it cannot be shared", name)
 	case f.shared:
 		return 1, nil
 	default:
@@ -269,7 +271,7 @@ func (h *holder) hold(f *callerFlags, node string) error {
 			if a := <-acquired; a.err == nil {
 				h.part(a.held)
 			}
-			return &commandEnded{exitSignal + exitCode(signalNumber(sig))}
+			return &commandEnded{exit.Signal + exit.Code(signalNumber(sig))}
 		case a := <-acquired:
 			if a.err != nil {
 				return a.err
@@ -287,7 +289,7 @@ type acquisition struct {
 // acquire waits until a session has the semaphore. A session that is lost while it waits is replaced by
 // another one, at the end of the queue.
 func (h *holder) acquire(ctx context.Context) (*held, error) {
-	notInTime := withCode(exitCode(h.flags.conflictCode),
+	notInTime := exit.With(exit.Code(h.flags.conflictCode),
 		fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, errHeld))
 	begun := time.Now()
 	left := func() time.Duration {
@@ -330,7 +332,7 @@ func passesAway(err error) bool {
 		Ydb.StatusIds_BAD_SESSION:
 		return true
 	}
-	return codeOf(err) == exitNotServing
+	return exit.Of(err) == exit.NotServing
 }
 
 // try is acquire with one session. The result is nil if it was not in time.

@@ -24,6 +24,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -83,10 +84,10 @@ func (l *locking) says(t *testing.T, want string) string {
 	}
 }
 
-func (l *locking) wantCode(t *testing.T, want exitCode, parts ...string) {
+func (l *locking) wantCode(t *testing.T, want exit.Code, parts ...string) {
 	t.Helper()
 	receive(t, l.ended, func() string { return "coordd lock does not end; stderr:\n" + l.stderr.String() })
-	if got := exitCode(l.command.ProcessState.ExitCode()); got != want {
+	if got := exit.Code(l.command.ProcessState.ExitCode()); got != want {
 		t.Errorf("exit code %d, want %d; stderr:\n%s", got, want, l.stderr.String())
 	}
 	inOrder(t, l.stderr.String(), parts)
@@ -157,7 +158,7 @@ func TestLockSignals(t *testing.T) {
 	s := sessionOf(t, c)
 	for _, test := range []struct {
 		sent syscall.Signal
-		code exitCode
+		code exit.Code
 	}{{syscall.SIGTERM, 5}, {syscall.SIGINT, 6}, {syscall.SIGHUP, 8}} {
 		l := startLock(t, endpoint, "/local/app", "lock", "--data", "here", "--", "sh", "-c", untilTold)
 		ready := strings.Fields(l.says(t, "ready"))
@@ -177,7 +178,7 @@ func TestLockSignals(t *testing.T) {
 		}
 	}
 	l := startLock(t, endpoint, "app", "lock", "--", "sh", "-c", "echo ready; kill -KILL $$")
-	l.wantCode(t, exitSignal+9)
+	l.wantCode(t, exit.Signal+9)
 }
 
 // Whoever waits in vain, or is told to stop waiting, leaves the queue.
@@ -194,16 +195,16 @@ func TestLockWaits(t *testing.T) {
 	lock := func(args ...string) *locking {
 		return startLock(t, endpoint, append([]string{"app", "door"}, append(args, "--", "echo", "in")...)...)
 	}
-	lock("-n").wantCode(t, exitConflict, "held by others")
+	lock("-n").wantCode(t, exit.Conflict, "held by others")
 	lock("--timeout", "50ms", "--conflict-exit-code", "33").wantCode(t, 33, "held by others")
-	lock("--count", "4").wantCode(t, exitNotRun, "flag --count", "limit of 3")
-	lock("--shared", "-n").wantCode(t, exitOK)
-	lock("--count", "1", "-n").wantCode(t, exitOK)
+	lock("--count", "4").wantCode(t, exit.NotRun, "flag --count", "limit of 3")
+	lock("--shared", "-n").wantCode(t, exit.OK)
+	lock("--count", "1", "-n").wantCode(t, exit.OK)
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		l := lock()
 		waitFor(t, "it to wait", func() bool { return len(described(t, s, "door").GetWaiters()) == 1 })
 		l.command.Process.Signal(sent)
-		l.wantCode(t, exitSignal+exitCode(sent))
+		l.wantCode(t, exit.Signal+exit.Code(sent))
 		if d := described(t, s, "door"); len(d.GetWaiters()) != 0 || len(d.GetOwners()) != 1 {
 			t.Errorf("it is still there: %v", d)
 		}
@@ -215,7 +216,7 @@ func TestLockWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.says(t, "in")
-	l.wantCode(t, exitOK)
+	l.wantCode(t, exit.OK)
 }
 
 // TestLockRefuses is what coordd lock has to say of itself, with codes that no command is likely to have.
@@ -232,49 +233,49 @@ func TestLockRefuses(t *testing.T) {
 	}
 	for _, test := range []struct {
 		args []string
-		code exitCode
+		code exit.Code
 		want []string
 	}{
-		{[]string{"app", "lock", "--", "nosuchcommand"}, exitNoSuch, []string{`"nosuchcommand"`}},
-		{[]string{"app", "lock", "--", plain}, exitCannot, []string{plain, "permission denied"}},
-		{[]string{"none", "lock", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--", "nosuchcommand"}, exit.NoSuch, []string{`"nosuchcommand"`}},
+		{[]string{"app", "lock", "--", plain}, exit.Cannot, []string{plain, "permission denied"}},
+		{[]string{"none", "lock", "--", "true"}, exit.NotRun,
 			[]string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: " +
 				"Kesus not found"}},
-		{[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
-		{[]string{"app", "lock", "--count", "2", "--", "true"}, exitNotRun,
+		{[]string{"app", "one", "--shared", "--", "true"}, exit.NotRun, []string{"flag --shared", "limit of 1"}},
+		{[]string{"app", "lock", "--count", "2", "--", "true"}, exit.NotRun,
 			[]string{"flag --count", "coordd semaphore create"}},
-		{[]string{"app", "lock", "--count", "0", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--count", "0", "--", "true"}, exit.NotRun,
 			[]string{"flag --count", "from 1"}},
-		{[]string{"app", "lock", "--shared", "--count", "2", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--shared", "--count", "2", "--", "true"}, exit.NotRun,
 			[]string{"--shared and --count", "one of them"}},
-		{[]string{"app", "lock", "-n", "--timeout", "1s", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "-n", "--timeout", "1s", "--", "true"}, exit.NotRun,
 			[]string{"--nonblock and --timeout"}},
-		{[]string{"app", "lock", "--timeout", "25h", "--", "true"}, exitNotRun, []string{"flag --timeout",
+		{[]string{"app", "lock", "--timeout", "25h", "--", "true"}, exit.NotRun, []string{"flag --timeout",
 			"up to 24h"}},
-		{[]string{"app", "lock", "--session-timeout", "2s", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--session-timeout", "2s", "--", "true"}, exit.NotRun,
 			[]string{"flag --session-timeout", "3s to 30m"}},
-		{[]string{"app", "lock", "--session-timeout", "31m", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--session-timeout", "31m", "--", "true"}, exit.NotRun,
 			[]string{"flag --session-timeout", "3s to 30m"}},
-		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exitNotRun,
+		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exit.NotRun,
 			[]string{"argument NAME", "1025 bytes", "up to 1024"}},
-		{[]string{"app", "lock", "--user", "me", "--", "true"}, exitNotRun, []string{"flag --user", "--password-file"}},
-		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--user", "me", "--", "true"}, exit.NotRun, []string{"flag --user", "--password-file"}},
+		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exit.NotRun,
 			[]string{"conflict-exit-code"}},
-		{[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--nonblok", "--", "true"}, exit.NotRun,
 			[]string{"did you mean --nonblock?"}},
-		{[]string{"app", "lock", "true"}, exitNotRun, []string{"there is no --"}},
-		{[]string{"app", "lock", "--"}, exitNotRun, []string{"no command given"}},
-		{[]string{"app", "lock", "--keep"}, exitNotRun,
+		{[]string{"app", "lock", "true"}, exit.NotRun, []string{"there is no --"}},
+		{[]string{"app", "lock", "--"}, exit.NotRun, []string{"no command given"}},
+		{[]string{"app", "lock", "--keep"}, exit.NotRun,
 			[]string{"flag --session-timeout", "nobody renews it"}},
-		{[]string{"app", "lock", "--keep", "--session-timeout", "5s", "--", "true"}, exitNotRun,
+		{[]string{"app", "lock", "--keep", "--session-timeout", "5s", "--", "true"}, exit.NotRun,
 			[]string{"flag --keep", "no command"}},
-		{[]string{"app", "--keep", "--session-timeout", "5s"}, exitNotRun,
+		{[]string{"app", "--keep", "--session-timeout", "5s"}, exit.NotRun,
 			[]string{"takes NODE NAME, 1 argument given"}},
-		{[]string{"app", "--", "true"}, exitNotRun, []string{"NODE NAME", "1 argument given"}},
+		{[]string{"app", "--", "true"}, exit.NotRun, []string{"NODE NAME", "1 argument given"}},
 	} {
 		startLock(t, endpoint, test.args...).wantCode(t, test.code, test.want...)
 	}
-	startLock(t, "127.0.0.1:1", "app", "lock", "--", "true").wantCode(t, exitNotRun,
+	startLock(t, "127.0.0.1:1", "app", "lock", "--", "true").wantCode(t, exit.NotRun,
 		"no server at 127.0.0.1:1")
 }
 
@@ -310,7 +311,7 @@ func TestLockLost(t *testing.T) {
 	for _, test := range []struct {
 		name, script string
 		lose         func(t *testing.T, p *process, c *client.Client, s *client.Session, l *locking)
-		code         exitCode
+		code         exit.Code
 		want         []string
 	}{
 		{"session ended", stubborn,
@@ -321,29 +322,29 @@ func TestLockLost(t *testing.T) {
 					new(adminpb.EndSessionResponse)); err != nil {
 					t.Fatal(err)
 				}
-			}, exitLost, []string{`lock: "door" of /local/app is lost`, "Session has expired"}},
+			}, exit.Lost, []string{`lock: "door" of /local/app is lost`, "Session has expired"}},
 		{"forced delete", stubborn,
 			func(t *testing.T, _ *process, _ *client.Client, s *client.Session, _ *locking) {
 				if err := s.Delete(t.Context(), "door", true); err != nil {
 					t.Fatal(err)
 				}
-			}, exitLost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
+			}, exit.Lost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
 		{"coordd lock killed", runsOn,
 			func(t *testing.T, _ *process, _ *client.Client, _ *client.Session, l *locking) {
 				l.command.Process.Kill()
-			}, exitCode(255), nil}, // what Go calls a process that has no code
+			}, exit.Code(255), nil}, // what Go calls a process that has no code
 		{"server killed", stubborn,
 			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
 				p.command.Process.Kill()
 				l.says(t, "got TERM")
-			}, exitLost, []string{"no server has answered in time"}},
+			}, exit.Lost, []string{"no server has answered in time"}},
 		{"server stopped", "trap 'echo got TERM; exit 5' TERM; " + runsOn,
 			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
 				p.command.Process.Signal(syscall.SIGSTOP)
 				l.says(t, "got TERM") // and that is enough for this one
 				<-l.ended
 				p.command.Process.Signal(syscall.SIGCONT)
-			}, exitLost, []string{"no server has answered in time"}},
+			}, exit.Lost, []string{"no server has answered in time"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -359,7 +360,7 @@ func TestLockLost(t *testing.T) {
 			receive(t, l.ended, func() string {
 				return "coordd lock does not end; stderr:\n" + l.stderr.String()
 			})
-			if got := exitCode(uint8(l.command.ProcessState.ExitCode())); got != test.code {
+			if got := exit.Code(uint8(l.command.ProcessState.ExitCode())); got != test.code {
 				t.Errorf("exit code %d, want %d; stderr:\n%s", got, test.code, l.stderr.String())
 			}
 			inOrder(t, l.stderr.String(), test.want)
@@ -427,7 +428,7 @@ func TestLockSurvives(t *testing.T) {
 		locks = append(locks, l)
 	}
 	waitFor(t, "a leader", func() bool { return servers[1].status(t).Leader != "" })
-	servers[1].cluster(t, exitOK, "transfer-leader", "a")
+	servers[1].cluster(t, exit.OK, "transfer-leader", "a")
 	waitFor(t, "the leader a", func() bool { return servers[1].status(t).Leader != "" })
 	servers[0].command.Process.Kill() // the leader, or it was
 	<-servers[0].ended
@@ -452,7 +453,7 @@ func TestLockSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range locks {
-		l.wantCode(t, exitOK)
+		l.wantCode(t, exit.OK)
 	}
 }
 
@@ -533,7 +534,7 @@ func TestLockExclusive(t *testing.T) {
 	go func() { all.Wait(); close(done) }()
 	ran := func() int { return len(tokensIn(t, directory)) }
 	waitFor(t, "some to have run", func() bool { return ran() >= count/8 })
-	servers[1].cluster(t, exitOK, "transfer-leader", "c")
+	servers[1].cluster(t, exit.OK, "transfer-leader", "c")
 	waitFor(t, "more to have run", func() bool { return ran() >= count/4 })
 	servers[2].command.Process.Kill()
 	<-servers[2].ended
@@ -552,8 +553,8 @@ func TestLockExclusive(t *testing.T) {
 			continue
 		}
 		failed++
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != int(exitNotRun) && exit.ExitCode() != int(exitLost) {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) || ended.ExitCode() != int(exit.NotRun) && ended.ExitCode() != int(exit.Lost) {
 			t.Error(err)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // looks are those of a command that shows how things stand again and again.
@@ -27,9 +30,9 @@ func (l *looks) declare(flags *pflag.FlagSet, every time.Duration) {
 func (l *looks) check(flags *pflag.FlagSet) error {
 	switch {
 	case l.every < 100*time.Millisecond || l.every > time.Hour:
-		return usageError("flag --every: value %q is not allowed: want a time from 100ms to 1h", l.every)
+		return exit.Usagef("flag --every: value %q is not allowed: want a time from 100ms to 1h", l.every)
 	case flags.Changed("times") && l.times < 1:
-		return usageError("flag --times: value %d is not allowed: want a number above 0", l.times)
+		return exit.Usagef("flag --times: value %d is not allowed: want a number above 0", l.times)
 	}
 	return nil
 }
@@ -45,7 +48,7 @@ func (l *looks) show(ctx context.Context, stdout io.Writer, out *outputFlag, loo
 			return err
 		}
 		if inPlace {
-			fmt.Fprint(exact(stdout), "\x1b[H\x1b[2J")
+			fmt.Fprint(cmdline.Exact(stdout), "\x1b[H\x1b[2J")
 		}
 		if err := out.one(stdout, shown, shown.text); err != nil {
 			return err
@@ -66,7 +69,7 @@ type inText interface{ text(w io.Writer) }
 
 // terminalOf is the terminal that is written to, nil if it is none.
 func terminalOf(w io.Writer) *os.File {
-	file := fileOf(w)
+	file := cmdline.FileOf(w)
 	if file == nil || !term.IsTerminal(int(file.Fd())) {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // TestModesOfWhatIsWritten wants everything closed to others than its owner, whatever the umask says;
@@ -75,7 +77,7 @@ func TestOpenModes(t *testing.T) {
 		r.in <- syscall.SIGTERM
 		r.begin("serve", "--token-file", tokens, "--initial-admin=root", "--initial-admin-password-file",
 			password, "--tls-key", key, "--peer-key", peerKey, "--data-dir", data)
-		if code := r.wait(t); code != exitOK {
+		if code := r.wait(t); code != exit.OK {
 			t.Fatalf("exit code %d, %s", code, r.log.String())
 		}
 		return r.log.String()

@@ -17,6 +17,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -24,7 +27,7 @@ func (p *program) nodeCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "node",
 		Short: "Make, look at, change and drop coordination nodes",
-		RunE:  wantsCommand,
+		RunE:  cmdline.WantsCommand,
 	}
 	parent.AddCommand(p.nodeCreateCommand(), p.nodeAlterCommand(), p.nodeShowCommand(), p.nodeDropCommand(),
 		p.nodeListCommand(), p.nodeTreeCommand(), p.nodeQuotaCommand())
@@ -51,17 +54,17 @@ func (f *nodeFlags) check(flags *pflag.FlagSet) error {
 	for name, value := range map[string]time.Duration{"self-check-period": f.selfCheck,
 		"session-grace-period": f.grace} {
 		if flags.Changed(name) && (value < time.Millisecond || value.Milliseconds() > math.MaxUint32) {
-			return usageError("flag --%s: value %q is not allowed: want a time from 1ms to %s, such as 10s",
-				name, value, durationText(math.MaxUint32*time.Millisecond))
+			return exit.Usagef("flag --%s: value %q is not allowed: want a time from 1ms to %s, such as 10s",
+				name, value, serve.DurationText(math.MaxUint32*time.Millisecond))
 		}
 	}
 	for name, value := range map[string]string{"read-consistency": f.read, "attach-consistency": f.attach} {
 		if value != "" && consistencyOf(value) == 0 {
-			return usageError("flag --%s: value %q is not allowed: want strict or relaxed", name, value)
+			return exit.Usagef("flag --%s: value %q is not allowed: want strict or relaxed", name, value)
 		}
 	}
 	if f.counters != "" && countersOf(f.counters) == 0 {
-		return usageError(
+		return exit.Usagef(
 			"flag --rate-limiter-counters: value %q is not allowed: want aggregated or detailed", f.counters)
 	}
 	return nil
@@ -147,7 +150,7 @@ func (p *program) nodeAlterCommand() *cobra.Command {
 		example: `  coordd node alter app --session-grace-period 5s --read-consistency strict`,
 		check: func(flags *pflag.FlagSet, _ []string) error {
 			if *f == (nodeFlags{}) {
-				return usageError("no setting given: want one or more of --self-check-period, " +
+				return exit.Usagef("no setting given: want one or more of --self-check-period, " +
 					"--session-grace-period, --read-consistency, --attach-consistency, --rate-limiter-counters")
 			}
 			return f.check(flags)
@@ -269,7 +272,7 @@ func (n *nodeShown) text(w io.Writer) {
 	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n",
 		n.Read, n.Attach, n.Counters)
 	for _, entry := range n.Effective {
-		_ = printLine(w, "  permissions of         %s: %s", quotedName(entry.Subject),
+		_ = cmdline.PrintLine(w, "  permissions of         %s: %s", quotedName(entry.Subject),
 			strings.Join(entry.Permissions, ", "))
 	}
 }
@@ -430,10 +433,10 @@ func (p *program) nodeTreeCommand() *cobra.Command {
 func nameText(entry *Ydb_Scheme.Entry) string {
 	switch entry.GetType() {
 	case Ydb_Scheme.Entry_DIRECTORY:
-		return oneLine(entry.GetName()) + "/"
+		return cmdline.OneLine(entry.GetName()) + "/"
 	case Ydb_Scheme.Entry_COORDINATION_NODE:
-		return oneLine(entry.GetName())
+		return cmdline.OneLine(entry.GetName())
 	default:
-		return fmt.Sprintf("%s (%s)", oneLine(entry.GetName()), strings.ToLower(entry.GetType().String()))
+		return fmt.Sprintf("%s (%s)", cmdline.OneLine(entry.GetName()), strings.ToLower(entry.GetType().String()))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -50,15 +52,15 @@ func (p *program) nodeQuotaCommand() *cobra.Command {
 			sets = bounds || none
 			switch {
 			case bounds && none:
-				return usageError("--none takes the quota away: it goes with neither --bytes nor --entries")
+				return exit.Usagef("--none takes the quota away: it goes with neither --bytes nor --entries")
 			case flags.Changed("entries") && request.Entries == 0:
-				return usageError("flag --entries: want 1 or more, or no --entries for no bound")
+				return exit.Usagef("flag --entries: want 1 or more, or no --entries for no bound")
 			case !flags.Changed("bytes"):
 				return nil
 			}
-			bytes, ok := parseSize(size)
+			bytes, ok := serve.ParseSize(size)
 			if !ok || bytes == 0 {
-				return usageError("flag --bytes: value %q is not allowed: want a SIZE such as 256MiB", size)
+				return exit.Usagef("flag --bytes: value %q is not allowed: want a SIZE such as 256MiB", size)
 			}
 			request.Bytes = bytes
 			return nil

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // TestLocalYDB is the table of local-ydb's variables and what they become.
@@ -19,39 +23,39 @@ func TestLocalYDB(t *testing.T) {
 		name        string
 		environment []string
 		args        []string
-		want        func(*settings)
+		want        func(*serve.Settings)
 	}{
 		{"off", []string{"GRPC_PORT=1", "YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=ERROR"}, nil,
-			func(s *settings) {
-				s.listen, s.http.listen = "127.0.0.1:2136", "127.0.0.1:8765"
+			func(s *serve.Settings) {
+				s.Listen, s.HTTP.Listen = "127.0.0.1:2136", "127.0.0.1:8765"
 			}},
-		{"nothing else", []string{on, "YDB_GRPC_ENABLE_TLS=0"}, nil, func(s *settings) { s.localYDB = true }},
+		{"nothing else", []string{on, "YDB_GRPC_ENABLE_TLS=0"}, nil, func(s *serve.Settings) { s.LocalYDB = true }},
 		{"by flag", []string{"YDB_GRPC_ENABLE_TLS=false"}, []string{"--local-ydb"},
-			func(s *settings) { s.localYDB = true }},
+			func(s *serve.Settings) { s.LocalYDB = true }},
 		{"ports and storage", []string{on, "GRPC_PORT=2135", "GRPC_TLS_PORT=2136",
-			"YDB_GRPC_TLS_DATA_PATH=" + directory, "YDB_USE_IN_MEMORY_PDISKS=True"}, nil, func(s *settings) {
-			s.localYDB, s.listen, s.inMemory, s.dataDir = true, ":2135", true, ""
-			s.tls = tlsSettings{listen: ":2136", certificate: directory + "/cert.pem",
-				key: directory + "/key.pem"}
+			"YDB_GRPC_TLS_DATA_PATH=" + directory, "YDB_USE_IN_MEMORY_PDISKS=True"}, nil, func(s *serve.Settings) {
+			s.LocalYDB, s.Listen, s.InMemory, s.DataDir = true, ":2135", true, ""
+			s.TLS = serve.TLSSettings{Listen: ":2136", Certificate: directory + "/cert.pem",
+				Key: directory + "/key.pem"}
 		}},
 		{"log", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=crit"}, nil,
-			func(s *settings) { s.localYDB, s.logLevel = true, slog.LevelError }},
+			func(s *serve.Settings) { s.LocalYDB, s.LogLevel = true, slog.LevelError }},
 		{"monitoring", []string{on, "YDB_GRPC_ENABLE_TLS=0", "MON_PORT=1"}, nil,
-			func(s *settings) { s.localYDB, s.http.listen = true, ":1" }},
+			func(s *serve.Settings) { s.LocalYDB, s.HTTP.Listen = true, ":1" }},
 		{"log unknown", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=5"}, nil,
-			func(s *settings) { s.localYDB = true }},
+			func(s *serve.Settings) { s.LocalYDB = true }},
 		{"ours win", []string{on, "YDB_GRPC_ENABLE_TLS=0", "GRPC_PORT=1", "COORDD_LISTEN=:2",
-			"YDB_USE_IN_MEMORY_PDISKS=1"}, []string{"--in-memory=false"}, func(s *settings) {
-			s.localYDB, s.listen = true, ":2"
+			"YDB_USE_IN_MEMORY_PDISKS=1"}, []string{"--in-memory=false"}, func(s *serve.Settings) {
+			s.LocalYDB, s.Listen = true, ":2"
 		}},
-		{"our certificate", []string{on, "COORDD_TLS_CERT=/c", "COORDD_TLS_KEY=/k"}, nil, func(s *settings) {
-			s.localYDB, s.tls = true, tlsSettings{listen: ":2135", certificate: "/c", key: "/k"}
+		{"our certificate", []string{on, "COORDD_TLS_CERT=/c", "COORDD_TLS_KEY=/k"}, nil, func(s *serve.Settings) {
+			s.LocalYDB, s.TLS = true, serve.TLSSettings{Listen: ":2135", Certificate: "/c", Key: "/k"}
 		}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			want := served(t, []string{"HOME=/home/u"}, "serve")
-			want.listen, want.http.listen = ":2136", ":8765"
+			want.Listen, want.HTTP.Listen = ":2136", ":8765"
 			test.want(&want)
 			got := served(t, append([]string{"HOME=/home/u"}, test.environment...),
 				append([]string{"serve"}, test.args...)...)
@@ -70,7 +74,7 @@ func TestLocalYDBRefusals(t *testing.T) {
 	} {
 		r := newRun(newFakeServer(), append(strings.Fields(environment), "HOME=/home/u")...)
 		r.begin("serve")
-		if code := r.wait(t); code != exitConfig {
+		if code := r.wait(t); code != exit.Config {
 			t.Errorf("%s: exit code %d", environment, code)
 		}
 		for _, part := range want {
@@ -85,7 +89,7 @@ func TestLocalYDBRefusals(t *testing.T) {
 // nobody's own files touched.
 func TestLocalYDBCertificates(t *testing.T) {
 	directory := t.TempDir()
-	start := func() settings {
+	start := func() serve.Settings {
 		return served(t, []string{"HOME=/home/u", "COORDD_LOCAL_YDB=1",
 			"YDB_GRPC_TLS_DATA_PATH=" + directory}, "serve")
 	}
@@ -97,9 +101,9 @@ func TestLocalYDBCertificates(t *testing.T) {
 		}
 		return content
 	}
-	if s := start(); s.tls.certificate != filepath.Join(directory, "cert.pem") ||
-		s.tls.key != filepath.Join(directory, "key.pem") || s.tls.listen != ":2135" {
-		t.Errorf("TLS settings %+v", s.tls)
+	if s := start(); s.TLS.Certificate != filepath.Join(directory, "cert.pem") ||
+		s.TLS.Key != filepath.Join(directory, "key.pem") || s.TLS.Listen != ":2135" {
+		t.Errorf("TLS settings %+v", s.TLS)
 	}
 	authority, certificate := read("ca.pem"), read("cert.pem")
 	start()
@@ -110,7 +114,7 @@ func TestLocalYDBCertificates(t *testing.T) {
 	if err := os.Remove(filepath.Join(directory, "ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
-	if s := start(); s.tls.listen != ":2135" || !bytes.Equal(certificate, read("cert.pem")) {
+	if s := start(); s.TLS.Listen != ":2135" || !bytes.Equal(certificate, read("cert.pem")) {
 		t.Error("without the authority's key the files are somebody's own, and must stay")
 	}
 }
@@ -122,15 +126,15 @@ func TestLocalYDBWithoutAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := served(t, []string{"HOME=/home/u", "COORDD_LOCAL_YDB=1", "YDB_GRPC_TLS_DATA_PATH=" + file},
-		"serve"); s.tls != (tlsSettings{}) {
-		t.Errorf("TLS settings %+v, want none", s.tls)
+		"serve"); s.TLS != (serve.TLSSettings{}) {
+		t.Errorf("TLS settings %+v, want none", s.TLS)
 	}
 }
 
 // TestLocalYDBHealth wants `coordd health` to find the port as the server does.
 func TestLocalYDBHealth(t *testing.T) {
 	got, err := localEndpoint(new(connectionFlags).served(),
-		environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
+		cmdline.Environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
 	if err != nil || got != "grpc://127.0.0.1:2135/local" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -146,7 +150,7 @@ func TestLocalYDBPage(t *testing.T) {
 		slices.Sort(found)
 		return found
 	}
-	counting := names(`localYDBGiven\(env, "([A-Z_]+)"`, readFile(t, "cmd/coordd/options_localydb.go"))
+	counting := names(`localYDBGiven\(env, "([A-Z_]+)"`, readFile(t, "internal/serve/options_localydb.go"))
 	listed := names("(?m)^\\| `([A-Z_]+)` \\| ", readFile(t, "docs/docker.md"))
 	if len(counting) == 0 || !slices.Equal(counting, listed) {
 		t.Errorf("the program reads %v, docs/docker.md lists %v", counting, listed)

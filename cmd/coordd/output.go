@@ -13,6 +13,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // The forms of output.
@@ -38,7 +42,7 @@ func (o *outputFlag) check() error {
 	case formTable, formJSON, formLines:
 		return nil
 	}
-	return usageError("flag --output: value %q is not allowed: want table, json or jsonl", o.form)
+	return exit.Usagef("flag --output: value %q is not allowed: want table, json or jsonl", o.form)
 }
 
 // listing prints one thing after the other.
@@ -60,11 +64,11 @@ func (l *listing) add(value any, cells ...string) error {
 	switch l.form {
 	case formTable:
 		if l.rows == 1 {
-			if err := printRow(l.table, l.headers...); err != nil {
+			if err := cmdline.PrintRow(l.table, l.headers...); err != nil {
 				return err
 			}
 		}
-		return printRow(l.table, cells...)
+		return cmdline.PrintRow(l.table, cells...)
 	case formJSON:
 		start := ",\n"
 		if l.rows == 1 {
@@ -210,5 +214,5 @@ func waitShown(millis uint64) *uint64 {
 }
 
 func millisText(millis uint64) string {
-	return durationText(time.Duration(min(millis, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond)
+	return serve.DurationText(time.Duration(min(millis, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond)
 }

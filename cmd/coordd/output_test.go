@@ -11,6 +11,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
@@ -77,7 +78,7 @@ func TestVersionJSON(t *testing.T) {
 	r := newRun(nil)
 	want := fmt.Sprintf("{\n  \"version\": \"development\",\n  \"go\": %q,\n  \"os\": %q,\n  \"arch\": %q\n}\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	if code := r.program.run([]string{"version", "-o", "json"}); code != exitOK || r.out.String() != want {
+	if code := r.program.run([]string{"version", "-o", "json"}); code != exit.OK || r.out.String() != want {
 		t.Errorf("exit code %d, %s\nwant %s", code, r.out.String(), want)
 	}
 }
@@ -87,17 +88,17 @@ func TestHealthJSON(t *testing.T) {
 	up := []grpc_health_v1.HealthCheckResponse_ServingStatus{servingStatus}
 	for _, test := range []struct {
 		patient   *patient
-		code      exitCode
+		code      exit.Code
 		want, log string
 	}{
-		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exitOK,
+		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exit.OK,
 			`{"serving":true,"issues":[]}`, ""},
-		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is silent", "c is silent")}, exitOK,
+		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is silent", "c is silent")}, exit.OK,
 			`{"serving":true,"issues":["b is silent","c is silent"]}`, ""},
 		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader", "b is silent")},
-			exitNotServing, `{"serving":false,"issues":["no leader","b is silent"]}`,
+			exit.NotServing, `{"serving":false,"issues":["no leader","b is silent"]}`,
 			"coordd: not serving: no leader; b is silent\n"},
-		{&patient{health: up, resultErr: errors.New("broken")}, exitNotServing,
+		{&patient{health: up, resultErr: errors.New("broken")}, exit.NotServing,
 			`{"serving":false,"issues":["self-check: broken"]}`, "coordd: not serving: self-check: broken\n"},
 	} {
 		r := newRun(nil)
@@ -113,10 +114,10 @@ func TestHealthJSON(t *testing.T) {
 func TestCheckJSON(t *testing.T) {
 	r := newRun(nil, "COORDD_DATA_DIR=/d")
 	r.check = func(string) (*raftstore.Report, error) {
-		return &raftstore.Report{Cluster: 1}, withCode(exitStorage, errors.New("entry 2: bad checksum"))
+		return &raftstore.Report{Cluster: 1}, exit.With(exit.Storage, errors.New("entry 2: bad checksum"))
 	}
 	code := r.program.run([]string{"check", "-o", "jsonl"})
-	if code != exitStorage || !strings.Contains(r.out.String(), `"damage":"entry 2: bad checksum"`) ||
+	if code != exit.Storage || !strings.Contains(r.out.String(), `"damage":"entry 2: bad checksum"`) ||
 		!strings.Contains(r.log.String(), "entry 2: bad checksum") {
 		t.Errorf("exit code %d, %s, %q", code, r.out.String(), r.log.String())
 	}
@@ -127,7 +128,7 @@ func TestUnknownForms(t *testing.T) {
 	for _, command := range []string{"cluster status", "cluster limits", "user list", "health", "version", "check"} {
 		r := newRun(nil)
 		code := r.program.run(append(strings.Fields(command), "-o", "yaml"))
-		if want := `coordd: flag --output: value "yaml" is not allowed: want table, json or jsonl`; code != exitUsage ||
+		if want := `coordd: flag --output: value "yaml" is not allowed: want table, json or jsonl`; code != exit.Usage ||
 			!strings.HasPrefix(r.log.String(), want) {
 			t.Errorf("%s: exit code %d, %q", command, code, r.log.String())
 		}

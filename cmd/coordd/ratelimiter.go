@@ -22,6 +22,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -30,7 +33,7 @@ func (p *program) rateLimiterCommand() *cobra.Command {
 		Use:     "ratelimiter",
 		Aliases: []string{"rl"},
 		Short:   "Make, look at, change, drop and acquire resources of rate limiters",
-		RunE:    wantsCommand,
+		RunE:    cmdline.WantsCommand,
 	}
 	parent.AddCommand(p.resourceCreateCommand(), p.resourceAlterCommand(), p.resourceDropCommand(),
 		p.resourceDescribeCommand(), p.resourceListCommand(), p.resourceAcquireCommand())
@@ -39,9 +42,8 @@ func (p *program) rateLimiterCommand() *cobra.Command {
 
 // checkResource sees to what is no path of a resource on any server.
 func checkResource(path string) error {
-	if path == "" || strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") ||
-		strings.Contains(path, "//") {
-		return usageError("argument RESOURCE: value %q is not allowed: want elements with one / between them, such "+
+	if !serve.IsResource(path) {
+		return exit.Usagef("argument RESOURCE: value %q is not allowed: want elements with one / between them, such "+
 			"as reports or reports/daily", path)
 	}
 	return nil
@@ -58,7 +60,7 @@ func (c *caller) aboutResource(node, resource string, err error) error {
 	case errors.As(err, &refused) && refused.Status == Ydb.StatusIds_SCHEME_ERROR:
 		return c.aboutPath(node, err)
 	}
-	if plain := c.plain(err); codeOf(plain) != exitFailure {
+	if plain := c.plain(err); exit.Of(plain) != exit.Failure {
 		return plain
 	}
 	return fmt.Errorf("%s %q: %w", c.path(node), resource, c.plain(err))
@@ -81,15 +83,15 @@ func (f *resourceFlags) check() error {
 	for name, value := range map[string]float64{"rate": f.rate, "prefetch": f.prefetch,
 		"watermark": f.watermark, "burst": f.burst} {
 		if math.IsNaN(value) || math.IsInf(value, 0) {
-			return usageError("flag --%s: value \"%g\" is not allowed: want a finite number", name, value)
+			return exit.Usagef("flag --%s: value \"%g\" is not allowed: want a finite number", name, value)
 		}
 	}
 	switch {
 	case f.rate < 0:
-		return usageError("flag --rate: value \"%g\" is not allowed: want 0 or more units in a second",
+		return exit.Usagef("flag --rate: value \"%g\" is not allowed: want 0 or more units in a second",
 			f.rate)
 	case f.watermark < 0 || f.watermark > 1:
-		return usageError("flag --watermark: value \"%g\" is not allowed: want a number from 0 to 1",
+		return exit.Usagef("flag --watermark: value \"%g\" is not allowed: want a number from 0 to 1",
 			f.watermark)
 	}
 	return nil
@@ -108,7 +110,7 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 				return err
 			}
 			if f.rate == 0 && !strings.Contains(args[1], "/") {
-				return usageError("flag --rate: no value given; want how many units %q hands out in a second",
+				return exit.Usagef("flag --rate: no value given; want how many units %q hands out in a second",
 					args[1])
 			}
 			return f.check()
@@ -162,7 +164,7 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 		check: func(flags *pflag.FlagSet, args []string) error {
 			if changed = flags.Changed; !slices.ContainsFunc([]string{"rate", "prefetch", "watermark",
 				"burst"}, changed) {
-				return usageError("no setting given: want one or more of --rate, --prefetch, --watermark, --burst")
+				return exit.Usagef("no setting given: want one or more of --rate, --prefetch, --watermark, --burst")
 			}
 			return errors.Join(checkResource(args[1]), f.check())
 		},
@@ -233,15 +235,15 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 			amount = 1
 			if len(args) > 2 {
 				if amount, err = strconv.ParseUint(args[2], 10, 64); err != nil {
-					return usageError("argument AMOUNT: value %q is not allowed: want a number from 0 to "+
+					return exit.Usagef("argument AMOUNT: value %q is not allowed: want a number from 0 to "+
 						"18446744073709551615", args[2])
 				}
 			}
 			switch {
 			case used && (nonBlocking || flags.Changed("timeout")):
-				return usageError("flag --used: has no meaning with --nonblock or --timeout: it never waits")
+				return exit.Usagef("flag --used: has no meaning with --nonblock or --timeout: it never waits")
 			case nonBlocking && flags.Changed("timeout"):
-				return usageError("flags --nonblock and --timeout: give one of them")
+				return exit.Usagef("flags --nonblock and --timeout: give one of them")
 			}
 			return checkResource(args[1])
 		},
@@ -261,7 +263,7 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 				new(Ydb_RateLimiter.AcquireResourceResponse), nil)
 			switch status := client.StatusOf(err); {
 			case status == Ydb.StatusIds_TIMEOUT || status == Ydb.StatusIds_CANCELLED:
-				return withCode(exitConflict,
+				return exit.With(exit.Conflict,
 					fmt.Errorf("%q: there are not %s to be had now; nothing was taken", args[1],
 						counted64(amount, "unit")))
 			case err != nil:
@@ -387,11 +389,11 @@ func (r *resourceShown) text(w io.Writer) {
 		if b.Waiters > 0 {
 			waiters = fmt.Sprintf(", %s for %s", counted64(b.Waiters, "waiter"), units(b.Waiting))
 		}
-		_ = printLine(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s%s", b.Server, units(b.Level),
+		_ = cmdline.PrintLine(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s%s", b.Server, units(b.Level),
 			units(b.Capacity), units(b.Assigned), units(b.Granted), units(b.Used), waiters)
 	}
 	for _, unknown := range r.Unknown {
-		_ = printLine(w, "  not told: %s", unknown)
+		_ = cmdline.PrintLine(w, "  not told: %s", unknown)
 	}
 }
 

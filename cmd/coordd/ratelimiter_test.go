@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // Resources, from their making to their end: what is shown of them, and what is had of them.
@@ -11,7 +13,7 @@ func TestRateLimiterCommands(t *testing.T) {
 	_, endpoint, _ := lockServer(t)
 	fails := func(args string, want ...string) {
 		t.Helper()
-		coordd(t, exitFailure, append(strings.Fields(args), "--endpoint", endpoint), want...)
+		coordd(t, exit.Failure, append(strings.Fields(args), "--endpoint", endpoint), want...)
 	}
 	does(t, endpoint, "ratelimiter ls app -o json", "[]")
 	does(t, endpoint, "ratelimiter create app reports --rate 100 --burst 3", `made "reports"`)
@@ -37,7 +39,7 @@ func TestRateLimiterCommands(t *testing.T) {
 		`took 1000001 units of "reports/daily", used before`)
 	for _, args := range []string{"rl acquire app reports/daily 5 -n",
 		"rl acquire app reports/daily 5 --timeout 50ms"} {
-		coordd(t, exitConflict, append(strings.Fields(args), "--endpoint", endpoint),
+		coordd(t, exit.Conflict, append(strings.Fields(args), "--endpoint", endpoint),
 			`"reports/daily": there are not 5 units to be had now; nothing was taken`)
 	}
 	fails("rl acquire app none", `/local/app has no resource "none"`,

@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // root is the top of the repository, seen from this package.
@@ -67,12 +70,12 @@ func TestReadmeTables(t *testing.T) {
 		"streams":                 "`100000`, less with little memory",
 		"inspect":                 "`on`, `local` where strangers can connect and `--auth` is `off`",
 		"connections-per-address": "`20000`, less with little memory or few descriptors"}
-	for _, o := range serveOptions {
-		fallback := cmp.Or(wordedDefaults[o.name], "`"+o.fallback+"`")
+	for _, o := range serve.Options {
+		fallback := cmp.Or(wordedDefaults[o.Name], "`"+o.Fallback+"`")
 		if fallback == "``" {
 			fallback = "none"
 		}
-		row := fmt.Sprintf("| `--%s` | `%s` | %s | ", o.name, variable(o.name), fallback)
+		row := fmt.Sprintf("| `--%s` | `%s` | %s | ", o.Name, cmdline.Variable(o.Name), fallback)
 		if !strings.Contains(readme, row) {
 			t.Errorf("README.md has no row %q", row)
 		}
@@ -83,8 +86,8 @@ func TestReadmeTables(t *testing.T) {
 			t.Errorf("README.md has no row %q", row)
 		}
 	}
-	if !strings.Contains(readme, rootDataDir) {
-		t.Errorf("README.md does not name root's data directory %s", rootDataDir)
+	if !strings.Contains(readme, serve.RootDataDir) {
+		t.Errorf("README.md does not name root's data directory %s", serve.RootDataDir)
 	}
 }
 
@@ -95,7 +98,7 @@ func TestReadmeConfigFile(t *testing.T) {
 		t.Fatal("README.md has no config file")
 	}
 	got := served(t, nil, "serve", "--config", writeConfig(t, found[1]))
-	if got.listen != "0.0.0.0:2136" || got.advertise != "coordd.example.net" || got.dataDir != "/srv/coordd" {
+	if got.Listen != "0.0.0.0:2136" || got.Advertise != "coordd.example.net" || got.DataDir != "/srv/coordd" {
 		t.Errorf("got %+v from %q", got, found[1])
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coordd/coordd/internal/cmdline"
 )
 
 // recipeImage is what docs/recipes.md calls the image.
@@ -210,9 +212,9 @@ func imageOffers(t *testing.T) imageOffer {
 	offer := imageOffer{ports: strings.Fields(expose[1]),
 		health: strings.Contains(file, `CMD ["/coordd", "health"]`)}
 	for _, o := range standinOptions() {
-		offer.variables = append(offer.variables, variable(o.name))
+		offer.variables = append(offer.variables, cmdline.Variable(o.Name))
 	}
-	program := readFile(t, "cmd/coordd/options_localydb.go")
+	program := readFile(t, "internal/serve/options_localydb.go")
 	for _, found := range regexp.MustCompile(`localYDBGiven\(env, "([A-Z_]+)"`).FindAllStringSubmatch(program,
 		-1) {
 		offer.variables = append(offer.variables, found[1])

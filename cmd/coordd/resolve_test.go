@@ -8,48 +8,27 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // TestDefaults pins the defaults that README.md promises.
 func TestDefaults(t *testing.T) {
 	got := served(t, []string{"HOME=/home/u"}, "serve")
-	want := settings{
-		listen:               "127.0.0.1:2136",
-		database:             "/local",
-		dataDir:              "/home/u/.local/state/coordd",
-		reserve:              128 << 20,
-		streamsPerConnection: 100_000,
-		logLevel:             slog.LevelInfo,
-		logFormat:            "text",
-		auth:                 authSettings{mode: "off", loginLifetime: 12 * time.Hour},
-		http:                 httpSettings{listen: "127.0.0.1:8765"},
+	want := serve.Settings{
+		Listen:               "127.0.0.1:2136",
+		Database:             "/local",
+		DataDir:              "/home/u/.local/state/coordd",
+		Reserve:              128 << 20,
+		StreamsPerConnection: 100_000,
+		LogLevel:             slog.LevelInfo,
+		LogFormat:            "text",
+		Auth:                 serve.AuthSettings{Mode: "off", LoginLifetime: 12 * time.Hour},
+		HTTP:                 serve.HTTPSettings{Listen: "127.0.0.1:8765"},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-func TestDefaultDataDir(t *testing.T) {
-	tests := []struct {
-		name        string
-		environment environment
-		uid         int
-		want        string
-	}{
-		{"root", environment{"HOME=/root", "XDG_STATE_HOME=/x"}, 0, "/var/lib/coordd"},
-		{"state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=/x"}, 1000, "/x/coordd"},
-		{"relative state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=x"}, 1000,
-			"/home/u/.local/state/coordd"},
-		{"empty state directory",
-			environment{"HOME=/home/u", "XDG_STATE_HOME="}, 1000, "/home/u/.local/state/coordd"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := defaultDataDir(test.environment, test.uid)
-			if err != nil || got != test.want {
-				t.Errorf("got %q, %v, want %q", got, err, test.want)
-			}
-		})
 	}
 }
 
@@ -57,27 +36,27 @@ func TestDefaultDataDir(t *testing.T) {
 // of the three sources.
 var everySource = []struct {
 	name, flag, variable, file string
-	get                        func(settings) string
+	get                        func(serve.Settings) string
 }{
-	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s settings) string { return s.listen }},
-	{"advertise", "a.example", "grpcs://b.example:7", "192.0.2.1", func(s settings) string { return s.advertise }},
-	{"data-dir", "/flag", "/variable", "/file", func(s settings) string { return s.dataDir }},
-	{"database", "/flag", "/variable", "/file/deep", func(s settings) string { return s.database }},
+	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s serve.Settings) string { return s.Listen }},
+	{"advertise", "a.example", "grpcs://b.example:7", "192.0.2.1", func(s serve.Settings) string { return s.Advertise }},
+	{"data-dir", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.DataDir }},
+	{"database", "/flag", "/variable", "/file/deep", func(s serve.Settings) string { return s.Database }},
 	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",
-		func(s settings) string { return s.tls.listen }},
+		func(s serve.Settings) string { return s.TLS.Listen }},
 	{"advertise-tls", "a.example", "b.example:7", "192.0.2.1",
-		func(s settings) string { return s.tls.advertise }},
-	{"tls-cert", "/flag", "/variable", "/file", func(s settings) string { return s.tls.certificate }},
-	{"tls-key", "/flag", "/variable", "/file", func(s settings) string { return s.tls.key }},
-	{"tls-client-ca", "/flag", "/variable", "/file", func(s settings) string { return s.tls.clientCA }},
-	{"token-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.tokenFile }},
+		func(s serve.Settings) string { return s.TLS.Advertise }},
+	{"tls-cert", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.TLS.Certificate }},
+	{"tls-key", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.TLS.Key }},
+	{"tls-client-ca", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.TLS.ClientCA }},
+	{"token-file", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.Auth.TokenFile }},
 	{"login-lifetime", "1h0m0s", "2h0m0s", "3h0m0s",
-		func(s settings) string { return s.auth.loginLifetime.String() }},
-	{"initial-admin", "flag", "variable", "file", func(s settings) string { return s.auth.admin }},
+		func(s serve.Settings) string { return s.Auth.LoginLifetime.String() }},
+	{"initial-admin", "flag", "variable", "file", func(s serve.Settings) string { return s.Auth.Admin }},
 	{"initial-admin-password-file", "/flag", "/variable", "/file",
-		func(s settings) string { return s.auth.adminPasswordFile }},
+		func(s serve.Settings) string { return s.Auth.AdminPasswordFile }},
 	{"log-level", "error", "warn", "debug",
-		func(s settings) string { return strings.ToLower(s.logLevel.String()) }},
+		func(s serve.Settings) string { return strings.ToLower(s.LogLevel.String()) }},
 }
 
 // TestPrecedence wants the flag before the environment before the file, for every
@@ -86,8 +65,8 @@ func TestPrecedence(t *testing.T) {
 	for _, option := range everySource {
 		file := writeConfig(t, option.name+": "+option.file+"\n")
 		inFile := []string{"HOME=/home/u", "COORDD_CONFIG=" + file}
-		inBoth := append(inFile, variable(option.name)+"="+option.variable)
-		unset := append(inFile, variable(option.name)+"=")
+		inBoth := append(inFile, cmdline.Variable(option.name)+"="+option.variable)
+		unset := append(inFile, cmdline.Variable(option.name)+"=")
 		tests := []struct {
 			name        string
 			environment []string
@@ -128,7 +107,7 @@ func TestAuthSources(t *testing.T) {
 		"flag before variable": {append(home, "COORDD_AUTH=off"), []string{"--auth=required"}, "required"},
 	} {
 		if got := served(t, test.environment,
-			append([]string{"serve"}, test.args...)...).auth.mode; got != test.want {
+			append([]string{"serve"}, test.args...)...).Auth.Mode; got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
@@ -158,12 +137,12 @@ func TestTwoValued(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := served(t, test.environment, append([]string{"serve"}, test.args...)...)
-			if got.inMemory != test.inMemory || got.logFormat != test.logFormat {
-				t.Errorf("got in-memory %v, log-format %q, want %v, %q", got.inMemory, got.logFormat,
+			if got.InMemory != test.inMemory || got.LogFormat != test.logFormat {
+				t.Errorf("got in-memory %v, log-format %q, want %v, %q", got.InMemory, got.LogFormat,
 					test.inMemory, test.logFormat)
 			}
-			if got.inMemory == (got.dataDir != "") {
-				t.Errorf("in-memory is %v, data-dir %q", got.inMemory, got.dataDir)
+			if got.InMemory == (got.DataDir != "") {
+				t.Errorf("in-memory is %v, data-dir %q", got.InMemory, got.DataDir)
 			}
 		})
 	}
@@ -245,24 +224,24 @@ func TestValues(t *testing.T) {
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
 	}
 	for _, test := range tests {
-		for _, o := range serveOptions {
-			if o.name != test.name {
+		for _, o := range serve.Options {
+			if o.Name != test.name {
 				continue
 			}
 			for _, value := range test.allowed {
-				if err := o.set(&settings{}, value); err != nil {
+				if err := o.Set(&serve.Settings{}, value); err != nil {
 					t.Errorf("--%s %q: %v, want it allowed", test.name, value, err)
 				}
 			}
 			for _, value := range test.refused {
-				if err := o.set(&settings{}, value); err == nil {
+				if err := o.Set(&serve.Settings{}, value); err == nil {
 					t.Errorf("--%s %q: allowed, want an error", test.name, value)
 				}
 			}
 		}
 	}
-	if len(tests) != len(serveOptions) {
-		t.Errorf("%d options tested of %d", len(tests), len(serveOptions))
+	if len(tests) != len(serve.Options) {
+		t.Errorf("%d options tested of %d", len(tests), len(serve.Options))
 	}
 }
 
@@ -272,22 +251,9 @@ func TestRelativeDataDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := served(t, nil, "serve", "--data-dir", "data").dataDir
+	got := served(t, nil, "serve", "--data-dir", "data").DataDir
 	if want := filepath.Join(work, "data"); got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// TestBeyondLoopback wants a warning exactly where others can connect.
-func TestBeyondLoopback(t *testing.T) {
-	for listen, want := range map[string]bool{
-		"127.0.0.1:1": false, "127.8.8.8:1": false, "[::1]:1": false, "localhost:1": false,
-		":1": true, "0.0.0.0:1": true, "[::]:1": true, "192.0.2.1:1": true, "db.example:1": true,
-	} {
-		s := settings{listen: listen}
-		if got := s.beyondLoopback(); got != want {
-			t.Errorf("%s: got %v, want %v", listen, got, want)
-		}
 	}
 }
 

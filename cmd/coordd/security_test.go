@@ -26,6 +26,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // Secrets of these tests. Each is a word of its own, so that it can be looked for.
@@ -187,7 +189,7 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 	s.server.command.Process.Signal(syscall.SIGTERM)
 	code, lines := s.server.exit(t)
-	if code != exitOK {
+	if code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}
 	written := map[string]string{"log": s.server.log.String(), "stdout": strings.Join(lines, "\n"),
@@ -311,7 +313,7 @@ func TestFirstUserByCommand(t *testing.T) {
 		step{"", "cluster status", 0, "leader"},
 		step{"", "cluster status --endpoint " + endpoint, 1, "Authentication is required"},
 		step{"", "cluster snapshot --to " + s.path("backup"), 0, "everything up to entry"},
-		step{"", "cluster status --data-dir " + s.path("nowhere"), int(exitNotServing),
+		step{"", "cluster status --data-dir " + s.path("nowhere"), int(exit.NotServing),
 			"no server runs there"}, step{"", "cluster status --endpoint " + endpoint + " --data-dir x", 2,
 			"give one of them"},
 	)
@@ -320,13 +322,13 @@ func TestFirstUserByCommand(t *testing.T) {
 	}
 	server.command.Process.Kill()
 	server.exit(t)
-	s.steps(step{"", "user list", int(exitNotServing),
+	s.steps(step{"", "user list", int(exit.NotServing),
 		"no server at the socket " + s.path("data/admin.sock") + " (connection refused)"})
 	server = s.besides()
 	server.ready(t)
 	s.steps(step{"", "user list", 0, "NAME  ROLE\napp   user\n"})
 	server.command.Process.Signal(syscall.SIGTERM)
-	if code, _ := server.exit(t); code != exitOK {
+	if code, _ := server.exit(t); code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}
 	if left, err := filepath.Glob(s.path("data/*admin*")); err != nil || len(left) != 0 {
@@ -416,7 +418,7 @@ func TestInsecurePeersAreWarnedOf(t *testing.T) {
 			r.in <- syscall.SIGTERM
 			r.begin("serve", "--in-memory", "--name=a", "--listen-peer", address,
 				"--insecure-peers="+insecure)
-			if code := r.wait(t); code != exitOK {
+			if code := r.wait(t); code != exit.OK {
 				t.Fatalf("exit code %d, %s", code, r.log.String())
 			}
 			if got := strings.Contains(r.log.String(),
@@ -437,42 +439,42 @@ func TestSecurityConfiguration(t *testing.T) {
 	tokens := s.file("tokens", "good user\n"+fileToken+"\n")
 	for name, test := range map[string]struct {
 		args []string
-		code exitCode
+		code exit.Code
 		want []string
 	}{
-		"no certificate": {[]string{"--listen-tls=127.0.0.1:0"}, exitConfig,
+		"no certificate": {[]string{"--listen-tls=127.0.0.1:0"}, exit.Config,
 			[]string{"flag --listen-tls", "--tls-cert and --tls-key", "coordd cert"}},
-		"no listener": {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig,
+		"no listener": {[]string{"--tls-cert", s.path("cert.pem")}, exit.Config,
 			[]string{"flag --tls-cert", "--listen-tls"}},
-		"no way in": {[]string{"--listen=off"}, exitConfig, []string{"flag --listen:", "--listen-tls"}},
+		"no way in": {[]string{"--listen=off"}, exit.Config, []string{"flag --listen:", "--listen-tls"}},
 		"no way to it for a proxy": {[]string{"--listen=off", "--listen-tls=127.0.0.1:0", "--tls-cert",
 			s.path("cert.pem"),
-			"--tls-key", s.path("key.pem"), "--advertise=grpcs://a:1"}, exitConfig,
+			"--tls-key", s.path("key.pem"), "--advertise=grpcs://a:1"}, exit.Config,
 			[]string{"flag --advertise", "--listen HOST:PORT", "proxy"}},
 		"certificates of nobody": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
-			s.path("key.pem"), "--tls-client-auth=required"}, exitConfig,
+			s.path("key.pem"), "--tls-client-auth=required"}, exit.Config,
 			[]string{"flag --tls-client-auth", "--tls-client-ca"}},
-		"no administrator": {[]string{"--initial-admin-password-file", s.path("key.pem")}, exitConfig,
+		"no administrator": {[]string{"--initial-admin-password-file", s.path("key.pem")}, exit.Config,
 			[]string{"flag --initial-admin-password-file", "--initial-admin,"}},
 		"no key file": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
-			s.path("none")}, exitConfig, []string{"flag --tls-key", "no such file"}},
+			s.path("none")}, exit.Config, []string{"flag --tls-key", "no such file"}},
 		"one address": {[]string{"--listen=127.0.0.1:9", "--listen-tls=127.0.0.1:9", "--tls-cert",
-			s.path("cert.pem"), "--tls-key", s.path("key.pem")}, exitConfig,
+			s.path("cert.pem"), "--tls-key", s.path("key.pem")}, exit.Config,
 			[]string{"flag --listen-tls", "127.0.0.1:9", "--listen already"}},
 		"member in memory": {[]string{"--name=a", "--listen-peer=127.0.0.1:9", "--insecure-peers"},
-			exitConfig, []string{"flag --in-memory", "--data-dir"}},
-		"no password": {[]string{"--initial-admin=root"}, exitConfig,
+			exit.Config, []string{"flag --in-memory", "--data-dir"}},
+		"no password": {[]string{"--initial-admin=root"}, exit.Config,
 			[]string{"flag --initial-admin:", "--initial-admin-password-file", "password"}},
 		"no password file": {[]string{"--initial-admin=root", "--initial-admin-password-file",
-			s.path("none")}, exitConfig, []string{"flag --initial-admin-password-file", "no such file"}},
-		"no token file": {[]string{"--token-file", s.path("none")}, exitConfig,
+			s.path("none")}, exit.Config, []string{"flag --initial-admin-password-file", "no such file"}},
+		"no token file": {[]string{"--token-file", s.path("none")}, exit.Config,
 			[]string{"flag --token-file", "no such file"}},
-		"bad token file": {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2",
+		"bad token file": {[]string{"--token-file", tokens}, exit.Config, []string{"token file " + tokens, "line 2",
 			"want a token, a space"}},
 		"key of another": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
-			s.path("ca-key.pem")}, exitConfig, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
+			s.path("ca-key.pem")}, exit.Config, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
 		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
-			s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig,
+			s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exit.Config,
 			[]string{"TLS client authorities", "no certificate in it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -505,7 +507,7 @@ func TestCertificates(t *testing.T) {
 		t.Helper()
 		command := newRun(newFakeServer())
 		if code := command.program.run(append([]string{"cert", "--dir", s.directory},
-			args...)); code != exitOK {
+			args...)); code != exit.OK {
 			t.Fatalf("exit code %d, %s", code, command.log.String())
 		}
 	}
@@ -559,7 +561,7 @@ func TestCertificates(t *testing.T) {
 	}
 	s.file("ca-key.pem", "nonsense")
 	command := newRun(newFakeServer())
-	if code := command.program.run([]string{"cert", "--dir", s.directory}); code != exitFailure {
+	if code := command.program.run([]string{"cert", "--dir", s.directory}); code != exit.Failure {
 		t.Errorf("a broken authority: exit code %d, %s", code, command.log.String())
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -22,7 +24,7 @@ func (p *program) semaphoreCommand() *cobra.Command {
 		Use:     "semaphore",
 		Aliases: []string{"sem"},
 		Short:   "Make, look at, watch, change and delete semaphores",
-		RunE:    wantsCommand,
+		RunE:    cmdline.WantsCommand,
 	}
 	parent.AddCommand(p.semaphoreCreateCommand(), p.semaphoreShowCommand(), p.semaphoreSetCommand(),
 		p.semaphoreWatchCommand(), p.semaphoreDeleteCommand(), p.semaphoreListCommand(),
@@ -33,7 +35,7 @@ func (p *program) semaphoreCommand() *cobra.Command {
 // checkData sees to the size of data that a flag or an argument gives.
 func checkData(from string, size int) error {
 	if size > client.DataMost {
-		return usageError("%s: %d bytes are not allowed: want up to %d", from, size, client.DataMost)
+		return exit.Usagef("%s: %d bytes are not allowed: want up to %d", from, size, client.DataMost)
 	}
 	return nil
 }
@@ -49,10 +51,10 @@ func (p *program) semaphoreCreateCommand() *cobra.Command {
 		check: func(flags *pflag.FlagSet, args []string) error {
 			if limit == 0 {
 				if !flags.Changed("limit") {
-					return usageError("flag --limit: no value given; want a number from 1 to 18446744073709551615, " +
+					return exit.Usagef("flag --limit: no value given; want a number from 1 to 18446744073709551615, " +
 						"which is how much may be held at a time")
 				}
-				return usageError("flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
+				return exit.Usagef("flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
 			}
 			return errors.Join(checkName(args[1]), checkData("flag --data", len(data)))
 		},
@@ -107,9 +109,9 @@ func (p *program) semaphoreSetCommand() *cobra.Command {
 func (p *program) dataOf(file string, argument []string) (data []byte, err error) {
 	switch {
 	case file == "" && len(argument) == 0:
-		return nil, usageError("no data given: want DATA or --file")
+		return nil, exit.Usagef("no data given: want DATA or --file")
 	case file != "" && len(argument) > 0:
-		return nil, usageError("DATA and --file: give one of them")
+		return nil, exit.Usagef("DATA and --file: give one of them")
 	case file == "":
 		return []byte(argument[0]), checkData("argument DATA", len(argument[0]))
 	}
@@ -117,7 +119,7 @@ func (p *program) dataOf(file string, argument []string) (data []byte, err error
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
-			return nil, usageError("flag --file: %w", err)
+			return nil, exit.Usagef("flag --file: %w", err)
 		}
 		defer opened.Close()
 		from = opened
@@ -126,7 +128,7 @@ func (p *program) dataOf(file string, argument []string) (data []byte, err error
 		return nil, fmt.Errorf("flag --file: %w", err)
 	}
 	if len(data) > client.DataMost {
-		return nil, usageError("flag --file: more than %d bytes are not allowed", client.DataMost)
+		return nil, exit.Usagef("flag --file: more than %d bytes are not allowed", client.DataMost)
 	}
 	return data, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // untilStopped makes a command that goes on until it is told to stop. Its arguments are named in the
@@ -92,7 +93,7 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
   coordd sem watch app greeting --changes 1 -o json`,
 		check: func(flags *pflag.FlagSet, args []string) error {
 			if flags.Changed("changes") && changes < 1 {
-				return usageError("flag --changes: value %d is not allowed: want a number above 0", changes)
+				return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", changes)
 			}
 			return checkName(args[1])
 		},

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -27,13 +29,13 @@ func (a announced) Write(part []byte) (int, error) {
 var home = []string{"HOME=/home/u"}
 
 // beginServing starts a program on the server and returns when it is ready.
-func beginServing(t *testing.T, server runningServer, args ...string) *run {
+func beginServing(t *testing.T, server serve.Server, args ...string) *run {
 	t.Helper()
 	return beginServingFor(t, server, waitMax, args...)
 }
 
 // beginServingFor is beginServing with the time that a stop may take.
-func beginServingFor(t *testing.T, server runningServer, stopTimeout time.Duration, args ...string) *run {
+func beginServingFor(t *testing.T, server serve.Server, stopTimeout time.Duration, args ...string) *run {
 	t.Helper()
 	r := newRun(server, home...)
 	r.stopTimeout = stopTimeout
@@ -57,7 +59,7 @@ func TestStopSignals(t *testing.T) {
 		server := newFakeServer()
 		r := beginServing(t, server)
 		r.in <- sent
-		if code := r.wait(t); code != exitOK {
+		if code := r.wait(t); code != exit.OK {
 			t.Errorf("%v: exit code %d, want 0", sent, code)
 		}
 		receive(t, server.stopped, func() string { return "the server was not stopped" })
@@ -74,7 +76,7 @@ func TestSecondSignal(t *testing.T) {
 	r.in <- syscall.SIGTERM
 	receive(t, server.stopped, func() string { return "the server was not stopped" })
 	r.in <- syscall.SIGINT
-	if code := r.wait(t); code != exitFailure {
+	if code := r.wait(t); code != exit.Failure {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	inOrder(t, r.log.String(), []string{"coordd: stopped at once by a second signal"})
@@ -93,7 +95,7 @@ func TestStopTakesTooLong(t *testing.T) {
 		server.stop = stop
 		r := beginServingFor(t, server, time.Millisecond)
 		r.in <- syscall.SIGTERM
-		if code := r.wait(t); code != exitFailure {
+		if code := r.wait(t); code != exit.Failure {
 			t.Errorf("%s: exit code %d, want 1", name, code)
 		}
 		inOrder(t, r.log.String(), []string{"coordd: stop: "})
@@ -110,7 +112,7 @@ func TestStopWaitsForTheDisk(t *testing.T) {
 	server.stop = func(context.Context) error { <-hang; return nil }
 	r := beginServingFor(t, server, time.Millisecond)
 	r.in <- syscall.SIGTERM
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != exit.OK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	inOrder(t, r.log.String(), []string{"the disk, or work that was under way",
@@ -124,13 +126,13 @@ func TestStartOutlivesASignal(t *testing.T) {
 	defer close(hang)
 	r := newRun(nil, home...)
 	r.stopTimeout = time.Millisecond
-	r.start = func(context.Context, settings, map[string]given, *slog.Logger) (runningServer, error) {
+	r.start = func(context.Context, serve.Settings, map[string]serve.Given, *slog.Logger) (serve.Server, error) {
 		<-hang
 		return nil, nil
 	}
 	r.in <- syscall.SIGTERM
 	r.begin("serve")
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != exit.OK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	inOrder(t, r.log.String(), []string{"the start is still under way"})
@@ -140,11 +142,11 @@ func TestStartOutlivesASignal(t *testing.T) {
 // released.
 func TestServerFails(t *testing.T) {
 	server := newFakeServer()
-	server.err = withCode(exitStorage, errors.New("fdatasync wal/1: input/output error"))
+	server.err = exit.With(exit.Storage, errors.New("fdatasync wal/1: input/output error"))
 	server.stop = func(context.Context) error { return errors.New("already broken") }
 	r := beginServing(t, server, "--data-dir", "/d")
 	close(server.done)
-	if code := r.wait(t); code != exitStorage {
+	if code := r.wait(t); code != exit.Storage {
 		t.Errorf("exit code %d, want 3", code)
 	}
 	inOrder(t, r.log.String(), []string{"already broken",
@@ -156,12 +158,12 @@ func TestServerFails(t *testing.T) {
 func TestFailsWhileStopping(t *testing.T) {
 	server := newFakeServer()
 	server.stop = func(context.Context) error {
-		server.err = withCode(exitStorage, errors.New("last write failed"))
+		server.err = exit.With(exit.Storage, errors.New("last write failed"))
 		return nil
 	}
 	r := beginServing(t, server)
 	r.in <- syscall.SIGTERM
-	if code := r.wait(t); code != exitStorage {
+	if code := r.wait(t); code != exit.Storage {
 		t.Errorf("exit code %d, want 3", code)
 	}
 	inOrder(t, r.log.String(), []string{"coordd: data directory ", "last write failed"})
@@ -172,7 +174,7 @@ func TestServerFailsWithoutReason(t *testing.T) {
 	server := newFakeServer()
 	r := beginServing(t, server)
 	close(server.done)
-	if code := r.wait(t); code != exitFailure {
+	if code := r.wait(t); code != exit.Failure {
 		t.Errorf("exit code %d, want 1", code)
 	}
 }
@@ -183,19 +185,19 @@ func TestStartFails(t *testing.T) {
 	cause := errors.New("cause")
 	tests := []struct {
 		err  error
-		code exitCode
+		code exit.Code
 		want string
 	}{
-		{cause, exitFailure, "coordd: cause"},
-		{withCode(exitFailure, cause), exitFailure, "coordd: cause"},
-		{withCode(exitStorage, cause), exitStorage,
+		{cause, exit.Failure, "coordd: cause"},
+		{exit.With(exit.Failure, cause), exit.Failure, "coordd: cause"},
+		{exit.With(exit.Storage, cause), exit.Storage,
 			"coordd: data directory /home/u/.local/state/coordd (default): cause"},
-		{withCode(exitConfig, cause), exitConfig,
+		{exit.With(exit.Config, cause), exit.Config,
 			"coordd: data directory /home/u/.local/state/coordd (default): cause"},
 	}
 	for _, test := range tests {
 		r := newRun(nil, home...)
-		r.start = func(context.Context, settings, map[string]given, *slog.Logger) (runningServer, error) {
+		r.start = func(context.Context, serve.Settings, map[string]serve.Given, *slog.Logger) (serve.Server, error) {
 			return nil, test.err
 		}
 		r.begin("serve", "--log-level=error")
@@ -216,26 +218,26 @@ func TestSignalWhileStarting(t *testing.T) {
 	server := newFakeServer()
 	tests := []struct {
 		name  string
-		start func(context.Context) (runningServer, error)
+		start func(context.Context) (serve.Server, error)
 		again bool // a second signal is sent
-		code  exitCode
+		code  exit.Code
 	}{
-		{"gives up", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return nil, ctx.Err() },
-			false, exitOK},
-		{"succeeds", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return server, nil },
-			false, exitOK},
-		{"fails", func(ctx context.Context) (runningServer, error) {
+		{"gives up", func(ctx context.Context) (serve.Server, error) { <-ctx.Done(); return nil, ctx.Err() },
+			false, exit.OK},
+		{"succeeds", func(ctx context.Context) (serve.Server, error) { <-ctx.Done(); return server, nil },
+			false, exit.OK},
+		{"fails", func(ctx context.Context) (serve.Server, error) {
 			<-ctx.Done()
-			return nil, withCode(exitStorage, errors.New("damaged"))
-		}, false, exitStorage},
-		{"hangs", func(context.Context) (runningServer, error) { <-hang; return nil, nil }, true,
-			exitFailure},
+			return nil, exit.With(exit.Storage, errors.New("damaged"))
+		}, false, exit.Storage},
+		{"hangs", func(context.Context) (serve.Server, error) { <-hang; return nil, nil }, true,
+			exit.Failure},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(nil, home...)
 			starting := make(chan struct{})
-			r.start = func(ctx context.Context, _ settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
+			r.start = func(ctx context.Context, _ serve.Settings, _ map[string]serve.Given, _ *slog.Logger) (serve.Server, error) {
 				close(starting)
 				return test.start(ctx)
 			}
@@ -264,7 +266,7 @@ func TestStdoutGone(t *testing.T) {
 	r.begin("serve")
 	receive(t, ready.lines, r.log.String)
 	r.in <- syscall.SIGTERM
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != exit.OK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	inOrder(t, r.log.String(), []string{"cannot print the connection string", "stopped"})
@@ -276,7 +278,7 @@ func TestLog(t *testing.T) {
 		r := newRun(newFakeServer(), "HOME=/home/u", "COORDD_LOGLEVEL=debug", "COORDD_DATABASE=/db")
 		r.in <- syscall.SIGTERM
 		r.begin(append([]string{"serve"}, args...)...)
-		if code := r.wait(t); code != exitOK {
+		if code := r.wait(t); code != exit.OK {
 			t.Fatalf("%q: exit code %d; stderr:\n%s", args, code, r.log.String())
 		}
 		return r.log.String()
@@ -309,14 +311,14 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		report *raftstore.Report
 		err    error
-		code   exitCode
+		code   exit.Code
 		out    string
 		log    string
 	}{
-		{report, nil, exitOK, report.String(), ""},
-		{report, withCode(exitStorage, errors.New("entry 2: bad checksum")), exitStorage, report.String(),
+		{report, nil, exit.OK, report.String(), ""},
+		{report, exit.With(exit.Storage, errors.New("entry 2: bad checksum")), exit.Storage, report.String(),
 			"coordd: data directory /d (variable COORDD_DATA_DIR): entry 2: bad checksum\n"},
-		{nil, withCode(exitConfig, errors.New("in use")), exitConfig, "",
+		{nil, exit.With(exit.Config, errors.New("in use")), exit.Config, "",
 			"coordd: data directory /d (variable COORDD_DATA_DIR): in use\n"},
 	}
 	for _, test := range tests {

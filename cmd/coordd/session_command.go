@@ -14,6 +14,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -22,7 +24,7 @@ func (p *program) sessionCommand() *cobra.Command {
 		Use:   "session",
 		Short: "Look at sessions, and end them",
 		Long:  "Look at the sessions of clients, and end them.\n\n" + oursText,
-		RunE:  wantsCommand,
+		RunE:  cmdline.WantsCommand,
 	}
 	parent.AddCommand(p.sessionListCommand(), p.sessionShowCommand(), p.sessionKillCommand())
 	return parent
@@ -83,7 +85,7 @@ func (s *sessionShown) add(page *adminpb.Session) {
 }
 
 // clientText says who has a session.
-func clientText(s *adminpb.Session) string { return oneLine(clientLine(s)) }
+func clientText(s *adminpb.Session) string { return cmdline.OneLine(clientLine(s)) }
 
 func clientLine(s *adminpb.Session) string {
 	switch c := s.GetClient(); {
@@ -179,7 +181,7 @@ func (c *caller) whoAmI(ctx context.Context) (string, error) {
 		&Ydb_Discovery.WhoAmIRequest{}, new(Ydb_Discovery.WhoAmIResponse), result)
 	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR ||
 		refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
-		return "", usageError("flag --mine: the server knows no name of yours; log in with --user or --token-file")
+		return "", exit.Usagef("flag --mine: the server knows no name of yours; log in with --user or --token-file")
 	}
 	return result.GetUser(), err
 }
@@ -188,7 +190,7 @@ func (c *caller) whoAmI(ctx context.Context) (string, error) {
 func sessionNumber(argument string) (uint64, error) {
 	id, err := strconv.ParseUint(argument, 10, 64)
 	if err != nil || id == 0 {
-		return 0, usageError("argument SESSION: value %q is not allowed: want the number that `coordd session ls` "+
+		return 0, exit.Usagef("argument SESSION: value %q is not allowed: want the number that `coordd session ls` "+
 			"shows", argument)
 	}
 	return id, nil
@@ -223,7 +225,7 @@ func (p *program) sessionShowCommand() *cobra.Command {
 }
 
 func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
-	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", oneLine(s.Node), s.ID, s.Description,
+	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", cmdline.OneLine(s.Node), s.ID, s.Description,
 		dayText(first.GetBeganMillis()), millisText(s.TimeoutMillis), clientText(first))
 	since := func(at *string) string {
 		if at == nil {

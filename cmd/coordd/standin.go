@@ -16,6 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/standin"
 )
@@ -33,13 +36,13 @@ names; headers, tokens and passwords are not in it. What a client never sent bec
 its connection was lost cannot be in it either.`
 
 // keptSettings are the settings of serve that a stand-in has not: it is alone, and keeps nothing.
-var keptSettings = []string{dataDirName, inMemoryName, "disk-reserve"}
+var keptSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve"}
 
 // standinOptions are the settings of `coordd standin`.
-func standinOptions() []option {
-	return slices.DeleteFunc(slices.Clone(serveOptions), func(o option) bool {
-		return slices.Contains(keptSettings, o.name) ||
-			slices.ContainsFunc(clusterOptions, func(c option) bool { return c.name == o.name })
+func standinOptions() []serve.Option {
+	return slices.DeleteFunc(slices.Clone(serve.Options), func(o serve.Option) bool {
+		return slices.Contains(keptSettings, o.Name) ||
+			slices.ContainsFunc(serve.ClusterOptions, func(c serve.Option) bool { return c.Name == o.Name })
 	})
 }
 
@@ -49,13 +52,13 @@ func (p *program) standinCommand() *cobra.Command {
 		Use:   "standin",
 		Short: "Run a server for tests, on which things go wrong on demand",
 		Long:  standinText + "\n\n" + sourcesText,
-		Args:  noArguments,
+		Args:  cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return p.standin(command.Flags(), given)
 		},
 	}
-	addFlags(command.Flags(), standinOptions())
-	given.record.placeholder, given.load.placeholder = "FILE", "FILE"
+	serve.AddFlags(command.Flags(), standinOptions())
+	given.record.Placeholder, given.load.Placeholder = "FILE", "FILE"
 	command.Flags().Var(&given.record, "record",
 		"write what clients and the server say as a script to this new file")
 	command.Flags().Var(&given.load, "load",
@@ -68,7 +71,7 @@ func (p *program) standinCommand() *cobra.Command {
 
 // standinFlags are the flags of `coordd standin` that serve has not.
 type standinFlags struct {
-	record, load rawFlag
+	record, load cmdline.RawFlag
 	fakeTime     bool
 }
 
@@ -88,22 +91,22 @@ func (p *program) standin(flags *pflag.FlagSet, given standinFlags) error {
 	if given.fakeTime {
 		options = append(options, standin.FakeTime())
 	}
-	if given.load.text != "" {
-		fixture, err := readAtMost(given.load.text, maxFixtureBytes)
+	if given.load.Text != "" {
+		fixture, err := readAtMost(given.load.Text, maxFixtureBytes)
 		if err != nil {
-			return withCode(exitConfig, err)
+			return exit.With(exit.Config, err)
 		}
 		options = append(options, standin.Fixture(fixture))
 	}
-	if given.record.text == "" {
+	if given.record.Text == "" {
 		return p.standInWith(s, values, options, func() error { return nil })
 	}
 	if given.fakeTime {
-		return usageError("--record and --fake-time do not go together: a recording goes by real time")
+		return exit.Usagef("--record and --fake-time do not go together: a recording goes by real time")
 	}
-	recorder, err := conformance.Record(given.record.text, s.database)
+	recorder, err := conformance.Record(given.record.Text, s.Database)
 	if err != nil {
-		return withCode(exitConfig, err)
+		return exit.With(exit.Config, err)
 	}
 	return p.standInWith(s, values, append(options, standin.Tap(recorder)), recorder.Close)
 }
@@ -123,34 +126,35 @@ func readAtMost(name string, most int64) (string, error) {
 }
 
 // standInWith runs a stand-in. stopping is called before its clients are told of the end.
-func (p *program) standInWith(s settings, values map[string]given, options []standin.Option,
+func (p *program) standInWith(s serve.Settings, values map[string]serve.Given, options []standin.Option,
 	stopping func() error) error {
 	var recording error
-	if p.environment.value("GOGC") == "" {
+	if p.environment.Value("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(standinGCPercent))
 	}
-	standIn := *p
-	standIn.start = func(ctx context.Context, s settings, values map[string]given,
-		logger *slog.Logger) (runningServer, error) {
+	process := serve.Process{Stdout: p.stdout, Stderr: p.stderr, Environment: p.environment, Signals: p.signals,
+		StopTimeout: p.stopTimeout}
+	process.Start = func(ctx context.Context, s serve.Settings, values map[string]serve.Given,
+		logger *slog.Logger) (serve.Server, error) {
 		running, err := startStandin(ctx, s, values, logger, options)
 		if err != nil {
 			return nil, err
 		}
 		return &standInServer{Process: running, stopping: func() { recording = stopping() }}, nil
 	}
-	return cmp.Or(standIn.serve(s, values), recording)
+	return cmp.Or(process.Run(s, values), recording)
 }
 
 // resolveStandin is resolve for a stand-in.
-func resolveStandin(flags *pflag.FlagSet, env environment) (settings, map[string]given, error) {
-	s, values, err := resolveEach(standinOptions(), flags, env)
+func resolveStandin(flags *pflag.FlagSet, env cmdline.Environment) (serve.Settings, map[string]serve.Given, error) {
+	s, values, err := serve.ResolveEach(standinOptions(), flags, env)
 	if err != nil {
-		return settings{}, nil, err
+		return serve.Settings{}, nil, err
 	}
-	s.inMemory = true
-	for _, o := range serveOptions {
-		if _, found := values[o.name]; !found {
-			values[o.name] = given{value: o.fallback, origin: "default", code: exitConfig}
+	s.InMemory = true
+	for _, o := range serve.Options {
+		if _, found := values[o.Name]; !found {
+			values[o.Name] = serve.Given{Value: o.Fallback, Origin: "default", Code: exit.Config}
 		}
 	}
 	return s, values, nil
@@ -163,26 +167,26 @@ const (
 )
 
 // startStandin starts the real server with faults.
-func startStandin(ctx context.Context, s settings, values map[string]given, logger *slog.Logger,
+func startStandin(ctx context.Context, s serve.Settings, values map[string]serve.Given, logger *slog.Logger,
 	options []standin.Option) (*standin.Process, error) {
-	config, err := serverConfig(s, values, logger)
+	config, err := serve.ServerConfig(s, values, logger)
 	if err != nil {
 		return nil, err
 	}
-	if s.localYDB && config.InitialAdmin == "" {
+	if s.LocalYDB && config.InitialAdmin == "" {
 		config.InitialAdmin, config.InitialAdminPassword = localYDBUser, localYDBPassword
-		logger.Warn("everybody knows the user root with the password 1234", "listen", s.listen)
+		logger.Warn("everybody knows the user root with the password 1234", "listen", s.Listen)
 	}
 	if err := config.Validate(); err != nil {
-		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+		return nil, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
 	started, err := standin.RunProcess(ctx, config, options...)
 	var unreadable *standin.FixtureError
 	if errors.As(err, &unreadable) {
-		return nil, withCode(exitConfig, fmt.Errorf("the file of --load: %w", unreadable))
+		return nil, exit.With(exit.Config, fmt.Errorf("the file of --load: %w", unreadable))
 	}
 	if err != nil {
-		return nil, aboutListener(coded(err), s, values)
+		return nil, serve.AboutListener(serve.Coded(err), s, values)
 	}
 	logger.Warn("this is a stand-in for tests: it keeps nothing, and whoever reaches the address for monitoring programs can have anything go wrong",
 		"orders", ordersOf(started.HTTPAddr()))
@@ -204,7 +208,7 @@ type standInServer struct {
 }
 
 // Err is the reason for which it has ended, with its exit code.
-func (s *standInServer) Err() error { return codeOfEnd(s.Process.Err()) }
+func (s *standInServer) Err() error { return serve.CodedEnd(s.Process.Err()) }
 
 // Stop ends the recording first.
 func (s *standInServer) Stop(ctx context.Context) error {

@@ -21,6 +21,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // freePorts are ports that nobody listens on. Somebody else may take one before it is used, so who needs them
@@ -74,7 +77,7 @@ func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYD
 func (s *inPlaceOfLocalYDB) stop(t *testing.T) {
 	t.Helper()
 	s.command.Process.Signal(syscall.SIGTERM)
-	s.wantExit(t, exitOK, "everybody knows the user root with the password 1234", "msg=serving",
+	s.wantExit(t, exit.OK, "everybody knows the user root with the password 1234", "msg=serving",
 		"msg=stopped")
 }
 
@@ -133,7 +136,7 @@ func TestStandInInPlaceOfLocalYDB(t *testing.T) {
 	}
 	order := newRun(nil, "COORDD_STANDIN="+s.monitoring)
 	order.begin("standin", "ctl", "dump")
-	if code := order.wait(t); code != exitOK || order.out.String() != "/local/node\n" {
+	if code := order.wait(t); code != exit.OK || order.out.String() != "/local/node\n" {
 		t.Errorf("exit code %d: %s%s", code, order.out.String(), order.log.String())
 	}
 	s.stop(t)
@@ -156,13 +159,13 @@ func TestStandInDefaultsOfLocalYDB(t *testing.T) {
 		if err := flags.Parse(how.args); err != nil {
 			t.Fatal(err)
 		}
-		s, _, err := resolveStandin(flags, environment(how.variables))
+		s, _, err := resolveStandin(flags, cmdline.Environment(how.variables))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.listen != ":2136" || s.tls.listen != ":2135" || s.http.listen != ":8765" ||
-			s.tls.certificate != "/ydb_certs/cert.pem" ||
-			s.tls.key != "/ydb_certs/key.pem" || s.database != "/local" || !s.inMemory || s.dataDir != "" {
+		if s.Listen != ":2136" || s.TLS.Listen != ":2135" || s.HTTP.Listen != ":8765" ||
+			s.TLS.Certificate != "/ydb_certs/cert.pem" ||
+			s.TLS.Key != "/ydb_certs/key.pem" || s.Database != "/local" || !s.InMemory || s.DataDir != "" {
 			t.Errorf("%v: %+v", how, s)
 		}
 	}

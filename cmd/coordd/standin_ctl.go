@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -39,16 +41,16 @@ const (
 )
 
 func (p *program) standinCtlCommand() *cobra.Command {
-	address := rawFlag{placeholder: "HOST:PORT"}
+	address := cmdline.RawFlag{Placeholder: "HOST:PORT"}
 	command := &cobra.Command{
 		Use:   "ctl FAULT [KEY=VALUE]...",
 		Short: "Order a fault on a stand-in",
 		Long:  ctlText,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("no fault given; 'coordd standin ctl help' lists them")
+				return exit.Usagef("no fault given; 'coordd standin ctl help' lists them")
 			}
-			return p.order(cmp.Or(address.text, p.environment.value(standinVariable), standinDefault), args)
+			return p.order(cmp.Or(address.Text, p.environment.Value(standinVariable), standinDefault), args)
 		},
 	}
 	command.Flags().Var(&address, "standin", "where the stand-in serves monitoring programs (default: "+
@@ -62,7 +64,7 @@ func (p *program) order(address string, args []string) error {
 	for _, arg := range args[1:] {
 		key, value, found := strings.Cut(arg, "=")
 		if _, twice := values[key]; !found || key == "" || key == "do" || twice {
-			return usageError("argument %q is not allowed: want KEY=VALUE, each key once", arg)
+			return exit.Usagef("argument %q is not allowed: want KEY=VALUE, each key once", arg)
 		}
 		values[key] = value
 	}
@@ -77,14 +79,14 @@ func (p *program) order(address string, args []string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+server.FaultsPath,
 		bytes.NewReader(body))
 	if err != nil {
-		return usageError("stand-in %q: want HOST:PORT", address)
+		return exit.Usagef("stand-in %q: want HOST:PORT", address)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set(listen.OrderHeader, "1")
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
 	answer, err := client.Do(request)
 	if err != nil {
-		return withCode(exitNotServing, fmt.Errorf("no stand-in at %s: %w", address, err))
+		return exit.With(exit.NotServing, fmt.Errorf("no stand-in at %s: %w", address, err))
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
@@ -107,7 +109,7 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 	case said.Error != "" && answer.StatusCode == http.StatusNotFound: // it has met nothing
 		return errors.New(said.Error)
 	case said.Error != "":
-		return withCode(exitUsage, errors.New(said.Error))
+		return exit.With(exit.Usage, errors.New(said.Error))
 	}
 	var listed map[string]string
 	if json.Unmarshal(said.Result, &listed) == nil && listed["help"] != "" {

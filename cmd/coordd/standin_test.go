@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // standInRun is a stand-in in the test process.
@@ -42,13 +43,13 @@ func beginStandIn(t *testing.T, args ...string) *standInRun {
 func (r *standInRun) stop(t *testing.T) {
 	t.Helper()
 	r.in <- syscall.SIGTERM
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != exit.OK {
 		t.Errorf("exit code %d:\n%s", code, r.log.String())
 	}
 }
 
 // ctl gives an order and returns what is printed.
-func (r *standInRun) ctl(t *testing.T, want exitCode, args ...string) string {
+func (r *standInRun) ctl(t *testing.T, want exit.Code, args ...string) string {
 	t.Helper()
 	order := newRun(nil, "COORDD_STANDIN="+r.orders)
 	order.begin(append([]string{"standin", "ctl"}, args...)...)
@@ -62,7 +63,7 @@ func (r *standInRun) ctl(t *testing.T, want exitCode, args ...string) string {
 func TestStandIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "recording.txt")
 	r := beginStandIn(t, "--record", file)
-	if help := r.ctl(t, exitOK, "help"); !strings.Contains(help, "\nfail-next kind=") ||
+	if help := r.ctl(t, exit.OK, "help"); !strings.Contains(help, "\nfail-next kind=") ||
 		!strings.Contains(help, "lose-leader d=1s") {
 		t.Errorf("help: %s", help)
 	}
@@ -74,7 +75,7 @@ func TestStandIn(t *testing.T) {
 	if err := raw.CreateNode(t.Context(), conns[0], "/local/locks"); err != nil {
 		t.Fatal(err)
 	}
-	if said := r.ctl(t, exitOK, "fail-next", "kind=start", "status=UNAVAILABLE",
+	if said := r.ctl(t, exit.OK, "fail-next", "kind=start", "status=UNAVAILABLE",
 		"text=not now"); !strings.Contains(said, "Go tries again") {
 		t.Errorf("said %s", said)
 	}
@@ -93,26 +94,26 @@ func TestStandIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := r.ctl(t, exitOK, "requests"); !strings.Contains(said, `"name": "door"`) {
+	if said := r.ctl(t, exit.OK, "requests"); !strings.Contains(said, `"name": "door"`) {
 		t.Errorf("requests: %s", said)
 	}
 	for order, want := range map[string]string{
 		"fail-next kind=acquire status=BUSY": "no status", "burn": "no order is called",
 		"reset door": "KEY=VALUE", "reset all=1": "nobody wants all",
 	} {
-		if said := r.ctl(t, exitUsage, strings.Fields(order)...); !strings.Contains(said, want) {
+		if said := r.ctl(t, exit.Usage, strings.Fields(order)...); !strings.Contains(said, want) {
 			t.Errorf("%s: %s", order, said)
 		}
 	}
 	r.stop(t)
-	if said := r.ctl(t, exitNotServing, "reset"); !strings.Contains(said, "no stand-in at") {
+	if said := r.ctl(t, exit.NotServing, "reset"); !strings.Contains(said, "no stand-in at") {
 		t.Errorf("said %s", said)
 	}
 
 	other := beginStandIn(t)
 	replay := newRun(nil)
 	replay.begin("conformance", "--endpoint", "grpc://"+other.clients+"/local", "--file", file)
-	if code := replay.wait(t); code != exitOK ||
+	if code := replay.wait(t); code != exit.OK ||
 		!strings.Contains(replay.out.String(), "same     recording") {
 		recording, _ := os.ReadFile(file)
 		t.Errorf("exit code %d: %s%s\nof\n%s", code, replay.out.String(), replay.log.String(), recording)
@@ -125,14 +126,14 @@ func TestStandInMisses(t *testing.T) {
 	r := beginStandIn(t)
 	for _, order := range []string{"drop-streams how=clean node=jobs", "spurious-notice node=jobs",
 		"detach-session node=jobs session=1", "expire-session node=jobs session=1", "drop-node node=jobs"} {
-		if said := r.ctl(t, exitFailure, strings.Fields(order)...); !strings.Contains(said, "/local/jobs") {
+		if said := r.ctl(t, exit.Failure, strings.Fields(order)...); !strings.Contains(said, "/local/jobs") {
 			t.Errorf("%s: %s", order, said)
 		}
 	}
-	if said := r.ctl(t, exitOK, "drop-streams", "how=clean", "may_miss=true"); strings.TrimSpace(said) != "0" {
+	if said := r.ctl(t, exit.OK, "drop-streams", "how=clean", "may_miss=true"); strings.TrimSpace(said) != "0" {
 		t.Errorf("dropped %s", said)
 	}
-	r.ctl(t, exitOK, "fail-next", "kind=describe", "status=UNAUTHORIZED", "node=jobs")
+	r.ctl(t, exit.OK, "fail-next", "kind=describe", "status=UNAUTHORIZED", "node=jobs")
 	r.stop(t)
 	if log := r.log.String(); !strings.Contains(log, "a fault never happened") {
 		t.Errorf("the log has nothing of the fault: %s", log)
@@ -145,11 +146,11 @@ func TestStandInRefusals(t *testing.T) {
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]exitCode{
-		"standin --data-dir /tmp/x": exitUsage, "standin --listen-peer :1": exitUsage,
-		"standin --record " + there: exitConfig,
-		"standin door":              exitUsage, "standin ctl": exitUsage,
-		"conformance --file " + there + " --run x": exitUsage, "conformance --file " + there: exitConfig,
+	for args, want := range map[string]exit.Code{
+		"standin --data-dir /tmp/x": exit.Usage, "standin --listen-peer :1": exit.Usage,
+		"standin --record " + there: exit.Config,
+		"standin door":              exit.Usage, "standin ctl": exit.Usage,
+		"conformance --file " + there + " --run x": exit.Usage, "conformance --file " + there: exit.Config,
 	} {
 		r := newRun(nil)
 		r.begin(strings.Fields(args)...)
@@ -195,24 +196,24 @@ func TestStandInRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if said := r.ctl(t, exitOK, "restart"); said != "" {
+		if said := r.ctl(t, exit.OK, "restart"); said != "" {
 			t.Errorf("said %q", said)
 		}
 	}
-	if said := r.ctl(t, exitOK, "dump"); said != "/local/locks\n" {
+	if said := r.ctl(t, exit.OK, "dump"); said != "/local/locks\n" {
 		t.Errorf("dump %q", said)
 	}
 	start := &raw.Start{Path: "/local/locks", TimeoutMillis: 10_000}
 	if _, err := raw.Open(t.Context(), conns[0], start); err != nil {
 		t.Error(err)
 	}
-	r.ctl(t, exitOK, "restart", "empty=true")
-	if said := r.ctl(t, exitOK, "dump"); said != "" {
+	r.ctl(t, exit.OK, "restart", "empty=true")
+	if said := r.ctl(t, exit.OK, "dump"); said != "" {
 		t.Errorf("dump %q", said)
 	}
 	for order, want := range map[string]string{"partition a=1 b=2": "there is one server",
 		"full-disk": "there is no disk", "advance d=1s": "--fake-time"} {
-		if said := r.ctl(t, exitUsage, strings.Fields(order)...); !strings.Contains(said, want) {
+		if said := r.ctl(t, exit.Usage, strings.Fields(order)...); !strings.Contains(said, want) {
 			t.Errorf("%s: %s", order, said)
 		}
 	}
@@ -237,17 +238,17 @@ func TestStandInInFakeTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw.Close(conns)
-	for late := time.Now().Add(waitMax); !strings.Contains(r.ctl(t, exitOK, "dump"),
+	for late := time.Now().Add(waitMax); !strings.Contains(r.ctl(t, exit.OK, "dump"),
 		"without a client"); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the client is still there")
 		}
 	}
-	if said := r.ctl(t, exitOK, "advance", "d=1ms"); !strings.Contains(said, `"events": []`) ||
+	if said := r.ctl(t, exit.OK, "advance", "d=1ms"); !strings.Contains(said, `"events": []`) ||
 		!strings.Contains(said, `"elapsed": "1ms"`) {
 		t.Errorf("said %s", said)
 	}
-	if said := r.ctl(t, exitOK, "advance", "d=20s"); !strings.Contains(said, `"kind": "session expired"`) {
+	if said := r.ctl(t, exit.OK, "advance", "d=20s"); !strings.Contains(said, `"kind": "session expired"`) {
 		t.Errorf("said %s", said)
 	}
 	r.stop(t)
@@ -261,18 +262,18 @@ func TestStandInLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := beginStandIn(t, "--load", file)
-	if said := r.ctl(t, exitOK, "dump"); said != fixture {
+	if said := r.ctl(t, exit.OK, "dump"); said != fixture {
 		t.Errorf("dump %q", said)
 	}
-	if said := r.ctl(t, exitUsage, "load", "text="+fixture); !strings.Contains(said, "ALREADY_EXISTS") {
+	if said := r.ctl(t, exit.Usage, "load", "text="+fixture); !strings.Contains(said, "ALREADY_EXISTS") {
 		t.Errorf("said %s", said)
 	}
 	r.stop(t)
 	if err := os.WriteFile(file, []byte("  semaphore"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]exitCode{"--load " + file: exitConfig, "--load /nowhere": exitConfig,
-		"--fake-time --record " + file + "2": exitUsage} {
+	for args, want := range map[string]exit.Code{"--load " + file: exit.Config, "--load /nowhere": exit.Config,
+		"--fake-time --record " + file + "2": exit.Usage} {
 		refused := newRun(nil)
 		refused.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "off"},
 			strings.Fields(args)...)...)

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // TestBinaryEasesItsTimers starts servers as the system does, and with another slack, which they keep. A
@@ -16,9 +19,9 @@ import (
 func TestBinaryEasesItsTimers(t *testing.T) {
 	runtime.LockOSThread() // what is started inherits from this thread
 	defer runtime.UnlockOSThread()
-	before := timerSlackNow()
+	before := serve.TimerSlackNow()
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0)
-	for given, want := range map[time.Duration]time.Duration{usualTimerSlack: timerSlack,
+	for given, want := range map[time.Duration]time.Duration{serve.UsualTimerSlack: serve.TimerSlack,
 		time.Millisecond: time.Millisecond, 1: 1} {
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(given), 0, 0, 0); err != nil {
 			t.Fatal(err)
@@ -26,7 +29,7 @@ func TestBinaryEasesItsTimers(t *testing.T) {
 		p := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory")
 		p.ready(t)
 		p.command.Process.Signal(syscall.SIGTERM)
-		p.wantExit(t, exitOK, fmt.Sprint("timer_slack=", want), "msg=serving", "msg=stopped")
+		p.wantExit(t, exit.OK, fmt.Sprint("timer_slack=", want), "msg=serving", "msg=stopped")
 	}
 }
 
@@ -37,5 +40,5 @@ func TestBinaryReadsItsConfigOnce(t *testing.T) {
 		"serve", "--config=/dev/stdin")
 	p.ready(t)
 	p.command.Process.Signal(syscall.SIGTERM)
-	p.wantExit(t, exitOK, fmt.Sprintf(`"timer_slack":%d`, timerSlack), `"msg":"serving"`)
+	p.wantExit(t, exit.OK, fmt.Sprintf(`"timer_slack":%d`, serve.TimerSlack), `"msg":"serving"`)
 }

@@ -4,9 +4,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // TestTakenPort wants the setting named whose address somebody else listens on.
@@ -18,7 +20,7 @@ func TestTakenPort(t *testing.T) {
 	defer taken.Close()
 	address := taken.Addr().String()
 	certificates := t.TempDir()
-	coordd(t, exitOK, []string{"cert", "--dir", certificates})
+	coordd(t, exit.OK, []string{"cert", "--dir", certificates})
 	for name, args := range map[string][]string{
 		"listen": {"--in-memory", "--listen", address},
 		"listen-peer": {"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--name=a", "--listen-peer",
@@ -29,7 +31,7 @@ func TestTakenPort(t *testing.T) {
 			filepath.Join(certificates, "key.pem")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spawn(t, append([]string{"serve"}, args...)...).wantExit(t, exitFailure, "flag --"+name+": ",
+			spawn(t, append([]string{"serve"}, args...)...).wantExit(t, exit.Failure, "flag --"+name+": ",
 				address, "already in use", "ss -ltnp")
 		})
 	}
@@ -43,7 +45,7 @@ func TestTakenDefaultPort(t *testing.T) {
 	p := spawn(t, "serve", "--in-memory", "--listen=127.0.0.1:0")
 	p.ready(t)
 	p.command.Process.Signal(syscall.SIGTERM)
-	p.wantExit(t, exitOK, "level=WARN", "no listener for monitoring programs", "127.0.0.1:8765",
+	p.wantExit(t, exit.OK, "level=WARN", "no listener for monitoring programs", "127.0.0.1:8765",
 		"already in use", "msg=serving", "msg=stopped")
 }
 
@@ -59,30 +61,11 @@ func TestCheckOfAnotherDirectory(t *testing.T) {
 				continue // it starts there
 			}
 			r := newRun(nil)
-			r.program.check, r.program.start = checkDirectory, startServer
-			if code := r.program.run([]string{command, "--data-dir", directory}); code != exitConfig {
-				t.Errorf("%s: exit code %d, want %d", command, code, exitConfig)
+			r.program.check, r.program.start = checkDirectory, serve.Start
+			if code := r.program.run([]string{command, "--data-dir", directory}); code != exit.Config {
+				t.Errorf("%s: exit code %d, want %d", command, code, exit.Config)
 			}
 			inOrder(t, r.log.String(), []string{"flag --data-dir", want, "not a data directory"})
-		}
-	}
-}
-
-func TestUnlikePeers(t *testing.T) {
-	for _, test := range []struct {
-		listen, advertise, initial string
-		warned                     bool
-	}{
-		{"127.0.0.1:5830", "", "a=127.0.0.1:5820,b=127.0.0.1:5821", true},
-		{"127.0.0.1:5820", "", "a=127.0.0.1:5820,b=127.0.0.1:5821", false},
-		{"127.0.0.1:5830", "h:5830", "a=127.0.0.1:5820", false},
-		{":2380", "h:443", "", true},
-		{"", "", "", false},
-	} {
-		s := settings{cluster: clusterSettings{name: "a", listen: test.listen, advertise: test.advertise,
-			initial: test.initial}}
-		if got := s.unlikePeers(); strings.Contains(got, "told to connect") != test.warned {
-			t.Errorf("%+v: %q", test, got)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -145,14 +146,14 @@ func (t *topShown) text(w io.Writer) {
 		if l.Grants != nil {
 			grants = fmt.Sprintf("%.1f", *l.Grants)
 		}
-		_ = printRow(table, l.Node, fmt.Sprintf("%q", l.Name), grants, l.Held, fmt.Sprint(l.Owners),
+		_ = cmdline.PrintRow(table, l.Node, fmt.Sprintf("%q", l.Name), grants, l.Held, fmt.Sprint(l.Owners),
 			fmt.Sprint(l.Waiters))
 	}
 	table.Flush()
 	fmt.Fprintln(w)
 	fmt.Fprintln(table, "NODE\tLOCK\tWAITS\tORDER ID\tSINCE")
 	for _, l := range t.Waits {
-		_ = printRow(table, l.Node, fmt.Sprintf("%q", l.Name), fmt.Sprint("session ", l.Session), fmt.Sprint(l.OrderID),
+		_ = cmdline.PrintRow(table, l.Node, fmt.Sprintf("%q", l.Name), fmt.Sprint("session ", l.Session), fmt.Sprint(l.OrderID),
 			dayText(l.since))
 	}
 	table.Flush()

@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -44,7 +47,7 @@ func (p *program) userCommand() *cobra.Command {
 		Use:   "user",
 		Short: "Manage the users who log in with a password",
 		Long:  "Manage the users of a running server who log in with a password.\n\n" + usersText,
-		RunE:  wantsCommand,
+		RunE:  cmdline.WantsCommand,
 	}
 	add := p.userSubcommand(&flags, "add NAME", "Add a user", true,
 		func(password, name string) (string, proto.Message, proto.Message) {
@@ -84,17 +87,6 @@ func (p *program) userCommand() *cobra.Command {
 	return parent
 }
 
-func commandList(parent *cobra.Command) string {
-	list := ""
-	for i, name := range commandNames(parent) {
-		if i > 0 {
-			list += ", "
-		}
-		list += name
-	}
-	return list
-}
-
 // userSubcommand makes a command that sends one request. build gets the new password, where the command takes
 // one, and NAME, where its usage has it.
 func (p *program) userSubcommand(flags *userFlags, use, short string, newPassword bool,
@@ -104,9 +96,9 @@ func (p *program) userSubcommand(flags *userFlags, use, short string, newPasswor
 	command.Args = func(command *cobra.Command, args []string) error {
 		switch {
 		case !named:
-			return noArguments(command, args)
+			return cmdline.NoArguments(command, args)
 		case len(args) != 1:
-			return usageError("%s takes one name, %d given", command.CommandPath(), len(args))
+			return exit.Usagef("%s takes one name, %d given", command.CommandPath(), len(args))
 		}
 		return nil
 	}
@@ -152,7 +144,7 @@ func (f *userFlags) declare(command *cobra.Command, newPassword bool) {
 
 func (f *userFlags) newPassword(passwords *passwordReader, name string) (string, error) {
 	if f.newPasswordFile != "" {
-		return readPasswordFile(f.newPasswordFile)
+		return serve.ReadPasswordFile(f.newPasswordFile)
 	}
 	return passwords.read("new password of " + name)
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -60,7 +62,7 @@ type adminClient struct {
 // connect opens a connection, and logs in if a name is given.
 func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader) (*adminClient, error) {
 	if f.login == "" && f.passwordFile != "" {
-		return nil, usageError("flag --password-file: has no meaning without --user")
+		return nil, exit.Usagef("flag --password-file: has no meaning without --user")
 	}
 	at, err := f.locate(ctx, passwords.program)
 	if err != nil {
@@ -87,7 +89,7 @@ func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader
 // where nobody answers at that, by the address that it would listen on.
 func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error) {
 	if f.endpoint != "" && f.dataDir != "" {
-		return target{}, usageError("flags --endpoint and --%s: give one of them", dataDirName)
+		return target{}, exit.Usagef("flags --endpoint and --%s: give one of them", serve.DataDirName)
 	}
 	if at, err := f.named(p.environment); at != nil || err != nil {
 		if err != nil {
@@ -99,7 +101,7 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	case err != nil:
 		return target{}, err
 	case path != "" && f.caFile != "":
-		return target{}, usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
+		return target{}, exit.Usagef("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
 	case path != "":
 		return target{socket: path}, nil
 	}
@@ -109,7 +111,7 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	}
 	at, err := parseEndpoint(endpoint)
 	if err != nil {
-		return target{}, usageError("%s: %w", endpoint, err)
+		return target{}, exit.Usagef("%s: %w", endpoint, err)
 	}
 	if f.database != "" {
 		at.database = ""
@@ -129,7 +131,7 @@ func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error
 	path := filepath.Join(directory, listen.SocketName)
 	switch _, err := os.Lstat(path); {
 	case err != nil && f.dataDir != "":
-		return "", withCode(exitNotServing, fmt.Errorf("flag --%s: no server runs there: %w", dataDirName,
+		return "", exit.With(exit.NotServing, fmt.Errorf("flag --%s: no server runs there: %w", serve.DataDirName,
 			err))
 	case err != nil:
 		return "", nil
@@ -146,11 +148,11 @@ func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error
 // localDataDir is the data directory that `coordd serve` would use with these flags and the same environment,
 // empty if it would use none. What is wrong with them is told when the endpoint is looked for.
 func (p *program) localDataDir(served *pflag.FlagSet) string {
-	s, _, err := resolve(optionsNamed(dataDirName, inMemoryName), served, p.environment, p.uid)
+	s, _, err := serve.Resolve(serve.OptionsNamed(serve.DataDirName, serve.InMemoryName), served, p.environment, p.uid)
 	if err != nil {
 		return ""
 	}
-	return s.dataDir
+	return s.DataDir
 }
 
 // dial makes a connection to a server.
@@ -194,7 +196,7 @@ func trust(caFile string) (credentials.TransportCredentials, error) {
 // readPassword finds the password of the user to log in as.
 func (f *connectionFlags) readPassword(passwords *passwordReader) (err error) {
 	if f.passwordFile != "" {
-		f.password, err = readPasswordFile(f.passwordFile)
+		f.password, err = serve.ReadPasswordFile(f.passwordFile)
 	} else {
 		f.password, err = passwords.read("password of " + f.login)
 	}

@@ -9,11 +9,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // ran is what the binary said and ended with.
 type ran struct {
-	code           exitCode
+	code           exit.Code
 	stdout, stderr string
 }
 
@@ -30,7 +33,7 @@ func runBinary(t *testing.T, environment []string, args ...string) ran {
 	if err := command.Run(); err != nil && command.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return ran{exitCode(command.ProcessState.ExitCode()), stdout.String(), stderr.String()}
+	return ran{exit.Code(command.ProcessState.ExitCode()), stdout.String(), stderr.String()}
 }
 
 // TestWrongInput is what people get wrong when they start a server or ask one, with the binary that they
@@ -48,7 +51,7 @@ func TestWrongInput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := runBinary(t, nil, "cert", "--dir", at("certs")); got.code != exitOK ||
+	if got := runBinary(t, nil, "cert", "--dir", at("certs")); got.code != exit.OK ||
 		!strings.Contains(got.stdout, at("certs/cert.pem")) ||
 		!strings.Contains(got.stdout, at("certs/ca.pem")) {
 		t.Fatalf("certificates: %+v", got)
@@ -57,77 +60,77 @@ func TestWrongInput(t *testing.T) {
 	tests := []struct {
 		name, args  string
 		environment []string
-		code        exitCode
+		code        exit.Code
 		want        []string // of stderr, in this order
 	}{
 		{"both listeners at one port",
 			"serve --in-memory --listen 127.0.0.1:2999 --listen-tls 127.0.0.1:2999 --tls-cert CERTS/cert.pem " +
-				"--tls-key CERTS/key.pem", nil, exitConfig, []string{"flag --listen-tls: ",
+				"--tls-key CERTS/key.pem", nil, exit.Config, []string{"flag --listen-tls: ",
 				"127.0.0.1:2999 is the address of --listen", "another port, 2135"}},
-		{"TLS without files", serve + " --listen-tls 127.0.0.1:0", nil, exitConfig,
+		{"TLS without files", serve + " --listen-tls 127.0.0.1:0", nil, exit.Config,
 			[]string{"flag --listen-tls: ", "--tls-cert and --tls-key", "coordd cert"}},
-		{"files without TLS", serve, []string{"COORDD_TLS_CERT=" + at("certs/cert.pem")}, exitConfig,
+		{"files without TLS", serve, []string{"COORDD_TLS_CERT=" + at("certs/cert.pem")}, exit.Config,
 			[]string{"variable COORDD_TLS_CERT: ", "--listen-tls HOST:PORT"}},
-		{"administrator without a password", serve + " --initial-admin root", nil, exitConfig,
+		{"administrator without a password", serve + " --initial-admin root", nil, exit.Config,
 			[]string{"flag --initial-admin: ", "--initial-admin-password-file"}},
 		{"password without an administrator", serve + " --initial-admin-password-file PLACE/password", nil,
-			exitConfig, []string{"flag --initial-admin-password-file: ", "--initial-admin"}},
-		{"no token file", serve + " --token-file PLACE/nosuch", nil, exitConfig,
+			exit.Config, []string{"flag --initial-admin-password-file: ", "--initial-admin"}},
+		{"no token file", serve + " --token-file PLACE/nosuch", nil, exit.Config,
 			[]string{"flag --token-file: ", at("nosuch"), "no such file"}},
 		{"no certificate",
 			serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/nosuch --tls-key CERTS/key.pem", nil,
-			exitConfig, []string{"flag --tls-cert: ", at("nosuch"), "no such file"}},
+			exit.Config, []string{"flag --tls-cert: ", at("nosuch"), "no such file"}},
 		{"a certificate that is none", serve +
-			" --listen-tls 127.0.0.1:0 --tls-cert PLACE/letter.txt --tls-key CERTS/key.pem", nil, exitConfig,
+			" --listen-tls 127.0.0.1:0 --tls-cert PLACE/letter.txt --tls-key CERTS/key.pem", nil, exit.Config,
 			[]string{at("letter.txt"), "PEM"}},
 		{"a cluster in memory",
 			serve + " --name a --listen-peer 127.0.0.1:2998 --initial-cluster a=127.0.0.1:1 --insecure-peers",
-			nil, exitConfig, []string{"flag --in-memory: ", "--data-dir"}},
-		{"two members at one address", "serve --initial-cluster a=h:1,b=h:1", nil, exitUsage,
+			nil, exit.Config, []string{"flag --in-memory: ", "--data-dir"}},
+		{"two members at one address", "serve --initial-cluster a=h:1,b=h:1", nil, exit.Usage,
 			[]string{"flag --initial-cluster: ", `"a" and "b"`, "same address"}},
-		{"check of another directory", "check --data-dir PLACE", nil, exitConfig,
+		{"check of another directory", "check --data-dir PLACE", nil, exit.Config,
 			[]string{"flag --data-dir", "not a data directory"}},
-		{"server in another directory", "serve --listen 127.0.0.1:0 --data-dir PLACE", nil, exitConfig,
+		{"server in another directory", "serve --listen 127.0.0.1:0 --data-dir PLACE", nil, exit.Config,
 			[]string{"flag --data-dir", "not a data directory"}},
-		{"restore from nothing", "cluster restore --data-dir PLACE/new --from PLACE/nosuch", nil, exitConfig,
+		{"restore from nothing", "cluster restore --data-dir PLACE/new --from PLACE/nosuch", nil, exit.Config,
 			[]string{"coordd: flag --from: open " + at("nosuch")}},
 		{"restore what is no backup", "cluster restore --data-dir PLACE/new --from PLACE/letter.txt", nil,
-			exitStorage, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
-		{"a word like none", "put", nil, exitUsage, []string{`unknown command "put"; known are`}},
-		{"a short word like none", "get", nil, exitUsage, []string{`unknown command "get"; known are`}},
-		{"a slip", "serve --lisen :1", nil, exitUsage,
+			exit.Storage, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
+		{"a word like none", "put", nil, exit.Usage, []string{`unknown command "put"; known are`}},
+		{"a short word like none", "get", nil, exit.Usage, []string{`unknown command "get"; known are`}},
+		{"a slip", "serve --lisen :1", nil, exit.Usage,
 			[]string{"unknown flag --lisen; did you mean --listen?"}},
-		{"nobody there", "user list -e 127.0.0.1:1", nil, exitNotServing,
+		{"nobody there", "user list -e 127.0.0.1:1", nil, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
-		{"nobody there, by default", "cluster status", []string{"COORDD_LISTEN=127.0.0.1:1"}, exitNotServing,
+		{"nobody there, by default", "cluster status", []string{"COORDD_LISTEN=127.0.0.1:1"}, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 (connection refused); --endpoint names another\n"}},
 		{"nobody there, by the file", "user list", []string{"COORDD_CONFIG=" + at("port.yaml")},
-			exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
+			exit.NotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody there, by the file of a flag", "cluster status --config PLACE/port.yaml",
-			[]string{"COORDD_CONFIG=/nowhere/c"}, exitNotServing,
+			[]string{"COORDD_CONFIG=/nowhere/c"}, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody to inspect, by the file of a flag", "node ls --config PLACE/port.yaml", nil, exitNotServing,
+		{"nobody to inspect, by the file of a flag", "node ls --config PLACE/port.yaml", nil, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody healthy, by the file of a flag", "health --config PLACE/port.yaml", nil, exitNotServing,
+		{"nobody healthy, by the file of a flag", "health --config PLACE/port.yaml", nil, exit.NotServing,
 			[]string{"coordd: not serving: no server at 127.0.0.1:1 "}},
-		{"no file to find the server by", "user list --config /nowhere/c", nil, exitConfig,
+		{"no file to find the server by", "user list --config /nowhere/c", nil, exit.Config,
 			[]string{"coordd: flag --config: ", "/nowhere/c"}},
 		{"nobody there, by a variable", "cluster status",
-			[]string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exitNotServing,
+			[]string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody there, to inspect", "node ls --endpoint 127.0.0.1:1", nil, exitNotServing,
+		{"nobody there, to inspect", "node ls --endpoint 127.0.0.1:1", nil, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody there, by the directory", "cluster status --data-dir PLACE/nosuch", nil, exitNotServing,
+		{"nobody there, by the directory", "cluster status --data-dir PLACE/nosuch", nil, exit.NotServing,
 			[]string{"coordd: flag --data-dir: no server runs there"}},
-		{"nobody healthy there", "health --endpoint grpc://127.0.0.1:1", nil, exitNotServing,
+		{"nobody healthy there", "health --endpoint grpc://127.0.0.1:1", nil, exit.NotServing,
 			[]string{"coordd: not serving: no server at 127.0.0.1:1 (connection refused)\n"}},
-		{"nobody to replay on", "conformance -e 127.0.0.1:1", nil, exitNotServing,
+		{"nobody to replay on", "conformance -e 127.0.0.1:1", nil, exit.NotServing,
 			[]string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
-		{"a report to nowhere", "conformance -e 127.0.0.1:1 --junit /nosuch/x.xml", nil, exitConfig,
+		{"a report to nowhere", "conformance -e 127.0.0.1:1 --junit /nosuch/x.xml", nil, exit.Config,
 			[]string{"coordd: flag --junit: ", "/nosuch/x.xml"}},
-		{"a tab", "serve --config PLACE/tab.yaml", nil, exitConfig,
+		{"a tab", "serve --config PLACE/tab.yaml", nil, exit.Config,
 			[]string{"flag --config: ", "line 2", "begins with a tab; YAML wants spaces"}},
-		{"too few arguments", "cluster add d", nil, exitUsage,
+		{"too few arguments", "cluster add d", nil, exit.Usage,
 			[]string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 argument given"}},
 	}
 	for _, test := range tests {
@@ -153,25 +156,25 @@ func TestFormsOfEndpoints(t *testing.T) {
 	ca := " --ca-file " + s.path("ca.pem")
 	tests := []struct {
 		flags string
-		code  exitCode
+		code  exit.Code
 		want  string
 	}{
-		{"-e " + plain, exitOK, ""},
-		{"-e " + plain + " -d /local", exitOK, ""},
-		{"-e " + plain + " -d local/", exitOK, ""},
-		{"--endpoint grpc://" + plain, exitOK, ""},
-		{"--endpoint grpc://" + plain + "/", exitOK, ""},
-		{"--endpoint grpc://" + plain + "/local", exitOK, ""},
-		{"--endpoint grpc://" + plain + "/?database=/local", exitOK, ""},
-		{"--endpoint grpc://" + plain + "?database=local", exitOK, ""},
-		{"-e grpcs://" + secured + ca, exitOK, ""},
-		{"-e " + secured + ca, exitOK, ""},
-		{"-e grpc://" + plain + " -d /nosuch", exitFailure, "/nosuch"},
-		{"-e grpcs://" + plain + ca, exitNotServing, plain + " speaks plain text: use grpc://, not grpcs://"},
-		{"-e grpc://" + secured, exitNotServing,
+		{"-e " + plain, exit.OK, ""},
+		{"-e " + plain + " -d /local", exit.OK, ""},
+		{"-e " + plain + " -d local/", exit.OK, ""},
+		{"--endpoint grpc://" + plain, exit.OK, ""},
+		{"--endpoint grpc://" + plain + "/", exit.OK, ""},
+		{"--endpoint grpc://" + plain + "/local", exit.OK, ""},
+		{"--endpoint grpc://" + plain + "/?database=/local", exit.OK, ""},
+		{"--endpoint grpc://" + plain + "?database=local", exit.OK, ""},
+		{"-e grpcs://" + secured + ca, exit.OK, ""},
+		{"-e " + secured + ca, exit.OK, ""},
+		{"-e grpc://" + plain + " -d /nosuch", exit.Failure, "/nosuch"},
+		{"-e grpcs://" + plain + ca, exit.NotServing, plain + " speaks plain text: use grpc://, not grpcs://"},
+		{"-e grpc://" + secured, exit.NotServing,
 			secured + " does not answer in plain text; if it speaks TLS, use grpcs://, not grpc://"},
-		{"-e grpcs://" + secured, exitNotServing, "the certificate of " + secured + " is not trusted: "},
-		{"-e grpcs://" + secured, exitNotServing,
+		{"-e grpcs://" + secured, exit.NotServing, "the certificate of " + secured + " is not trusted: "},
+		{"-e grpcs://" + secured, exit.NotServing,
 			"signed by unknown authority; give --ca-file (`coordd cert` wrote it as ca.pem)"},
 	}
 	for _, test := range tests {
@@ -181,7 +184,7 @@ func TestFormsOfEndpoints(t *testing.T) {
 			if got.code != test.code || !strings.Contains(got.stderr, test.want) {
 				t.Errorf("exit code %d, want %d; %q, want %q", got.code, test.code, got.stderr, test.want)
 			}
-			if test.code == exitOK && got.stdout != "root\tadministrator\n" {
+			if test.code == exit.OK && got.stdout != "root\tadministrator\n" {
 				t.Errorf("got %q", got.stdout)
 			}
 		})
@@ -250,8 +253,8 @@ func TestEmptiedServer(t *testing.T) {
 	}
 	b.start(t, "--initial-cluster", strings.Join(initial, ","))
 	code, _ := b.exit(t) // where the others take too long to answer, it starts, and is told then
-	if code != exitConfig {
-		t.Errorf("exit code %d, want %d", code, exitConfig)
+	if code != exit.Config {
+		t.Errorf("exit code %d, want %d", code, exit.Config)
 	}
 	inOrder(t, b.log.String(), []string{"the cluster knows this member with an earlier data directory",
 		"its data is gone", "coordd cluster remove NAME", "coordd cluster add NAME HOST:PORT", "--join"})
@@ -260,11 +263,11 @@ func TestEmptiedServer(t *testing.T) {
 // TestDirectoryOfAnotherUser wants it said who would have to own a directory that cannot be used: in a
 // container nobody knows.
 func TestDirectoryOfAnotherUser(t *testing.T) {
-	values := map[string]given{dataDirName: {origin: "flag --data-dir"}}
-	err := aboutDataDir(coded(&fs.PathError{Op: "open", Path: "/data/LOCK", Err: syscall.EACCES}), "/data",
+	values := map[string]serve.Given{serve.DataDirName: {Origin: "flag --data-dir"}}
+	err := serve.AboutDataDir(serve.Coded(&fs.PathError{Op: "open", Path: "/data/LOCK", Err: syscall.EACCES}), "/data",
 		values)
-	if codeOf(err) != exitConfig {
-		t.Errorf("exit code %d", codeOf(err))
+	if exit.Of(err) != exit.Config {
+		t.Errorf("exit code %d", exit.Of(err))
 	}
 	inOrder(t, err.Error(),
 		[]string{"data directory /data (flag --data-dir): open /data/LOCK: permission denied",

@@ -114,7 +114,7 @@ var trials = []trial{
 	{name: "shared calls", folder: "server", tests: "^Test(UnknownCallers|LargeRequest|UsersShare)"},
 	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
 	{name: "faults", folder: "server/standin/faults", tests: "^Test(FailNext|AnswerLost|Filters|Partition|FaultsThatMiss)"},
-	{name: "texts of servers", folder: "cmd/coordd", tests: "^Test(HostileServer|Escaper)$", most: time.Minute},
+	{name: "texts of servers", folder: "cmd/coordd", tests: "^TestHostileServer$", most: time.Minute},
 	{name: "servers that diverge", folder: "server/group",
 		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|" +
 			"DivergedFollower|KilledBefore)"},

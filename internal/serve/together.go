@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // This file sees whether the settings of a server fit together, and can be used on this machine, which none
@@ -18,45 +20,45 @@ var fileSettings = []string{"tls-cert", "tls-key", "tls-client-ca", "token-file"
 	"initial-admin-password-file", "peer-cert", "peer-key", "peer-ca"}
 
 // together refuses settings that contradict each other or lack one another, and files that cannot be read.
-func (s *settings) together(values map[string]given) error {
-	tls, admin := &s.tls, &s.auth
-	files := cmp.Or(tls.certificate, tls.key, tls.clientCA) != ""
+func (s *Settings) together(values map[string]Given) error {
+	tls, admin := &s.TLS, &s.Auth
+	files := cmp.Or(tls.Certificate, tls.Key, tls.ClientCA) != ""
 	switch {
-	case tls.listen != "" && (tls.certificate == "" || tls.key == ""):
+	case tls.Listen != "" && (tls.Certificate == "" || tls.Key == ""):
 		return values["listen-tls"].lacks("needs --tls-cert and --tls-key, the files of a certificate and its key; " +
 			"`coordd cert` makes them")
-	case tls.listen == "" && files:
+	case tls.Listen == "" && files:
 		return firstGiven(values, "tls-cert", "tls-key",
 			"tls-client-ca").lacks("has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
-	case s.listen == "" && tls.listen == "":
-		return values[listenName].lacks("leaves no way in without --listen-tls HOST:PORT")
-	case s.listen == "" && strings.HasPrefix(s.advertise, proxyScheme):
+	case s.Listen == "" && tls.Listen == "":
+		return values[ListenName].lacks("leaves no way in without --listen-tls HOST:PORT")
+	case s.Listen == "" && strings.HasPrefix(s.Advertise, proxyScheme):
 		return values["advertise"].lacks("needs --listen HOST:PORT, to which the proxy connects")
-	case tls.clientRequired && tls.clientCA == "":
+	case tls.clientRequired && tls.ClientCA == "":
 		return values["tls-client-auth"].lacks("needs --tls-client-ca, the authorities of the clients' certificates")
-	case tls.listen == s.listen && !anyPort(s.listen):
+	case tls.Listen == s.Listen && !anyPort(s.Listen):
 		return values["listen-tls"].lacks(
-			"%s is the address of --listen already; give it another port, 2135 by convention", s.listen)
-	case s.http.listen != "" && !anyPort(s.http.listen) &&
-		(s.http.listen == s.listen || s.http.listen == tls.listen):
-		return values[listenHTTPName].lacks(
-			"%s is an address of clients already; give it another port, 8765 by convention", s.http.listen)
-	case admin.admin != "" && admin.adminPasswordFile == "":
+			"%s is the address of --listen already; give it another port, 2135 by convention", s.Listen)
+	case s.HTTP.Listen != "" && !anyPort(s.HTTP.Listen) &&
+		(s.HTTP.Listen == s.Listen || s.HTTP.Listen == tls.Listen):
+		return values[ListenHTTPName].lacks(
+			"%s is an address of clients already; give it another port, 8765 by convention", s.HTTP.Listen)
+	case admin.Admin != "" && admin.AdminPasswordFile == "":
 		return values["initial-admin"].lacks("needs --initial-admin-password-file, the file with the password")
-	case admin.admin == "" && admin.adminPasswordFile != "":
+	case admin.Admin == "" && admin.AdminPasswordFile != "":
 		return values["initial-admin-password-file"].lacks("needs --initial-admin, the name of the administrator")
-	case s.inMemory && s.cluster != (clusterSettings{}):
-		return values[inMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or " +
+	case s.InMemory && s.Cluster != (ClusterSettings{}):
+		return values[InMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or " +
 			"leave --listen-peer and the like out")
 	}
 	for _, name := range fileSettings {
 		value := values[name]
-		if value.localYDB && tls.listen == "" {
+		if value.localYDB && tls.Listen == "" {
 			continue // the server goes on without TLS
 		}
-		if value.value != "" {
-			if err := readable(value.value); err != nil {
-				return withCode(exitConfig, fmt.Errorf("%s: %w", value.origin, err))
+		if value.Value != "" {
+			if err := readable(value.Value); err != nil {
+				return exit.With(exit.Config, fmt.Errorf("%s: %w", value.Origin, err))
 			}
 		}
 	}
@@ -64,18 +66,18 @@ func (s *settings) together(values map[string]given) error {
 }
 
 // lacks is the error for a value that is right by itself, but not beside the others.
-func (g given) lacks(format string, values ...any) error {
-	return withCode(exitConfig, fmt.Errorf("%s: %s", g.origin, fmt.Sprintf(format, values...)))
+func (g Given) lacks(format string, values ...any) error {
+	return exit.With(exit.Config, fmt.Errorf("%s: %s", g.Origin, fmt.Sprintf(format, values...)))
 }
 
 // firstGiven is the first of the settings that has a value.
-func firstGiven(values map[string]given, names ...string) given {
+func firstGiven(values map[string]Given, names ...string) Given {
 	for _, name := range names {
-		if values[name].value != "" {
+		if values[name].Value != "" {
 			return values[name]
 		}
 	}
-	return given{}
+	return Given{}
 }
 
 // anyPort reports whether the system chooses the port.
@@ -94,11 +96,11 @@ func readable(path string) error {
 
 // unlikePeers is a warning about a server that listens for its peers on another port than they are told, ""
 // if it does not. Behind a port that is forwarded that is right.
-func (s *settings) unlikePeers() string {
-	_, listens, _ := net.SplitHostPort(s.cluster.listen)
-	told := s.cluster.advertise
-	if members, err := parseInitialCluster(s.cluster.initial); err == nil {
-		told = cmp.Or(told, members[s.cluster.name])
+func (s *Settings) unlikePeers() string {
+	_, listens, _ := net.SplitHostPort(s.Cluster.Listen)
+	told := s.Cluster.Advertise
+	if members, err := parseInitialCluster(s.Cluster.initial); err == nil {
+		told = cmp.Or(told, members[s.Cluster.Name])
 	}
 	if _, port, err := net.SplitHostPort(told); err == nil && port != listens {
 		return fmt.Sprintf("the other servers are told to connect to %s, but this one listens for them on port %s: "+
@@ -107,24 +109,24 @@ func (s *settings) unlikePeers() string {
 	return ""
 }
 
-// aboutListener adds to the error of an address that cannot be listened on which setting it is, and what to
+// AboutListener adds to the error of an address that cannot be listened on which setting it is, and what to
 // do.
-func aboutListener(err error, s settings, values map[string]given) error {
+func AboutListener(err error, s Settings, values map[string]Given) error {
 	var network *net.OpError
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {
 		return err
 	}
-	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen,
-		"listen-peer": s.cluster.listen, listenHTTPName: s.http.listen, "debug-http": s.http.debug} {
+	for name, address := range map[string]string{ListenName: s.Listen, "listen-tls": s.TLS.Listen,
+		"listen-peer": s.Cluster.Listen, ListenHTTPName: s.HTTP.Listen, "debug-http": s.HTTP.debug} {
 		resolved, failed := net.ResolveTCPAddr("tcp", address)
 		if failed != nil || resolved.String() != network.Addr.String() {
 			continue
 		}
-		origin := values[name].origin
+		origin := values[name].Origin
 		if origin == "default" {
 			origin = "default of --" + name
 		}
-		return withCode(codeOf(err), fmt.Errorf("%s: %w%s", origin, network, listenAdvice(network.Err)))
+		return exit.With(exit.Of(err), fmt.Errorf("%s: %w%s", origin, network, listenAdvice(network.Err)))
 	}
 	return err
 }

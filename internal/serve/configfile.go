@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -9,16 +9,19 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 )
 
-// configBytesMax bounds the config file. Ours has a handful of short lines, so
+// ConfigBytesMax bounds the config file. Ours has a handful of short lines, so
 // anything larger is some other file.
-const configBytesMax = 64 << 10
+const ConfigBytesMax = 64 << 10
 
 // readConfigFile reads a YAML file whose keys are the names of serve's flags and
 // returns the values by key. An empty file is fine. Any error names the file and,
 // where there is one, the line.
-func readConfigFile(path string) (map[string]given, error) {
+func readConfigFile(path string) (map[string]Given, error) {
 	content, err := readBounded(path)
 	if err != nil {
 		return nil, err
@@ -30,7 +33,7 @@ func readConfigFile(path string) (map[string]given, error) {
 	if mapping == nil {
 		return nil, nil
 	}
-	values := map[string]given{}
+	values := map[string]Given{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		origin := fmt.Sprintf("config file %s, line %d, key %s", path, key.Line, key.Value)
@@ -40,7 +43,7 @@ func readConfigFile(path string) (map[string]given, error) {
 		if _, repeated := values[key.Value]; repeated {
 			return nil, fmt.Errorf("%s: given twice", origin)
 		}
-		values[key.Value] = given{value: value.Value, origin: origin, code: exitConfig}
+		values[key.Value] = Given{Value: value.Value, Origin: origin, Code: exit.Config}
 	}
 	return values, nil
 }
@@ -51,12 +54,12 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("config file: %w", err)
 	}
 	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, configBytesMax+1))
+	content, err := io.ReadAll(io.LimitReader(file, ConfigBytesMax+1))
 	if err != nil {
 		return nil, fmt.Errorf("config file: %w", err)
 	}
-	if len(content) > configBytesMax {
-		return nil, fmt.Errorf("config file %s: larger than %d bytes", path, configBytesMax)
+	if len(content) > ConfigBytesMax {
+		return nil, fmt.Errorf("config file %s: larger than %d bytes", path, ConfigBytesMax)
 	}
 	return content, nil
 }
@@ -103,10 +106,10 @@ func aboutTabs(content []byte, err error) error {
 
 // checkEntry checks one line of the file as far as its form goes.
 func checkEntry(key, value *yaml.Node) error {
-	names := optionNames(serveOptions)
+	names := optionNames(Options)
 	switch {
 	case !slices.Contains(names, key.Value):
-		if near := closest(strings.ReplaceAll(key.Value, "_", "-"), names); near != "" {
+		if near := cmdline.Closest(strings.ReplaceAll(key.Value, "_", "-"), names); near != "" {
 			return fmt.Errorf("unknown key; did you mean %s?", near)
 		}
 		return fmt.Errorf("unknown key; known are %s", strings.Join(names, ", "))
@@ -118,10 +121,10 @@ func checkEntry(key, value *yaml.Node) error {
 	return nil
 }
 
-func optionNames(options []option) []string {
+func optionNames(options []Option) []string {
 	var names []string
 	for _, o := range options {
-		names = append(names, o.name)
+		names = append(names, o.Name)
 	}
 	return names
 }

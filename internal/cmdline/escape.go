@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"bytes"
@@ -17,6 +17,10 @@ type escaper struct {
 	rest []byte // the beginning of a rune whose other bytes have not come yet
 }
 
+// Escaped returns a writer to w that escapes.
+func Escaped(w io.Writer) io.Writer { return &escaper{w: w} }
+
+// Write implements io.Writer.
 func (e *escaper) Write(text []byte) (int, error) {
 	var shown bytes.Buffer
 	left := append(e.rest, text...)
@@ -39,38 +43,38 @@ func (e *escaper) Write(text []byte) (int, error) {
 // escapedRune returns the escape of a rune, or of one byte that belongs to none, as Go's strings have it.
 func escapedRune(r []byte) string { return strings.Trim(strconv.Quote(string(r)), `"`) }
 
-// oneLine escapes the line breaks and tabs of a text, which escaper leaves, and the other bytes by which a tabwriter
+// OneLine escapes the line breaks and tabs of a text, which escaper leaves, and the other bytes by which a tabwriter
 // ends a cell or a line, or leaves a text as it is.
-func oneLine(text string) string { return inOneLine.Replace(text) }
+func OneLine(text string) string { return inOneLine.Replace(text) }
 
 var inOneLine = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\v", `\v`, "\f", `\f`, "\xff", `\xff`)
 
-// printLine prints one line, whatever its texts hold.
-func printLine(w io.Writer, format string, args ...any) error {
-	_, err := fmt.Fprintln(w, oneLine(fmt.Sprintf(format, args...)))
+// PrintLine prints one line, whatever its texts hold.
+func PrintLine(w io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintln(w, OneLine(fmt.Sprintf(format, args...)))
 	return err
 }
 
-// printRow prints one row of a table, whatever its cells hold.
-func printRow(table io.Writer, cells ...string) error {
+// PrintRow prints one row of a table, whatever its cells hold.
+func PrintRow(table io.Writer, cells ...string) error {
 	line := make([]string, len(cells))
 	for i, cell := range cells {
-		line[i] = oneLine(cell)
+		line[i] = OneLine(cell)
 	}
 	_, err := fmt.Fprintln(table, strings.Join(line, "\t"))
 	return err
 }
 
-// exact returns the writer behind an escaper, for data that has to come out as it is.
-func exact(w io.Writer) io.Writer {
+// Exact returns the writer that an escaper writes to, for data that has to come out as it is.
+func Exact(w io.Writer) io.Writer {
 	if e, ok := w.(*escaper); ok {
 		return e.w
 	}
 	return w
 }
 
-// fileOf returns the file that a writer ends in, nil if none.
-func fileOf(w io.Writer) *os.File {
-	file, _ := exact(w).(*os.File)
+// FileOf returns the file that a writer ends in, nil if none.
+func FileOf(w io.Writer) *os.File {
+	file, _ := Exact(w).(*os.File)
 	return file
 }

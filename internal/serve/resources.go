@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bufio"
@@ -22,20 +22,20 @@ import (
 // tenths. The rest is for what the runtime does not count, and for what comes too fast for it.
 const memoryShare = 9
 
-// usualProcessors is how many goroutines Go's runtime lets run at a time: as many as there are processors, or
+// UsualProcessors is how many goroutines Go's runtime lets run at a time: as many as there are processors, or
 // as the control group allows.
-var usualProcessors = runtime.GOMAXPROCS(0)
+var UsualProcessors = runtime.GOMAXPROCS(0)
 
-// spareProcessors is how many more it lets run on a server that writes to a disk. Who waits for the disk counts
-// as running until the runtime takes a closer look, which is late (timerSlack), so without them a processor
+// SpareProcessors is how many more it lets run on a server that writes to a disk. Who waits for the disk counts
+// as running until the runtime takes a closer look, which is late (TimerSlack), so without them a processor
 // would have nothing to do while the log is being written: on the only one, nobody would be served meanwhile.
-const spareProcessors = 1
+const SpareProcessors = 1
 
 // settleResources finds out what the process may use, and has the runtime stay within the memory unless
 // GOMEMLIMIT says otherwise, and have a goroutine more run unless GOMAXPROCS does.
 func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 	if onDisk && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(usualProcessors + spareProcessors)
+		runtime.GOMAXPROCS(UsualProcessors + SpareProcessors)
 	}
 	memory, from := debug.SetMemoryLimit(-1), "GOMEMLIMIT"
 	if memory == math.MaxInt64 && os.Getenv("GOMEMLIMIT") == "" {
@@ -45,17 +45,17 @@ func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 	} else if memory == math.MaxInt64 { // switched off by name
 		memory, from = memoryOf(os.DirFS("/"))
 	}
-	resources := server.Resources{MemoryBytes: memory, Descriptors: raiseDescriptors()}
+	resources := server.Resources{MemoryBytes: memory, Descriptors: RaiseDescriptors()}
 	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from,
 		"runtime_limit_bytes", debug.SetMemoryLimit(-1), "descriptors", resources.Descriptors,
 		"descriptors_reserved", resources.DescriptorReserve(), "running_at_once", runtime.GOMAXPROCS(0),
-		"timer_slack", timerSlackNow())
+		"timer_slack", TimerSlackNow())
 	return resources
 }
 
-// raiseDescriptors raises the number of files and connections that the process may have open to the most that
+// RaiseDescriptors raises the number of files and connections that the process may have open to the most that
 // it is allowed to, and returns it; 0 if that is not known.
-func raiseDescriptors() int {
+func RaiseDescriptors() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return 0

@@ -1,9 +1,10 @@
-package main
+package serve
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,21 +12,59 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server"
 )
 
-// stopTimeout is how long a stop may wait for clients. With the time allowed on top
+// StopTimeout limits how long a stop waits for clients. With the time allowed on top
 // it is two seconds, whatever the server does.
-const stopTimeout = 1600 * time.Millisecond
+const StopTimeout = 1600 * time.Millisecond
 
 // errStoppedAtOnce is the result of a second stop request.
 var errStoppedAtOnce = errors.New("stopped at once by a second signal; nothing acknowledged is lost")
 
-// serve runs a server until it is asked to stop or ends by itself. It returns nil
+// Server is a server that has started, as Process sees it.
+type Server interface {
+	// ConnectionString is what a client's driver is opened with.
+	ConnectionString() string
+	// TLSConnectionString is the same for the TLS listener, empty without one.
+	TLSConnectionString() string
+	// Done is closed when the server has ended by itself.
+	Done() <-chan struct{}
+	// Err says why, once Done is closed; nil for a server that did not fail.
+	Err() error
+	// Drained is closed when a stop has come so far that nobody is served any more
+	// and only what is on disk is left to be closed.
+	Drained() <-chan struct{}
+	// Stop ends the server and returns when all it held is released, or with an
+	// error when ctx ends first.
+	Stop(ctx context.Context) error
+}
+
+// StartFunc starts a server and returns when it serves; values say where the settings
+// come from, for its errors. The end of ctx before
+// that gives up; after it, ctx has no meaning. Errors carry their exit code.
+type StartFunc func(ctx context.Context, s Settings, values map[string]Given,
+	logger *slog.Logger) (Server, error)
+
+// Process runs a server as a process: from its start to its stop.
+type Process struct {
+	Stdout, Stderr io.Writer // of the connection string, and of the log
+	Environment    cmdline.Environment
+	// Signals starts the delivery of stop requests. The first one received stops
+	// the server cleanly, the second at once.
+	Signals func() <-chan os.Signal
+	Start   StartFunc
+	// StopTimeout limits how long a stopping server waits for clients.
+	StopTimeout time.Duration
+}
+
+// Run runs a server until it is asked to stop or ends by itself. It returns nil
 // after a clean stop; all other errors carry their exit code.
-func (p *program) serve(s settings, values map[string]given) error {
-	signals := p.signals()
-	logger := newLogger(p.stderr, s)
+func (p *Process) Run(s Settings, values map[string]Given) error {
+	signals := p.Signals()
+	logger := newLogger(p.Stderr, s)
 	p.logConfiguration(logger, s, values)
 	s.settleLocalYDB(values, logger)
 
@@ -33,7 +72,7 @@ func (p *program) serve(s settings, values map[string]given) error {
 	defer release()
 	server, err := p.launch(ctx, release, s, values, logger, signals)
 	if err != nil {
-		return aboutDataDir(err, s.dataDir, values)
+		return AboutDataDir(err, s.DataDir, values)
 	}
 	if server == nil {
 		return nil
@@ -42,18 +81,18 @@ func (p *program) serve(s settings, values map[string]given) error {
 	if tls := server.TLSConnectionString(); tls != "" {
 		logger.Info("serving with TLS", "connection", tls)
 	}
-	if _, err := fmt.Fprintln(p.stdout, server.ConnectionString()); err != nil {
+	if _, err := fmt.Fprintln(p.Stdout, server.ConnectionString()); err != nil {
 		logger.Warn("cannot print the connection string", "error", err)
 	}
 
 	select {
 	case <-server.Done():
-		return aboutDataDir(p.ended(server, signals, logger), s.dataDir, values)
+		return AboutDataDir(p.ended(server, signals, logger), s.DataDir, values)
 	case received := <-signals:
 		logger.Info("stopping", "signal", received.String())
 		err := p.stop(server, logger, signals)
 		if reason := server.Err(); reason != nil { // it failed at the same time, or while it stopped
-			err = aboutDataDir(reason, s.dataDir, values)
+			err = AboutDataDir(reason, s.DataDir, values)
 		}
 		if err == nil {
 			logger.Info("stopped")
@@ -64,15 +103,15 @@ func (p *program) serve(s settings, values map[string]given) error {
 
 // launch starts the server under ctx. A stop request in the meantime calls giveUp,
 // which ends ctx, and the result is no server and no error.
-func (p *program) launch(ctx context.Context, giveUp func(), s settings, values map[string]given,
-	logger *slog.Logger, signals <-chan os.Signal) (runningServer, error) {
+func (p *Process) launch(ctx context.Context, giveUp func(), s Settings, values map[string]Given,
+	logger *slog.Logger, signals <-chan os.Signal) (Server, error) {
 	type result struct {
-		server runningServer
+		server Server
 		err    error
 	}
 	started := make(chan result, 1) // so that a start nobody waits for any more can end
 	go func() {
-		server, err := p.start(ctx, s, values, logger)
+		server, err := p.Start(ctx, s, values, logger)
 		started <- result{server, err}
 	}()
 
@@ -94,25 +133,25 @@ func (p *program) launch(ctx context.Context, giveUp func(), s settings, values 
 		return nil, r.err
 	case <-signals:
 		return nil, errStoppedAtOnce
-	case <-time.After(p.stopTimeout + p.stopTimeout/4):
+	case <-time.After(p.StopTimeout + p.StopTimeout/4):
 		logger.Warn("ending although the start is still under way; nothing was acknowledged")
 		return nil, nil
 	}
 }
 
-// stop ends a server, or gives up on a further signal. The server has stopTimeout
+// stop ends a server, or gives up on a further signal. The server has StopTimeout
 // to be polite to clients and a quarter of it on top to release what it holds. A
 // server that has nothing left to do for clients by then, but waits for its disk,
 // is left as it is: that loses nothing, and the kernel ends the process as soon as
 // the disk lets it. One that has not come so far is given twice that: the machine
 // may be slow.
-func (p *program) stop(server runningServer, logger *slog.Logger, signals <-chan os.Signal) error {
-	ctx, cancel := context.WithTimeout(context.Background(), p.stopTimeout)
+func (p *Process) stop(server Server, logger *slog.Logger, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.StopTimeout)
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Stop(ctx) }()
-	bound := time.After(p.stopTimeout + p.stopTimeout/4)
-	giveUp := time.After(3 * p.stopTimeout)
+	bound := time.After(p.StopTimeout + p.StopTimeout/4)
+	giveUp := time.After(3 * p.StopTimeout)
 	var drained <-chan struct{} // once the bound is passed
 
 	for {
@@ -142,7 +181,7 @@ func (p *program) stop(server runningServer, logger *slog.Logger, signals <-chan
 
 // ended releases what a server that ended by itself still holds and returns its
 // reason, which is what the process ends with.
-func (p *program) ended(server runningServer, signals <-chan os.Signal, logger *slog.Logger) error {
+func (p *Process) ended(server Server, signals <-chan os.Signal, logger *slog.Logger) error {
 	reason := server.Err()
 	if reason == nil {
 		reason = errors.New("the server ended for no known reason")
@@ -156,18 +195,18 @@ func (p *program) ended(server runningServer, signals <-chan os.Signal, logger *
 
 // logConfiguration says what the server runs with, and warns of what an operator
 // may not have meant.
-func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[string]given) {
-	starting := []any{"version", version, "pid", os.Getpid(), "listen", s.listen, "database", s.database,
-		"data_dir", s.dataDir}
-	for _, o := range serveOptions {
-		logger.Debug("setting", "name", o.name, "value", values[o.name].value, "from", values[o.name].origin)
-		if attribute := strings.ReplaceAll(o.name, "-", "_"); values[o.name].origin != "default" &&
+func (p *Process) logConfiguration(logger *slog.Logger, s Settings, values map[string]Given) {
+	starting := []any{"version", cmdline.Version, "pid", os.Getpid(), "listen", s.Listen, "database", s.Database,
+		"data_dir", s.DataDir}
+	for _, o := range Options {
+		logger.Debug("setting", "name", o.Name, "value", values[o.Name].Value, "from", values[o.Name].Origin)
+		if attribute := strings.ReplaceAll(o.Name, "-", "_"); values[o.Name].Origin != "default" &&
 			!slices.Contains(starting, any(attribute)) {
-			starting = append(starting, attribute, values[o.name].value)
+			starting = append(starting, attribute, values[o.Name].Value)
 		}
 	}
 	logger.Info("starting", starting...) // with what differs from the defaults
-	for _, warning := range misspeltVariables(p.environment, serveOptions) {
+	for _, warning := range misspeltVariables(p.Environment, Options) {
 		logger.Warn(warning)
 	}
 	if warning := s.unlikePeers(); warning != "" {
@@ -175,36 +214,45 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 	}
 	warnOfModes(logger, s)
 	if s.beyondLoopback() {
-		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.listen)
+		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.Listen)
 	}
-	s.http.warn(logger)
-	if s.cluster.insecure && reachable(s.cluster.listen) {
+	s.HTTP.warn(logger)
+	if s.Cluster.insecure && Reachable(s.Cluster.Listen) {
 		logger.Warn("whoever reaches the port for the other servers can do everything, as an administrator: "+
-			"--insecure-peers proves nobody's identity", "listen_peer", s.cluster.listen)
+			"--insecure-peers proves nobody's identity", "listen_peer", s.Cluster.Listen)
 	}
-	if s.auth.loopbackAdmin {
+	if s.Auth.loopbackAdmin {
 		logger.Warn("everybody on this machine, and everybody behind a proxy on it, may do what administrators do: " +
 			"--loopback-admin goes away with the next release, use the socket in the data directory")
 	}
-	if s.auth.mode != server.AuthRequired && (s.auth.tokenFile != "" || s.auth.admin != "" ||
-		s.tls.clientCA != "") {
+	if s.Auth.Mode != server.AuthRequired && (s.Auth.TokenFile != "" || s.Auth.Admin != "" ||
+		s.TLS.ClientCA != "") {
 		logger.Warn("users can prove who they are, but nobody has to: give --auth=required to make permissions count")
 	}
 }
 
-// aboutDataDir adds the data directory and who chose it to an error about
+// AboutDataDir adds the data directory and who chose it to an error about
 // storage. Other errors stay as they are.
-func aboutDataDir(err error, directory string, values map[string]given) error {
-	code := codeOf(err)
+func AboutDataDir(err error, directory string, values map[string]Given) error {
+	code := exit.Of(err)
 	var setting *server.ConfigError
-	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig &&
-		code != exitDiverged {
+	if errors.As(err, &setting) || directory == "" || code != exit.Storage && code != exit.Config &&
+		code != exit.Diverged {
 		return err
 	}
 	whose := ""
 	if errors.Is(err, fs.ErrPermission) {
 		whose = fmt.Sprintf("; this process runs as user %d, who has to own the directory", os.Geteuid())
 	}
-	return withCode(code, fmt.Errorf("data directory %s (%s): %w%s", directory, values[dataDirName].origin,
+	return exit.With(code, fmt.Errorf("data directory %s (%s): %w%s", directory, values[DataDirName].Origin,
 		err, whose))
+}
+
+// newLogger makes the log that settings ask for.
+func newLogger(w io.Writer, s Settings) *slog.Logger {
+	options := &slog.HandlerOptions{Level: s.LogLevel}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"cmp"
@@ -12,17 +12,21 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/devcert"
+	"github.com/coordd/coordd/internal/exit"
 )
 
 // localYDBName is the option that makes the image a stand-in for YDB's local-ydb: whoever starts that one
 // changes the name of the image and nothing else. Its variables rank below everything that is ours.
 const localYDBName = "local-ydb"
 
-var localYDBOption = option{localYDBName, "bool",
+var localYDBOption = Option{localYDBName, "bool",
 	"take ports, certificates and storage from the variables of the local-ydb image where nothing else names them",
 	"false", setLocalYDB}
 
-var setLocalYDB = setBool(func(s *settings) *bool { return &s.localYDB })
+var setLocalYDB = setBool(func(s *Settings) *bool { return &s.LocalYDB })
 
 // What the local-ydb image does without variables: the ports are those that its documentation tells people to
 // publish.
@@ -41,17 +45,17 @@ var localYDBLevels = map[string]string{
 
 // localYDBValues are the values that the variables of local-ydb stand for, by the names of our options; none
 // if the option is not set. file holds the values of the config file.
-func localYDBValues(flags *pflag.FlagSet, env environment, file map[string]given) map[string]given {
+func localYDBValues(flags *pflag.FlagSet, env cmdline.Environment, file map[string]Given) map[string]Given {
 	asked, found := lookUp(localYDBName, flags, env)
 	if !found {
 		asked, found = file[localYDBName]
 	}
-	var s settings
+	var s Settings
 	if !found {
 		return nil
 	}
-	if err := setLocalYDB(&s, asked.value); err != nil || !s.localYDB {
-		return nil // resolveEach refuses the value
+	if err := setLocalYDB(&s, asked.Value); err != nil || !s.LocalYDB {
+		return nil // ResolveEach refuses the value
 	}
 	port, portTLS := localYDBGiven(env, "GRPC_PORT", localYDBPort),
 		localYDBGiven(env, "GRPC_TLS_PORT", localYDBPortTLS)
@@ -59,32 +63,32 @@ func localYDBValues(flags *pflag.FlagSet, env environment, file map[string]given
 	directory := localYDBGiven(env, "YDB_GRPC_TLS_DATA_PATH", localYDBCertificates)
 	level := localYDBGiven(env, "YDB_DEFAULT_LOG_LEVEL", "INFO")
 	memory := localYDBGiven(env, "YDB_USE_IN_MEMORY_PDISKS", "false")
-	values := map[string]given{
-		listenName:     port.as(":" + port.value),
-		listenHTTPName: monitoring.as(":" + monitoring.value),
-		inMemoryName:   memory.as(strconv.FormatBool(saysYes(memory.value))),
+	values := map[string]Given{
+		ListenName:     port.as(":" + port.Value),
+		ListenHTTPName: monitoring.as(":" + monitoring.Value),
+		InMemoryName:   memory.as(strconv.FormatBool(saysYes(memory.Value))),
 		// one that is not known is no reason not to start
-		"log-level": level.as(cmp.Or(localYDBLevels[strings.ToUpper(level.value)], "info")),
+		"log-level": level.as(cmp.Or(localYDBLevels[strings.ToUpper(level.Value)], "info")),
 	}
-	if saysYes(localYDBGiven(env, "YDB_GRPC_ENABLE_TLS", "1").value) {
-		values["listen-tls"] = portTLS.as(":" + portTLS.value)
-		values["tls-cert"] = directory.as(filepath.Join(directory.value, "cert.pem"))
-		values["tls-key"] = directory.as(filepath.Join(directory.value, "key.pem"))
+	if saysYes(localYDBGiven(env, "YDB_GRPC_ENABLE_TLS", "1").Value) {
+		values["listen-tls"] = portTLS.as(":" + portTLS.Value)
+		values["tls-cert"] = directory.as(filepath.Join(directory.Value, "cert.pem"))
+		values["tls-key"] = directory.as(filepath.Join(directory.Value, "key.pem"))
 	}
 	return values
 }
 
 // localYDBGiven is the value of one of local-ydb's variables, or what that image does without it.
-func localYDBGiven(env environment, name, fallback string) given {
-	if value := env.value(name); value != "" {
-		return given{value: value, origin: "variable " + name, code: exitConfig, localYDB: true}
+func localYDBGiven(env cmdline.Environment, name, fallback string) Given {
+	if value := env.Value(name); value != "" {
+		return Given{Value: value, Origin: "variable " + name, Code: exit.Config, localYDB: true}
 	}
-	return given{value: fallback, origin: "default of local-ydb", code: exitConfig, localYDB: true}
+	return Given{Value: fallback, Origin: "default of local-ydb", Code: exit.Config, localYDB: true}
 }
 
 // as is the value in the form of our option.
-func (g given) as(value string) given {
-	g.value = value
+func (g Given) as(value string) Given {
+	g.Value = value
 	return g
 }
 
@@ -97,18 +101,18 @@ func saysYes(value string) bool {
 // used as they are, and others are made, by the authority that is there from an earlier start. A directory
 // that cannot be written to costs the TLS listener and not the server: most clients of a stand-in do without
 // TLS.
-func (s *settings) settleLocalYDB(values map[string]given, logger *slog.Logger) {
-	if s.tls.listen == "" || !values["tls-cert"].localYDB || !values["tls-key"].localYDB {
+func (s *Settings) settleLocalYDB(values map[string]Given, logger *slog.Logger) {
+	if s.TLS.Listen == "" || !values["tls-cert"].localYDB || !values["tls-key"].localYDB {
 		return
 	}
-	directory := filepath.Dir(s.tls.certificate)
-	if exists(s.tls.certificate) && exists(s.tls.key) && !exists(filepath.Join(directory, "ca-key.pem")) {
+	directory := filepath.Dir(s.TLS.Certificate)
+	if exists(s.TLS.Certificate) && exists(s.TLS.Key) && !exists(filepath.Join(directory, "ca-key.pem")) {
 		return
 	}
-	if err := makeCertificates(directory, wanted{}); err != nil {
+	if err := devcert.Make(directory, devcert.Wanted{}); err != nil {
 		logger.Warn("no TLS: certificates can neither be found nor made; mount a directory that this user may write to",
 			"directory", directory, "error", err)
-		s.tls.listen, s.tls.advertise, s.tls.certificate, s.tls.key = "", "", "", ""
+		s.TLS.Listen, s.TLS.Advertise, s.TLS.Certificate, s.TLS.Key = "", "", "", ""
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -12,19 +12,19 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// clusterSettings makes `coordd serve` one of several servers. The zero value is a server alone.
-type clusterSettings struct {
-	name, listen, advertise string
-	initial                 string // name=host:port, comma-separated
+// ClusterSettings makes `coordd serve` one of several servers. The zero value is a server alone.
+type ClusterSettings struct {
+	Name, Listen, Advertise string
+	initial                 string // Name=host:port, comma-separated
 	join                    string // host:port, comma-separated
 	token                   string
-	certificate, key, ca    string // absolute paths, empty: none
+	Certificate, Key, CA    string // absolute paths, empty: none
 	insecure                bool   // plain text between servers
 }
 
-// clusterOptions are the settings of a cluster.
-var clusterOptions = []option{
-	{"name", "NAME", "name of this server in its cluster", "", setMemberName},
+// ClusterOptions are the settings of a cluster.
+var ClusterOptions = []Option{
+	{"name", "NAME", "name of this server in its cluster", "", SetMemberName},
 	{"listen-peer", "HOST:PORT",
 		"address to accept the other servers of the cluster on (default: none, a server alone)",
 		"", setListenPeer},
@@ -38,48 +38,49 @@ var clusterOptions = []option{
 	{"cluster-token", "TEXT", "goes into the ids of a first start, so that two clusters cannot be mixed up",
 		"", setClusterToken},
 	{"peer-cert", "FILE", "PEM file of this server's certificate among its peers",
-		"", setFile(func(s *settings) *string { return &s.cluster.certificate })},
+		"", setFile(func(s *Settings) *string { return &s.Cluster.Certificate })},
 	{"peer-key", "FILE", "PEM file of the key of --peer-cert",
-		"", setFile(func(s *settings) *string { return &s.cluster.key })},
+		"", setFile(func(s *Settings) *string { return &s.Cluster.Key })},
 	{"peer-ca", "FILE", "PEM file of the authority that all peers' certificates come from",
-		"", setFile(func(s *settings) *string { return &s.cluster.ca })},
+		"", setFile(func(s *Settings) *string { return &s.Cluster.CA })},
 	{"insecure-peers", "bool",
 		"allow plain text between the servers: whoever can reach them is an administrator",
-		"false", setBool(func(s *settings) *bool { return &s.cluster.insecure })},
+		"false", setBool(func(s *Settings) *bool { return &s.Cluster.insecure })},
 }
 
-func setMemberName(s *settings, value string) error {
-	s.cluster.name = value
+// SetMemberName stores the name of a server in its cluster.
+func SetMemberName(s *Settings, value string) error {
+	s.Cluster.Name = value
 	return server.ValidMemberName(value)
 }
 
-// peerAddress is an address that others can connect to.
-func peerAddress(value string) error {
+// PeerAddress refuses what is no address that other servers can connect to.
+func PeerAddress(value string) error {
 	host, port, err := net.SplitHostPort(value)
-	if err != nil || !portInRange(port, 1) || !hostUsable(host, false) {
+	if err != nil || !PortInRange(port, 1) || !hostUsable(host, false) {
 		return errors.New("want HOST:PORT with a port from 1 to 65535, such as 10.0.0.1:2380")
 	}
 	return nil
 }
 
-func setListenPeer(s *settings, value string) error {
+func setListenPeer(s *Settings, value string) error {
 	host, port, err := net.SplitHostPort(value)
-	if err != nil || !portInRange(port, 1) || !hostUsable(host, true) {
+	if err != nil || !PortInRange(port, 1) || !hostUsable(host, true) {
 		return errors.New("want HOST:PORT with a port from 1 to 65535, such as 10.0.0.1:2380; an empty host means " +
 			"all addresses")
 	}
-	s.cluster.listen = value
+	s.Cluster.Listen = value
 	return nil
 }
 
-func setAdvertisePeer(s *settings, value string) error {
-	s.cluster.advertise = value
-	return peerAddress(value)
+func setAdvertisePeer(s *Settings, value string) error {
+	s.Cluster.Advertise = value
+	return PeerAddress(value)
 }
 
-func setInitialCluster(s *settings, value string) error {
+func setInitialCluster(s *Settings, value string) error {
 	_, err := parseInitialCluster(value)
-	s.cluster.initial = value
+	s.Cluster.initial = value
 	return err
 }
 
@@ -87,7 +88,7 @@ func parseInitialCluster(value string) (map[string]string, error) {
 	members := make(map[string]string)
 	for _, part := range strings.Split(value, ",") {
 		name, address, found := strings.Cut(part, "=")
-		if !found || setMemberName(&settings{}, name) != nil || peerAddress(address) != nil {
+		if !found || SetMemberName(&Settings{}, name) != nil || PeerAddress(address) != nil {
 			return nil, fmt.Errorf("%q: want NAME=HOST:PORT, separated by commas", part)
 		}
 		if members[name] != "" {
@@ -104,38 +105,38 @@ func parseInitialCluster(value string) (map[string]string, error) {
 	return members, nil
 }
 
-func setJoin(s *settings, value string) error {
+func setJoin(s *Settings, value string) error {
 	for _, address := range strings.Split(value, ",") {
-		if err := peerAddress(address); err != nil {
+		if err := PeerAddress(address); err != nil {
 			return fmt.Errorf("%q: %w", address, err)
 		}
 	}
-	s.cluster.join = value
+	s.Cluster.join = value
 	return nil
 }
 
-func setClusterToken(s *settings, value string) error {
+func setClusterToken(s *Settings, value string) error {
 	if value == "" || len(value) > 1024 {
 		return errors.New("want 1 to 1024 bytes")
 	}
-	s.cluster.token = value
+	s.Cluster.token = value
 	return nil
 }
 
 // configuration is what the store has to know. Errors name the flags that do not fit together.
-func (c clusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, error) {
-	config := raftstore.Cluster{Name: c.name, ListenPeer: c.listen, AdvertisePeer: c.advertise,
+func (c ClusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, error) {
+	config := raftstore.Cluster{Name: c.Name, ListenPeer: c.Listen, AdvertisePeer: c.Advertise,
 		Token: c.token}
-	if c == (clusterSettings{}) {
+	if c == (ClusterSettings{}) {
 		return config, nil
 	}
-	if c.name == "" || c.listen == "" {
+	if c.Name == "" || c.Listen == "" {
 		return config, errors.New("a server of a cluster needs --name and --listen-peer")
 	}
 	if c.initial != "" {
 		config.Initial, _ = parseInitialCluster(c.initial)
-		if config.Initial[c.name] == "" {
-			return config, fmt.Errorf("--initial-cluster does not name this server, %q", c.name)
+		if config.Initial[c.Name] == "" {
+			return config, fmt.Errorf("--initial-cluster does not name this server, %q", c.Name)
 		}
 	}
 	if c.join != "" {
@@ -151,18 +152,18 @@ func (c clusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, 
 }
 
 // security is mutual TLS between the servers, nil if plain text was asked for by name.
-func (c clusterSettings) security(logger *slog.Logger) (*raftstore.PeerTLS, error) {
-	if c.certificate == "" && c.key == "" && c.ca == "" {
+func (c ClusterSettings) security(logger *slog.Logger) (*raftstore.PeerTLS, error) {
+	if c.Certificate == "" && c.Key == "" && c.CA == "" {
 		if !c.insecure {
 			return nil, errors.New(
 				"servers of a cluster need --peer-cert, --peer-key and --peer-ca, or --insecure-peers")
 		}
 		return nil, nil
 	}
-	if c.certificate == "" || c.key == "" || c.ca == "" || c.insecure {
+	if c.Certificate == "" || c.Key == "" || c.CA == "" || c.insecure {
 		return nil, errors.New("--peer-cert, --peer-key and --peer-ca belong together, and not with --insecure-peers")
 	}
-	peers, err := listen.PeerFiles{Certificate: c.certificate, Key: c.key, CA: c.ca}.Load(logger)
+	peers, err := listen.PeerFiles{Certificate: c.Certificate, Key: c.Key, CA: c.CA}.Load(logger)
 	if err != nil {
 		return nil, fmt.Errorf("--peer-cert, --peer-key, --peer-ca: %w", err)
 	}

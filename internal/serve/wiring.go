@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -11,75 +11,76 @@ import (
 	"syscall"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
 
-// startServer starts the real server.
-func startServer(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
-	config, err := serverConfig(s, values, logger)
+// Start starts a server with the settings.
+func Start(ctx context.Context, s Settings, values map[string]Given, logger *slog.Logger) (Server, error) {
+	config, err := ServerConfig(s, values, logger)
 	if err != nil {
 		return nil, err
 	}
 	if err := config.Validate(); err != nil {
-		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+		return nil, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
-	if err := refuseFile(s.dataDir); err != nil {
-		return nil, coded(err)
+	if err := RefuseFile(s.DataDir); err != nil {
+		return nil, Coded(err)
 	}
 	started, err := server.Start(ctx, config)
 	if err != nil {
-		return nil, aboutListener(coded(err), s, values)
+		return nil, AboutListener(Coded(err), s, values)
 	}
 	return failingServer{started}, nil
 }
 
-// serverConfig is what the settings say to the server.
-func serverConfig(s settings, values map[string]given, logger *slog.Logger) (server.Config, error) {
+// ServerConfig makes the configuration of a server of the settings.
+func ServerConfig(s Settings, values map[string]Given, logger *slog.Logger) (server.Config, error) {
 	if err := s.together(values); err != nil {
-		return server.Config{}, withCode(exitConfig, &server.ConfigError{Err: err})
+		return server.Config{}, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
 	config := server.Config{
-		Listen:    s.listen,
-		Advertise: s.advertise,
-		Database:  s.database,
-		DataDir:   s.dataDir,
-		InMemory:  s.inMemory,
+		Listen:    s.Listen,
+		Advertise: s.Advertise,
+		Database:  s.Database,
+		DataDir:   s.DataDir,
+		InMemory:  s.InMemory,
 		Logger:    logger,
 
-		HTTP: s.http.configuration(values),
+		HTTP: s.HTTP.configuration(values),
 
-		DiskReserve: s.reserve,
-		Resources:   settleResources(logger, !s.inMemory),
+		DiskReserve: s.Reserve,
+		Resources:   settleResources(logger, !s.InMemory),
 		Hardening: server.Hardening{
-			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams,
+			StreamsPerConnection: s.StreamsPerConnection, Streams: s.Streams,
 			ConnectionsPerAddress: s.connectionsPerAddress,
 		},
 
-		ListenTLS:    s.tls.listen,
-		AdvertiseTLS: s.tls.advertise,
-		TLS: listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key,
-			ClientCA: s.tls.clientCA, ClientRequired: s.tls.clientRequired},
-		Auth:          s.auth.mode,
-		TokenFile:     s.auth.tokenFile,
-		LoginLifetime: s.auth.loginLifetime,
-		LoopbackAdmin: s.auth.loopbackAdmin,
-		Inspect:       s.auth.inspect,
-		InitialAdmin:  s.auth.admin,
+		ListenTLS:    s.TLS.Listen,
+		AdvertiseTLS: s.TLS.Advertise,
+		TLS: listen.TLSFiles{Certificate: s.TLS.Certificate, Key: s.TLS.Key,
+			ClientCA: s.TLS.ClientCA, ClientRequired: s.TLS.clientRequired},
+		Auth:          s.Auth.Mode,
+		TokenFile:     s.Auth.TokenFile,
+		LoginLifetime: s.Auth.LoginLifetime,
+		LoopbackAdmin: s.Auth.loopbackAdmin,
+		Inspect:       s.Auth.inspect,
+		InitialAdmin:  s.Auth.Admin,
 	}
 	config.Limits = coordination.DefaultLimits()
-	config.Limits.State = s.stateLimit
-	cluster, err := s.cluster.configuration(logger)
+	config.Limits.State = s.StateLimit
+	cluster, err := s.Cluster.configuration(logger)
 	if err != nil {
-		return server.Config{}, withCode(exitConfig, &server.ConfigError{Err: err})
+		return server.Config{}, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
 	config.Cluster = cluster
-	if s.auth.adminPasswordFile != "" {
-		password, err := readPasswordFile(s.auth.adminPasswordFile)
+	if s.Auth.AdminPasswordFile != "" {
+		password, err := ReadPasswordFile(s.Auth.AdminPasswordFile)
 		if err != nil {
-			return server.Config{}, withCode(exitConfig, &server.ConfigError{Err: err})
+			return server.Config{}, exit.With(exit.Config, &server.ConfigError{Err: err})
 		}
 		config.InitialAdminPassword = password
 	}
@@ -92,10 +93,10 @@ type failingServer struct{ *server.Server }
 // Err is the server's reason. Apart from a listener that breaks and from a mistake
 // in the program, a server ends by itself only because its storage failed, whatever
 // the error looks like.
-func (s failingServer) Err() error { return codeOfEnd(s.Server.Err()) }
+func (s failingServer) Err() error { return CodedEnd(s.Server.Err()) }
 
-// codeOfEnd is what a server's Err says, with its exit code.
-func codeOfEnd(err error) error {
+// CodedEnd gives the error that a server ended with its exit code.
+func CodedEnd(err error) error {
 	var network *net.OpError
 	var broken *group.InvariantError
 	var diverged *group.DivergedError
@@ -104,15 +105,15 @@ func codeOfEnd(err error) error {
 		return err
 	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied),
 		errors.As(err, &diverged):
-		return coded(err)
+		return Coded(err)
 	}
-	return withCode(exitStorage, err)
+	return exit.With(exit.Storage, err)
 }
 
-// refuseFile fails where something that is no directory stands in the place of the
+// RefuseFile fails where something that is no directory stands in the place of the
 // directory or of one above it. A directory that does not exist is left to those
 // who make or need it.
-func refuseFile(directory string) error {
+func RefuseFile(directory string) error {
 	status, err := os.Stat(directory)
 	switch {
 	case errors.Is(err, syscall.ENOTDIR):
@@ -124,8 +125,8 @@ func refuseFile(directory string) error {
 	}
 }
 
-// coded gives an error of the server or its storage the exit code it stands for.
-func coded(err error) error {
+// Coded gives an error of the server or its storage the exit code it stands for.
+func Coded(err error) error {
 	var corruption *raftstore.CorruptionError
 	var format *raftstore.FormatError
 	var version *raftstore.VersionError
@@ -139,37 +140,37 @@ func coded(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, raftstore.ErrRemoved):
-		return withCode(exitRemoved,
+		return exit.With(exit.Removed,
 			fmt.Errorf("%w; it can be added again as a new one, with an empty data directory", err))
 	case errors.Is(err, raftstore.ErrEmptied):
-		return withCode(exitConfig,
+		return exit.With(exit.Config,
 			fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
 				"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join",
 				err))
 	case errors.Is(err, raftstore.ErrHalfRestored):
-		return withCode(exitConfig, fmt.Errorf("%w; run `coordd cluster restore` again with the same settings, "+
+		return exit.With(exit.Config, fmt.Errorf("%w; run `coordd cluster restore` again with the same settings, "+
 			"or empty the directory to start without the backup", err))
 	case errors.As(err, &diverged), errors.As(err, &condemned):
-		return withCode(exitDiverged,
+		return exit.With(exit.Diverged,
 			fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+
 				"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME "+
 				"HOST:PORT`) and start it "+
 				"with an empty data directory and --join", err))
 	case errors.Is(err, raftstore.ErrOtherCluster):
-		return withCode(exitConfig,
+		return exit.With(exit.Config,
 			fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
 	case errors.Is(err, raftstore.ErrLocked), errors.Is(err, raftstore.ErrNotData), errors.As(err, &format),
 		errors.As(err, &version), errors.As(err, &setting):
 		// another directory or program is wanted
-		return withCode(exitConfig, err)
+		return exit.With(exit.Config, err)
 	case errors.As(err, &corruption):
-		return withCode(exitStorage, err)
+		return exit.With(exit.Storage, err)
 	case errors.As(err, &network): // a network error holds the same system errors as a file's
-		return withCode(exitFailure, err)
+		return exit.With(exit.Failure, err)
 	case unusableDirectory(err):
-		return withCode(exitConfig, err)
+		return exit.With(exit.Config, err)
 	case errors.As(err, &path), errors.As(err, &system): // no space, an input or output error, ...
-		return withCode(exitStorage, err)
+		return exit.With(exit.Storage, err)
 	default:
 		return err
 	}

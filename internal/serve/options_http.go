@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -12,28 +12,30 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/monitor"
 )
 
-// httpSettings are those of the listener for monitoring programs.
-type httpSettings struct {
-	listen string // host:port; empty: none
+// HTTPSettings are the settings of the listener for monitoring programs.
+type HTTPSettings struct {
+	Listen string // host:port; empty: none
 	hosts  string // names, with commas between them
 	debug  string // path of a socket or ip:port; empty: none
 	// resources of rate limiters that have metrics of their own, NODE=RESOURCE, with commas between them.
 	resources string
 }
 
-const listenHTTPName = "listen-http"
+// ListenHTTPName names the setting of the address for monitoring programs.
+const ListenHTTPName = "listen-http"
 
 // nothing is the value that stands for no listener. An empty one does as well, but a variable that is empty
 // counts as not set.
 const nothing = "off"
 
 // httpOptions are the settings of what monitoring programs are served.
-var httpOptions = []option{
-	{listenHTTPName, "HOST:PORT",
+var httpOptions = []Option{
+	{ListenHTTPName, "HOST:PORT",
 		"address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none",
 		"127.0.0.1:8765", setListenHTTP},
 	{"http-hosts", "NAME,...",
@@ -50,36 +52,36 @@ var httpOptions = []option{
 		"", setDebugHTTP},
 }
 
-func setListenHTTP(s *settings, value string) error {
+func setListenHTTP(s *Settings, value string) error {
 	if value == "" || value == nothing {
-		s.http.listen = ""
+		s.HTTP.Listen = ""
 		return nil
 	}
 	host, port, err := net.SplitHostPort(value)
-	if err != nil || !portInRange(port, 0) || !hostUsable(host, true) {
+	if err != nil || !PortInRange(port, 0) || !hostUsable(host, true) {
 		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8765, or off; an empty " +
 			"host means all addresses")
 	}
-	s.http.listen = value
+	s.HTTP.Listen = value
 	return nil
 }
 
-func setHTTPHosts(s *settings, value string) error {
+func setHTTPHosts(s *Settings, value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		if value != "" && !hostName.MatchString(name) {
 			return errors.New(
 				"want names with commas between them and without ports, such as coordd.example.net,coordd")
 		}
 	}
-	s.http.hosts = value
+	s.HTTP.hosts = value
 	return nil
 }
 
-func setMetricsResources(s *settings, value string) error {
+func setMetricsResources(s *Settings, value string) error {
 	if _, err := metricsResources(value); err != nil {
 		return err
 	}
-	s.http.resources = value
+	s.HTTP.resources = value
 	return nil
 }
 
@@ -90,7 +92,7 @@ func metricsResources(value string) (resources []monitor.Resource, err error) {
 			break
 		}
 		at := strings.LastIndexByte(text, '=')
-		if at < 0 || !strings.HasPrefix(text, "/") || checkResource(text[at+1:]) != nil ||
+		if at < 0 || !strings.HasPrefix(text, "/") || !IsResource(text[at+1:]) ||
 			!utf8.ValidString(text) {
 			return nil, errors.New("want paths of coordination nodes and of resources, such as " +
 				"/local/app=reports,/local/app=reports/daily")
@@ -107,8 +109,14 @@ func metricsResources(value string) (resources []monitor.Resource, err error) {
 	return resources, nil
 }
 
-func setDebugHTTP(s *settings, value string) error {
-	s.http.debug = value
+// IsResource reports whether a text can be the path of a rate limiter's resource.
+func IsResource(path string) bool {
+	return path != "" && !strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") &&
+		!strings.Contains(path, "//")
+}
+
+func setDebugHTTP(s *Settings, value string) error {
+	s.HTTP.debug = value
 	if at, err := netip.ParseAddrPort(value); filepath.IsAbs(value) && !strings.ContainsRune(value, 0) ||
 		err == nil && at.Addr().Unmap().IsLoopback() {
 		return nil
@@ -119,11 +127,11 @@ func setDebugHTTP(s *settings, value string) error {
 
 // configuration is what the server is given. Two servers on one machine both want the default address; that
 // one of them has to go without must not keep it from serving.
-func (h httpSettings) configuration(values map[string]given) server.HTTP {
+func (h HTTPSettings) configuration(values map[string]Given) server.HTTP {
 	resources, _ := metricsResources(h.resources) // which was looked at when it was set
-	config := server.HTTP{Listen: h.listen,
-		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, version, resources...) },
-		Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
+	config := server.HTTP{Listen: h.Listen,
+		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, cmdline.Version, resources...) },
+		Optional: strings.HasPrefix(values[ListenHTTPName].Origin, "default")}
 	if h.debug != "" {
 		config.ListenDebug, config.Debug = h.debug, monitor.Debug()
 	}
@@ -134,9 +142,9 @@ func (h httpSettings) configuration(values map[string]given) server.HTTP {
 }
 
 // warn says what an operator may not have meant.
-func (h httpSettings) warn(logger *slog.Logger) {
-	if h.listen != "" && reachable(h.listen) {
+func (h HTTPSettings) warn(logger *slog.Logger) {
+	if h.Listen != "" && Reachable(h.Listen) {
 		logger.Warn("programs on other machines can read the server's state and metrics, without a login",
-			"listen_http", h.listen)
+			"listen_http", h.Listen)
 	}
 }

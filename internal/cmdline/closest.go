@@ -1,15 +1,15 @@
-package main
+package cmdline
 
 import "strings"
 
 // lettersPerSlip is how many letters of a name have room for one slip.
 const lettersPerSlip = 4
 
-// closest is the candidate that differs from name in the fewest slips, or "" if none
-// is close enough. The first of several equal ones counts. What flags and variables
-// begin with is no part of the name.
-func closest(name string, candidates []string) string {
-	letters := strings.TrimLeft(strings.TrimPrefix(name, variablePrefix), "-")
+// Closest returns the candidate that differs from name in the fewest slips, or "" if none
+// is close enough; of several equal ones the first. The dashes of flags and the prefix of
+// variables are not counted as letters of the name.
+func Closest(name string, candidates []string) string {
+	letters := strings.TrimLeft(strings.TrimPrefix(name, VariablePrefix), "-")
 	best, fewest := "", len(letters)/lettersPerSlip+1
 	for _, candidate := range candidates {
 		if n := slips(name, candidate); n < fewest {

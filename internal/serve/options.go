@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -13,90 +13,93 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server"
 )
 
-// settings is the configuration of `coordd serve`, checked value by value.
-type settings struct {
-	listen    string // host:port, port 0 lets the system choose; an empty host means all addresses; empty: none
-	advertise string // host or host:port for clients, or grpcs://host:port of a proxy; empty: derived from listen
-	database  string // absolute path
-	dataDir   string // absolute path; empty if and only if inMemory is set
-	inMemory  bool   // nothing is written to disk
-	localYDB  bool   // the variables of the local-ydb image count
-	tls       tlsSettings
-	auth      authSettings
-	cluster   clusterSettings
-	reserve   uint64 // bytes of the disk kept free, 0: none
-	// stateLimit is how many bytes the state may count in a cluster that has no limit yet, 0: not given.
-	stateLimit uint64
+// Settings is the configuration of `coordd serve`, checked value by value.
+type Settings struct {
+	Listen    string // host:port, port 0 lets the system choose; an empty host means all addresses; empty: none
+	Advertise string // host or host:port for clients, or grpcs://host:port of a proxy; empty: derived from listen
+	Database  string // absolute path
+	DataDir   string // absolute path; empty if and only if inMemory is set
+	InMemory  bool   // nothing is written to disk
+	LocalYDB  bool   // the variables of the local-ydb image count
+	TLS       TLSSettings
+	Auth      AuthSettings
+	Cluster   ClusterSettings
+	Reserve   uint64 // Bytes of the disk kept free, 0: none
+	// StateLimit is how many bytes the state may count in a cluster that has no limit yet, 0: not given.
+	StateLimit uint64
 	// How many of each a client or the process may have open at once.
-	streamsPerConnection, streams, connectionsPerAddress int
+	StreamsPerConnection, Streams, connectionsPerAddress int
 
-	http httpSettings
+	HTTP HTTPSettings
 
-	logLevel  slog.Level
-	logFormat string // "text" or "json"
+	LogLevel  slog.Level
+	LogFormat string // "text" or "json"
 }
 
-// option is one setting: how it is named, what it means and how it is read.
-type option struct {
-	// name is the flag without dashes and the key in the config file; the
+// Option is one setting: how it is named, what it means and how it is read.
+type Option struct {
+	// Name is the flag without dashes and the key in the config file; the
 	// environment variable is derived from it.
-	name        string
+	Name        string
 	placeholder string // stands for the value in help texts
 	usage       string
-	fallback    string // the value where none is given; see defaultDataDir for --data-dir
-	// set checks a value and stores it. Its error says what is allowed.
-	set func(s *settings, value string) error
+	Fallback    string // the value where none is given; see defaultDataDir for --data-dir
+	// Set checks a value and stores it. Its error says what is allowed.
+	Set func(s *Settings, value string) error
 }
 
 const (
-	configName   = "config"
-	dataDirName  = "data-dir"
-	inMemoryName = "in-memory"
-	listenName   = "listen"
-	databaseName = "database"
+	// ConfigName names the flag of the config file; the others name settings.
+	ConfigName   = "config"
+	DataDirName  = "data-dir"
+	InMemoryName = "in-memory"
+	ListenName   = "listen"
+	DatabaseName = "database"
 )
 
-// serveOptions are the settings of `coordd serve`, in the order of its help.
-var serveOptions = slices.Concat([]option{
-	{listenName, "HOST:PORT",
+// Options are the settings of `coordd serve`, in the order of its help.
+var Options = slices.Concat([]Option{
+	{ListenName, "HOST:PORT",
 		"address to accept clients on, plain text; port 0 takes a free one; off: none, with --listen-tls",
 		"127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]",
 		"address for clients to connect to (default: derived from --listen); grpcs://HOST:PORT: of a proxy that ends " +
 			"TLS and connects to --listen",
 		"", setAdvertise},
-	dataDirOption,
-	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests",
-		"false", setBool(func(s *settings) *bool { return &s.inMemory })},
-	{databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
+	DataDirOption,
+	{InMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests",
+		"false", setBool(func(s *Settings) *bool { return &s.InMemory })},
+	{DatabaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
 	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)",
 		"", setListenTLS},
 	{"advertise-tls", "HOST[:PORT]",
 		"address for clients of --listen-tls (default: derived from --advertise and --listen-tls)",
 		"", setAdvertiseTLS},
 	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes",
-		"", setFile(func(s *settings) *string { return &s.tls.certificate })},
+		"", setFile(func(s *Settings) *string { return &s.TLS.Certificate })},
 	{"tls-key", "FILE", "PEM file of the key of --tls-cert",
-		"", setFile(func(s *settings) *string { return &s.tls.key })},
+		"", setFile(func(s *Settings) *string { return &s.TLS.Key })},
 	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity",
-		"", setFile(func(s *settings) *string { return &s.tls.clientCA })},
+		"", setFile(func(s *Settings) *string { return &s.TLS.ClientCA })},
 	{"tls-client-auth", "optional|required",
 		"whether clients of --listen-tls must have a certificate of --tls-client-ca",
 		"optional", setTLSClientAuth},
 	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes",
-		"", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
+		"", setFile(func(s *Settings) *string { return &s.Auth.TokenFile })},
 	{"login-lifetime", "DURATION", "how long a login token is good", "12h", setLoginLifetime},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin",
-		"", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+		"", setFile(func(s *Settings) *string { return &s.Auth.AdminPasswordFile })},
 	{"loopback-admin", "bool",
 		"let everybody on this machine do what the socket in the data directory is for; goes away with the next " +
 			"release",
-		"false", setBool(func(s *settings) *bool { return &s.auth.loopbackAdmin })},
+		"false", setBool(func(s *Settings) *bool { return &s.Auth.loopbackAdmin })},
 	{"inspect", "off|local|on",
 		"whom the inspection service shows locks and sessions; local: callers on this machine (default: on, but " +
 			"local where strangers can connect and --auth is off)",
@@ -105,43 +108,49 @@ var serveOptions = slices.Concat([]option{
 		"128MiB", setDiskReserve},
 	{"state-limit", "SIZE",
 		"limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)",
-		"", setStateLimit},
+		"", SetStateLimit},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once",
-		"100000", setCount(func(s *settings) *int { return &s.streamsPerConnection })},
+		"100000", setCount(func(s *Settings) *int { return &s.StreamsPerConnection })},
 	{"streams", "NUMBER",
 		"sessions' streams that may be open at once in all (default: 100000, or what half of the memory is enough for)",
-		"", setCount(func(s *settings) *int { return &s.streams })},
+		"", setCount(func(s *Settings) *int { return &s.Streams })},
 	{"connections-per-address", "NUMBER",
 		"connections that one IP address may have open at once (default: 20000, or three quarters of all that there " +
 			"is room for)",
-		"", setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
+		"", setCount(func(s *Settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
 	localYDBOption,
-}, clusterOptions, httpOptions)
+}, ClusterOptions, httpOptions)
 
-// dataDirOption is shared by the commands that work on a data directory.
-var dataDirOption = option{dataDirName, "DIR",
+// DataDirOption is shared by the commands that work on a data directory.
+var DataDirOption = Option{DataDirName, "DIR",
 	"directory of the data (default: " + dataDirDefaultText + ")", "", setDataDir}
 
-// variable is the environment variable of an option.
-func variable(name string) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+// OptionsNamed returns the settings of `coordd serve` with these names.
+func OptionsNamed(names ...string) []Option {
+	var found []Option
+	for _, name := range names {
+		for _, o := range Options {
+			if o.Name == name {
+				found = append(found, o)
+			}
+		}
+	}
+	return found
 }
 
-const variablePrefix = "COORDD_"
-
-func setListen(s *settings, value string) error {
+func setListen(s *Settings, value string) error {
 	if value == nothing {
-		s.listen = ""
+		s.Listen = ""
 		return nil
 	}
 	host, port, err := net.SplitHostPort(value)
-	if err != nil || !portInRange(port, 0) || !hostUsable(host, true) {
+	if err != nil || !PortInRange(port, 0) || !hostUsable(host, true) {
 		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136, or off; an empty " +
 			"host means all addresses")
 	}
-	s.listen = value
+	s.Listen = value
 	return nil
 }
 
@@ -149,7 +158,7 @@ func setListen(s *settings, value string) error {
 const proxyScheme = "grpcs://"
 
 // setAdvertise stores an address for clients of the plain listener, or that of a proxy that ends TLS.
-func setAdvertise(s *settings, value string) error {
+func setAdvertise(s *Settings, value string) error {
 	address, proxied := strings.CutPrefix(value, proxyScheme)
 	if strings.Contains(address, "://") {
 		return errors.New("want HOST or HOST:PORT without a scheme, or grpcs://HOST:PORT of a proxy that ends TLS")
@@ -160,7 +169,7 @@ func setAdvertise(s *settings, value string) error {
 	if err := checkAdvertised(address); err != nil {
 		return err
 	}
-	s.advertise = value
+	s.Advertise = value
 	return nil
 }
 
@@ -171,7 +180,7 @@ func checkAdvertised(value string) error {
 		"coordd.example.net or [2001:db8::1]:2136")
 	if _, err := netip.ParseAddr(value); err != nil && strings.Contains(value, ":") {
 		host, port, err := net.SplitHostPort(value)
-		if err != nil || !portInRange(port, 1) || !hostUsable(host, false) {
+		if err != nil || !PortInRange(port, 1) || !hostUsable(host, false) {
 			return allowed
 		}
 	} else if !hostUsable(value, false) {
@@ -180,7 +189,8 @@ func checkAdvertised(value string) error {
 	return nil
 }
 
-func portInRange(port string, lowest uint64) bool {
+// PortInRange reports whether a text is a port of at least lowest.
+func PortInRange(port string, lowest uint64) bool {
 	number, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && number >= lowest
 }
@@ -207,7 +217,7 @@ const databaseBytesMax = 1024
 
 // setDatabase allows what the path tree allows, in its one plain spelling, since
 // the connection string repeats it.
-func setDatabase(s *settings, value string) error {
+func setDatabase(s *Settings, value string) error {
 	const allowed = "want an absolute path such as /local, of at most 1024 bytes"
 	if !strings.HasPrefix(value, "/") || path.Clean(value) != value || len(value) > databaseBytesMax {
 		return errors.New(allowed)
@@ -215,21 +225,21 @@ func setDatabase(s *settings, value string) error {
 	if _, err := scheme.New(value); err != nil {
 		return fmt.Errorf("%s: %w", allowed, err)
 	}
-	s.database = value
+	s.Database = value
 	return nil
 }
 
-func setDataDir(s *settings, value string) error {
+func setDataDir(s *Settings, value string) error {
 	directory, err := filepath.Abs(value)
 	if value == "" || strings.ContainsRune(value, 0) || err != nil {
 		return errors.New("want the path of a directory, which is made if it does not exist")
 	}
-	s.dataDir = directory
+	s.DataDir = directory
 	return nil
 }
 
-func setBool(field func(*settings) *bool) func(*settings, string) error {
-	return func(s *settings, value string) error {
+func setBool(field func(*Settings) *bool) func(*Settings, string) error {
+	return func(s *Settings, value string) error {
 		switch value {
 		case "true", "1":
 			*field(s) = true
@@ -245,8 +255,8 @@ func setBool(field func(*settings) *bool) func(*settings, string) error {
 // countMost is the largest number that may be set for a limit.
 const countMost = 1 << 30
 
-func setCount(field func(*settings) *int) func(*settings, string) error {
-	return func(s *settings, value string) error {
+func setCount(field func(*Settings) *int) func(*Settings, string) error {
+	return func(s *Settings, value string) error {
 		number, err := strconv.Atoi(value)
 		if err != nil || number < 1 || number > countMost {
 			return fmt.Errorf("want a number from 1 to %d", countMost)
@@ -256,28 +266,46 @@ func setCount(field func(*settings) *int) func(*settings, string) error {
 	}
 }
 
-// sizeUnits are the endings of sizes, the longest first.
-var sizeUnits = []struct {
-	ending string
-	bytes  uint64
+// SizeUnits lists the endings of sizes, the longest first.
+var SizeUnits = []struct {
+	Ending string
+	Bytes  uint64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
 
 // setDiskReserve takes a number of bytes, with or without a unit.
-func setDiskReserve(s *settings, value string) error {
-	size, ok := parseSize(value)
-	if s.reserve = size; ok {
+func setDiskReserve(s *Settings, value string) error {
+	size, ok := ParseSize(value)
+	if s.Reserve = size; ok {
 		return nil
 	}
 	return errors.New("want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
 }
 
-// parseSize reads a number of bytes up to 1024TiB, with or without a unit.
-func parseSize(value string) (bytes uint64, ok bool) {
-	for _, unit := range sizeUnits {
-		digits, found := strings.CutSuffix(value, unit.ending)
+// UnlimitedText disables the state limit.
+const UnlimitedText = "unlimited"
+
+// SetStateLimit takes a size or the word for none.
+func SetStateLimit(s *Settings, value string) error {
+	if value == UnlimitedText {
+		s.StateLimit = server.UnlimitedState
+		return nil
+	}
+	size, ok := ParseSize(value)
+	if !ok || size < server.MinStateLimit {
+		return errors.New("want 1MiB to 1024TiB, such as 384MiB, or " + UnlimitedText +
+			"; the units are KiB, MiB, GiB and TiB")
+	}
+	s.StateLimit = size
+	return nil
+}
+
+// ParseSize reads a number of bytes up to 1024TiB, with or without a unit.
+func ParseSize(value string) (bytes uint64, ok bool) {
+	for _, unit := range SizeUnits {
+		digits, found := strings.CutSuffix(value, unit.Ending)
 		number, err := strconv.ParseUint(digits, 10, 64)
-		if found && err == nil && number <= 1<<50/unit.bytes {
-			return number * unit.bytes, true
+		if found && err == nil && number <= 1<<50/unit.Bytes {
+			return number * unit.Bytes, true
 		}
 	}
 	return 0, false
@@ -285,7 +313,7 @@ func parseSize(value string) (bytes uint64, ok bool) {
 
 const levelNames = "debug, info, warn or error"
 
-func setLogLevel(s *settings, value string) error {
+func setLogLevel(s *Settings, value string) error {
 	levels := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 	}
@@ -293,45 +321,46 @@ func setLogLevel(s *settings, value string) error {
 	if !known {
 		return errors.New("want " + levelNames)
 	}
-	s.logLevel = level
+	s.LogLevel = level
 	return nil
 }
 
-func setLogFormat(s *settings, value string) error {
+func setLogFormat(s *Settings, value string) error {
 	if value != "text" && value != "json" {
 		return errors.New("want text or json")
 	}
-	s.logFormat = value
+	s.LogFormat = value
 	return nil
 }
 
 const (
-	rootDataDir        = "/var/lib/coordd"
-	dataDirDefaultText = "$XDG_STATE_HOME/coordd or ~/.local/state/coordd; for root " + rootDataDir
+	// RootDataDir is the data directory of root.
+	RootDataDir        = "/var/lib/coordd"
+	dataDirDefaultText = "$XDG_STATE_HOME/coordd or ~/.local/state/coordd; for root " + RootDataDir
 )
 
 // defaultDataDir is where the data goes when nobody says otherwise: the place of
 // the system for root, the user's state directory for anybody else. A relative
 // XDG_STATE_HOME is ignored, as its specification asks.
-func defaultDataDir(env environment, uid int) (string, error) {
+func defaultDataDir(env cmdline.Environment, uid int) (string, error) {
 	if uid == 0 {
-		return rootDataDir, nil
+		return RootDataDir, nil
 	}
-	if state := env.value("XDG_STATE_HOME"); filepath.IsAbs(state) {
+	if state := env.Value("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "coordd"), nil
 	}
-	if home := env.value("HOME"); filepath.IsAbs(home) {
+	if home := env.Value("HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, ".local", "state", "coordd"), nil
 	}
 	return "", fmt.Errorf("no data directory: neither XDG_STATE_HOME nor HOME holds an absolute path; give flag "+
-		"--%s, variable %s or key %s in the config file", dataDirName, variable(dataDirName), dataDirName)
+		"--%s, variable %s or key %s in the config file", DataDirName, cmdline.Variable(DataDirName), DataDirName)
 }
 
 // beyondLoopback says whether other machines can reach the listener for plain text.
-func (s *settings) beyondLoopback() bool { return s.listen != "" && reachable(s.listen) }
+func (s *Settings) beyondLoopback() bool { return s.Listen != "" && Reachable(s.Listen) }
 
-// reachable says whether other machines can reach an address to listen on, as far as it tells.
-func reachable(listen string) bool {
+// Reachable says whether other machines can reach an address to listen on, as far as it tells.
+func Reachable(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return true

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coordd/coordd/internal/exit"
+)
+
+// exitCodes explains every exit code, in order.
+var exitCodes = []struct {
+	code exit.Code
+	text string
+}{
+	{exit.OK, "done, or stopped by a signal"},
+	{exit.Failure, "any other failure, such as a port in use"},
+	{exit.Usage, "wrong command, flag or argument"},
+	{exit.Storage, "storage failure: a failed write, or damaged files"},
+	{exit.Config,
+		"configuration: config file, environment, or a data directory that is in use or cannot be used"},
+	{exit.Differs, "conformance: the server differs from the scripts"},
+	{exit.NotServing, "no server can be reached there; health: or it does not serve"},
+	{exit.Removed, "the server was removed from its cluster: its data is of no use any more"},
+	{exit.Diverged,
+		"the server's state is not that of the majority of its cluster: its data must not be used any more"},
+	{exit.NeedsOurs, "the command needs a coordd server, and this is another one, or an older one"},
+	{exit.Lost,
+		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"},
+	{exit.Conflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, " +
+		"take-over: --conflict-exit-code changes it)"},
+	{exit.NotRun, "lock, elect, config watch: coordd itself has failed, and no command runs"},
+	{exit.Cannot, "lock, elect, config watch: the command cannot be run"},
+	{exit.NoSuch, "lock, elect, config watch: there is no such command"},
+	{exit.Signal, "lock, elect: and a number more, which is that of the signal that has ended the command"},
+}
+
+// exitCodeHelp is the list of exit codes for `coordd help`.
+func exitCodeHelp() string {
+	var text strings.Builder
+	for _, entry := range exitCodes {
+		fmt.Fprintf(&text, "  %d  %s\n", entry.code, entry.text)
+	}
+	return text.String()
+}
+
+// commandEnded is the end of a command that was run for the user, who has seen what there is to see.
+type commandEnded struct{ code exit.Code }
+
+func (e *commandEnded) Error() string {
+	return fmt.Sprintf("the command ended with exit code %d", e.code)
+}
+
+// ExitCode passes the command's code on.
+func (e *commandEnded) ExitCode() exit.Code { return e.code }
+
+// runs marks a cobra command that passes on the exit code of another one, always or where one is given: its
+// own failures are exit.NotRun then.
+const (
+	runs     = "runs"
+	runsOne  = "one"
+	runsSome = "one, or none"
+)
+
+// ownFailure keeps what goes wrong with a command that runs another one apart from the other one's exit
+// codes.
+func ownFailure(err error) error {
+	var ended *commandEnded
+	if code := exit.Of(err); err == nil || errors.As(err, &ended) || errors.Is(err, errHeld) ||
+		code >= exit.Lost {
+		return err
+	}
+	return exit.With(exit.NotRun, err)
+}

@@ -1,0 +1,175 @@
+package cmdline
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	repository "github.com/coordd/coordd"
+
+	"github.com/coordd/coordd/internal/exit"
+)
+
+// Prepare gives the root command of a program what all programs have: the version, the licences, a help command that
+// refuses unknown topics, and errors of one line. topic is a command for the help command's example.
+func Prepare(root *cobra.Command, topic string, stdout, stderr io.Writer) {
+	root.Version, root.SilenceErrors, root.SilenceUsage = Version, true, true
+	root.SetVersionTemplate(VersionText(root.Name()) + "\n")
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(licensesCommand(root.Name()))
+	root.SetHelpCommand(helpCommand(root.Name(), topic))
+	root.InitDefaultHelpCmd() // now, so that root.Find knows it
+	root.InitDefaultCompletionCmd()
+}
+
+// Execute runs the command that args name, and returns it: messages name its path.
+func Execute(root *cobra.Command, args []string) (*cobra.Command, error) {
+	if found, _, err := root.Find(args); err != nil && !completing(args) {
+		// Cobra found a word where a command has to be. Its error is of several
+		// lines, ours is of one.
+		return found, unknownCommand(found, found.Flags().Args(), args)
+	}
+	root.SetArgs(args)
+	return root.ExecuteC()
+}
+
+// Report prints an error in lines that start with the program's name. command is the path of the one that failed.
+func Report(stderr io.Writer, command string, err error) {
+	program, _, _ := strings.Cut(command, " ")
+	// An error may contain texts of a server, which must not look like lines of this program.
+	fmt.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if exit.IsUsage(err) {
+		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command)
+	}
+}
+
+// completing reports whether a command line is a question of a shell's.
+func completing(args []string) bool {
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd ||
+		args[0] == cobra.ShellCompNoDescRequestCmd)
+}
+
+// Version is stamped by the linker (see the Makefile).
+var Version = "development"
+
+// VersionText names a program, its version and what it was built with and for.
+func VersionText(program string) string {
+	return fmt.Sprintf("%s %s (%s %s/%s)", program, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func licensesCommand(program string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "licenses",
+		Short:   "Print the licences of everything that this program contains",
+		Example: "  " + program + " licenses > licences.txt",
+		Args:    NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := io.WriteString(command.OutOrStdout(), repository.ThirdPartyNotices)
+			return err
+		},
+	}
+}
+
+// helpCommand differs from cobra's own in that an unknown command is an error.
+func helpCommand(program, topic string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [command]",
+		Short:   "Explain a command, or all of them",
+		Example: "  " + program + " help\n  " + program + " help " + topic,
+		RunE: func(command *cobra.Command, args []string) error {
+			topic, rest, err := command.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(command.Root(), rest, args)
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
+	}
+}
+
+// NoArguments refuses anything but flags.
+func NoArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exit.Usagef("argument %q is not allowed: %s takes only flags", args[0], command.CommandPath())
+	}
+	return nil
+}
+
+// WantsCommand refuses to run a command that only groups others.
+func WantsCommand(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return exit.Usagef("no command given; known are %s", strings.Join(CommandNames(command), ", "))
+	}
+	return unknownCommand(command, args, args)
+}
+
+// unknownCommand is the error for a word where a command has to be: the first of
+// rest, or else the first word of args that is no flag.
+func unknownCommand(parent *cobra.Command, rest, args []string) error {
+	word := ""
+	for _, candidate := range append(rest, args...) {
+		if word == "" && !strings.HasPrefix(candidate, "-") {
+			word = candidate
+		}
+	}
+	names := CommandNames(parent)
+	if near := Closest(word, names); near != "" {
+		return exit.Usagef("unknown command %q; did you mean %s?", word, near)
+	}
+	return exit.Usagef("unknown command %q; known are %s", word, strings.Join(names, ", "))
+}
+
+// CommandNames lists the commands below one.
+func CommandNames(parent *cobra.Command) []string {
+	var names []string
+	for _, command := range parent.Commands() {
+		names = append(names, command.Name())
+	}
+	return names
+}
+
+// flagError turns the flag parser's errors into ours, which name the flag and
+// what is allowed.
+func flagError(command *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var empty *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		var names []string
+		command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, "--"+flag.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		if near := Closest(name, names); near != "" {
+			return exit.Usagef("unknown flag %s; did you mean %s?", name, near)
+		}
+		return exit.Usagef("unknown flag %s; %s knows %s", name, command.CommandPath(),
+			strings.Join(names, ", "))
+	case errors.As(err, &empty):
+		flag := empty.GetFlag()
+		return exit.Usagef("flag --%s: no value given; want %s: %s", flag.Name, flag.Value.Type(), flag.Usage)
+	default:
+		return exit.With(exit.Usage, err)
+	}
+}
+
+// RawFlag keeps a flag's text as it is; it is checked when all sources are known,
+// so that every source gets the same checks and messages.
+type RawFlag struct {
+	Text        string
+	Placeholder string
+}
+
+// Set implements pflag.Value, as the rest does.
+func (f *RawFlag) Set(text string) error { f.Text = text; return nil }
+
+// String returns the text.
+func (f *RawFlag) String() string { return f.Text }
+
+// Type returns the placeholder, for help texts.
+func (f *RawFlag) Type() string { return f.Placeholder }
