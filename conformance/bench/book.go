@@ -105,11 +105,13 @@ func (b *book) rows(value func(c cell, name string) string) string {
 		if b.values[c][floor] != nil {
 			continue
 		}
-		fmt.Fprintf(&s, "| %s | %s | %s |", c.workload, page.Count(c.n), c.figure)
+		row := ""
 		for _, name := range b.contestants {
-			s.WriteString(strings.TrimSuffix(" "+value(c, name), " ") + " |")
+			row += strings.TrimSuffix(" "+value(c, name), " ") + " |"
 		}
-		s.WriteString("\n")
+		if strings.Trim(row, " |") != "" {
+			fmt.Fprintf(&s, "| %s | %s | %s |%s\n", c.workload, page.Count(c.n), c.figure, row)
+		}
 	}
 	return s.String()
 }
