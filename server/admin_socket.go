@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -121,7 +122,7 @@ func (s *Server) administrates(ctx context.Context) bool {
 
 // refusalIn is why an operation of YDB's was refused, which is no error of the call.
 func refusalIn(answer any) error {
-	operation, _ := operationIn(answer)
+	operation, _ := calls.OperationIn(answer)
 	if operation == nil {
 		return nil
 	}

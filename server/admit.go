@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/wire"
 )
@@ -102,7 +103,7 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 			if err != nil {
 				return err
 			}
-			if name, sent := database(ctx); sent {
+			if name, sent := calls.Database(ctx); sent {
 				wire.ResolvePath(m, name)
 			}
 			return fits(call, mostBytes(method))

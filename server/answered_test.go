@@ -187,7 +187,7 @@ func isLocal(full string) bool {
 func localAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
 	t.Helper()
 	unbounded := bound{"nothing", time.Hour, 0, 0}
-	s.config.hooks.Patience = unbounded.patience
+	s.calls.Patience = unbounded.patience
 	for full, method := range servedMethods(t, s) {
 		if isLocal(full) {
 			if got := answerTo(t, conn, full, method, unbounded); got == "UNAVAILABLE" {
@@ -206,7 +206,7 @@ func busyAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
 	holdUp(s, held, release)
 	<-held
 	b := bound{"operation_timeout", time.Hour, 20 * time.Millisecond, 0}
-	s.config.hooks.Patience = b.patience
+	s.calls.Patience = b.patience
 	if got := answerTo(t, conn, full, servedMethods(t, s)[full], b); got != "UNAVAILABLE" {
 		t.Errorf("%s of a busy server: got %s", full, got)
 	}
@@ -222,7 +222,7 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 		t.Fatalf("%d methods", len(methods))
 	}
 	for _, b := range bounds {
-		s.config.hooks.Patience = b.patience
+		s.calls.Patience = b.patience
 		var calls sync.WaitGroup
 		check := func(full string, method protoreflect.MethodDescriptor) {
 			got := answerTo(t, conn, full, method, b)
@@ -296,7 +296,7 @@ func TestDeposedLeaderAnswersNoRead(t *testing.T) {
 	if err != nil || dropped.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("%v %v", dropped, err)
 	}
-	c.servers[leader].config.hooks.Patience = 10 * time.Millisecond
+	c.servers[leader].calls.Patience = 10 * time.Millisecond
 	for asked, deposed := 0, false; asked < 20 || !deposed; asked++ {
 		deposed = !c.servers[leader].group.Leads()
 		got, err := service(leader).DescribeNode(t.Context(),

@@ -11,10 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -64,7 +63,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	if err := s.awaitStart(ctx, method); err != nil {
 		return nil, err
 	}
-	name, _ := database(ctx)
+	name, _ := calls.Database(ctx)
 	id, err := s.auth.Identify(ctx, name, s.group.Accounts())
 	switch {
 	case err != nil:
@@ -103,7 +102,7 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	if !waits {
 		return nil
 	}
-	patience := time.NewTimer(s.patience())
+	patience := time.NewTimer(s.calls.Longest())
 	defer patience.Stop()
 	select {
 	case <-s.opened:
@@ -116,26 +115,11 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	return status.Error(codes.Unavailable, "The server is not ready: "+s.Readiness().Reason)
 }
 
-// caller is who asks, for a command or a read of the machine.
-func (s *Server) caller(ctx context.Context) coordination.Caller {
-	id := auth.Of(ctx)
-	return coordination.Caller{Subject: id.Name,
-		Enforced: id.ByToken() || s.auth.Required && id != auth.LocalAdministrator}
-}
-
 // streamCaller is who opens a stream.
 func (s *Server) streamCaller(ctx context.Context) group.Caller {
-	caller := group.Caller{Caller: s.caller(ctx), Trace: traceOf(ctx)}
+	caller := group.Caller{Caller: s.calls.Caller(ctx), Trace: traceOf(ctx)}
 	if caller.Enforced {
 		caller.Identity = auth.Of(ctx).OfSession()
 	}
 	return caller
-}
-
-// ownerFor is who owns what a caller creates.
-func ownerFor(ctx context.Context) string {
-	if name := auth.Of(ctx).Name; name != "" {
-		return name
-	}
-	return scheme.RootOwner
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -68,7 +69,7 @@ func backupError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errPatience):
+	case errors.Is(err, calls.ErrPatience):
 		return status.Error(codes.Unavailable,
 			"No leader: a snapshot needs one, so that everything acknowledged is in it; "+
 				"without one, stop a server and copy its data directory")
@@ -104,16 +105,16 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go
-// on meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader
-// for callPatience, group.ErrStopped, raftstore.ErrBackupRuns, raftstore.ErrOvertaken, raftstore.ErrStopped, those of ctx
-// and w.
+// backup writes a checkpoint to w that contains everything that was committed when backup was called. Commands go on
+// meanwhile. It returns the index of the checkpoint's last entry. Errors: calls.ErrPatience if there was no leader for
+// calls.Patience, group.ErrStopped, raftstore.ErrBackupRuns, raftstore.ErrOvertaken, raftstore.ErrStopped, those of
+// ctx and w.
 func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
-	bounded, cancel := s.inTime(ctx)
+	bounded, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.group.CatchUp(bounded); err != nil {
-		if errors.Is(context.Cause(bounded), errPatience) {
-			err = errPatience
+		if errors.Is(context.Cause(bounded), calls.ErrPatience) {
+			err = calls.ErrPatience
 		}
 		return 0, err
 	}

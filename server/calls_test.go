@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,10 +20,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
-
-	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme/outcome"
-	"github.com/coordd/coordd/server/group"
 )
 
 // caller makes one call after the other on one server, about paths that are its own, so that it knows what
@@ -211,7 +206,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	<-stopped
 }
 
-// Without a majority a call waits as long as its operation_timeout says, and callPatience at most, and is
+// Without a majority a call waits as long as its operation_timeout says, and calls.Patience at most, and is
 // refused then.
 func TestCallWithoutALeader(t *testing.T) {
 	c := startCluster(t, 3)
@@ -243,40 +238,6 @@ func TestCallWithoutALeader(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-// How a call ends that ran out of time, by what it knows then.
-func TestEndOfACall(t *testing.T) {
-	for _, test := range []struct {
-		cause error
-		ended error // besides the context: nil if a leader had it at the end
-		want  string
-	}{
-		{errPatience, group.ErrNoLeader, unavailable.String()},
-		{errPatience, group.ErrUnknown, coordination.CallUnknown.String()},
-		{errPatience, group.ErrNotAsked, late.String()},
-		{errPatience, nil, unanswered.String()},
-		{errOperationTimeout, group.ErrNoLeader, unavailable.String()},
-		{errOperationTimeout, group.ErrUnknown, coordination.CallUnknown.String()},
-		{errOperationTimeout, group.ErrNotAsked, "context canceled"},
-		{errOperationTimeout, nil, "context canceled"},
-		{errCancelAfter, group.ErrNoLeader, "context canceled"},
-		{nil, group.ErrUnknown, "context canceled"},
-	} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(test.cause)
-		answer, err := unexecuted(ctx, errors.Join(test.ended, ctx.Err()))
-		got := answer.String()
-		if errors.Is(err, context.Canceled) {
-			got = context.Canceled.Error()
-		}
-		if got != test.want {
-			t.Errorf("%v, %v: got %s, want %s", test.cause, test.ended, got, test.want)
-		}
-	}
-	if unavailable.Status != outcome.Unavailable || coordination.CallUnknown.Status != outcome.Unavailable {
-		t.Error("not UNAVAILABLE")
 	}
 }
 

@@ -29,7 +29,7 @@ const promotePoll = 100 * time.Millisecond
 // Add implements clusterpb.ClusterServer.
 func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
 	error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
@@ -81,7 +81,7 @@ func (s clusterLeader) Promote(ctx context.Context,
 // over the leadership, and the next leader is asked.
 func (s clusterLeader) Remove(ctx context.Context,
 	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
@@ -117,7 +117,7 @@ func (s clusterLeader) Remove(ctx context.Context,
 // TransferLeader implements clusterpb.ClusterServer.
 func (s clusterLeader) TransferLeader(ctx context.Context,
 	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
 		return nil, errLeadsElsewhere

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
@@ -59,7 +60,7 @@ func (s clusterService) administerNow(ctx context.Context) error {
 	case errors.Is(err, group.ErrNoLeader):
 		return s.nobodyLeads(false)
 	case err != nil:
-		return grpcStatus(ctx, outcome.Outcome{}, err)
+		return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	return s.administer(ctx)
 }
@@ -67,7 +68,7 @@ func (s clusterService) administerNow(ctx context.Context) error {
 // Add implements adminpb.ClusterServer.
 func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
 	error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
@@ -131,15 +132,15 @@ func (s clusterService) Promote(ctx context.Context,
 func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequest) (context.Context,
 	context.CancelFunc) {
 	if r.GetWait() {
-		return s.asLongAsAsked(ctx)
+		return s.calls.AsLongAsAsked(ctx)
 	}
-	return s.inTime(ctx)
+	return s.calls.InTime(ctx)
 }
 
 // Remove implements adminpb.ClusterServer.
 func (s clusterService) Remove(ctx context.Context,
 	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (s *Server) removed(id string) bool {
 // TransferLeader implements adminpb.ClusterServer.
 func (s clusterService) TransferLeader(ctx context.Context,
 	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
@@ -183,13 +184,13 @@ func (s clusterService) TransferLeader(ctx context.Context,
 var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
 // onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from
-// inTime or asLongAsAsked, and for callPatience at most. unclear says that an attempt before the last one may
+// InTime or AsLongAsAsked, and for calls.Patience at most. unclear says that an attempt before the last one may
 // have succeeded.
 func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
 	here func(clusterLeader, context.Context, *Request) (*Response, error),
 	there func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error),
 ) (answer *Response, unclear bool, err error) {
-	patience, cancel := context.WithTimeout(ctx, s.patience())
+	patience, cancel := context.WithTimeout(ctx, s.calls.Longest())
 	defer cancel()
 	unasked := s.group.AskLeader(patience, func(bool) group.Asked {
 		leader := s.group.LeaderAddress()

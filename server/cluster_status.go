@@ -26,7 +26,7 @@ func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequ
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	var ofLeader *adminpb.ClusterStatus
 	if conn := s.group.RelayConn(); conn != nil && !s.group.Leads() {

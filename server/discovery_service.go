@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/url"
 	"slices"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
@@ -11,6 +10,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // discoveryService is Ydb.Discovery.V1.DiscoveryService (surface.md §1.4, §5).
@@ -49,7 +49,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context,
 			result.Endpoints[i], result.Endpoints[j] = result.Endpoints[j], result.Endpoints[i]
 		})
 	}
-	op, err := operation(answer, result)
+	op, err := calls.Operation(answer, result)
 	return &Ydb_Discovery.ListEndpointsResponse{Operation: op}, err
 }
 
@@ -77,15 +77,6 @@ func (s discoveryService) WhoAmI(ctx context.Context,
 	} else if r.GetIncludeGroups() {
 		result.Groups = []string{scheme.AllUsers}
 	}
-	op, err := operation(answer, result)
+	op, err := calls.Operation(answer, result)
 	return &Ydb_Discovery.WhoAmIResponse{Operation: op}, err
-}
-
-// unquote undoes the percent-encoding that the C++ SDK gives to a database name; other SDKs send names as
-// they are.
-func unquote(value string) string {
-	if plain, err := url.PathUnescape(value); err == nil {
-		return plain
-	}
-	return value
 }

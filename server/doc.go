@@ -6,7 +6,7 @@
 //     client may not have read what it was sent (progress.go), others do that, so that it holds up nobody.
 //   - the services (coordination, scheme, discovery, auth, and our own for users) turn unary calls into
 //     commands and reads of the group. That to look at locks and sessions is package inspect. Every call is
-//     bounded (patience.go).
+//     bounded (package calls).
 //   - the authenticator finds out who calls, once for a call or a stream. The enforcer, a goroutine of its own,
 //     ends open streams whose token, user or right is gone.
 //   - the lookout, two goroutines, finds out whether this server can serve clients, and tells others

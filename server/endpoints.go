@@ -138,7 +138,7 @@ func (s *Server) knowsEndpoints() bool {
 // awaitEndpoints waits until this server has been ready and knows the addresses of all servers that it is
 // connected to, but no longer than listPatience or until the caller's deadline.
 func (s *Server) awaitEndpoints(ctx context.Context) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	ctx, cancel = context.WithTimeout(ctx, cmp.Or(s.config.listPatience, listPatience))
 	defer cancel()

@@ -111,9 +111,9 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	if err != nil {
 		return &ConfigError{fmt.Errorf("initial administrator: %w", err)}
 	}
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
-	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.AddUser{CallID: call, Name: name, PasswordHash: hash, Administrator: true,
 			OnlyFirst: true}
 	})

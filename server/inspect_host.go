@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/inspect"
 )
 
@@ -85,22 +86,22 @@ func (h inspectHost) Inspects(ctx context.Context) error {
 }
 
 // InspectsAs implements inspect.Host.
-func (h inspectHost) InspectsAs(ctx context.Context) coordination.Caller { return h.caller(ctx) }
+func (h inspectHost) InspectsAs(ctx context.Context) coordination.Caller { return h.calls.Caller(ctx) }
 
 // InTime implements inspect.Host.
 func (h inspectHost) InTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	return h.inTime(ctx)
+	return h.calls.InTime(ctx)
 }
 
 // Execute implements inspect.Host.
 func (h inspectHost) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
-	return h.execute(ctx, build)
+	return h.calls.Execute(ctx, build)
 }
 
 // Status implements inspect.Host.
 func (h inspectHost) Status(ctx context.Context, answer outcome.Outcome, err error) error {
-	return grpcStatus(ctx, answer, err)
+	return calls.GRPCStatus(ctx, answer, err)
 }
 
 // Connection implements inspect.Connection.

@@ -1,6 +1,8 @@
 package server
 
-import "context"
+import (
+	"context"
+)
 
 const (
 	// lentUnitBytes is what memory is lent by.

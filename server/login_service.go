@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // authService is Ydb.Auth.V1.AuthService (surface.md §5).
@@ -23,7 +24,7 @@ type authService struct {
 
 // Login gives a token for a user's name and password.
 func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(),
+	op, err := s.calls.Operate(ctx, r.GetOperationParams(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 			token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
 			return &Ydb_Auth.LoginResult{Token: token}, answer, err
@@ -33,7 +34,7 @@ func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_
 
 func (s authService) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome,
 	err error) {
-	if sent, found := database(ctx); found && sent != "" && !s.auth.Serves(sent) {
+	if sent, found := calls.Database(ctx); found && sent != "" && !s.auth.Serves(sent) {
 		return "", outcome.Because(outcome.SchemeError, "No database found"), nil
 	}
 	if err := s.group.CatchUp(ctx); err != nil {
@@ -47,7 +48,7 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 	case errors.As(err, &wait):
 		s.meters.reject(rejectedWait)
 		return "", outcome.Because(outcome.Overloaded, wait.Error()), nil
-	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
+	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), calls.ErrPatience):
 		s.meters.reject(rejectedOverload)
 		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, auth.ErrStoredHash):
@@ -92,7 +93,7 @@ func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller,
 	if err != nil {
 		return outcome.Outcome{}, err
 	}
-	return s.execute(ctx, func(call coordination.CallID) coordination.Command {
+	return s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RotateSigningKey{CallID: call, Caller: by, Secret: secret, After: after,
 			StampMillis: s.group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
 	})

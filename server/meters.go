@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // meters count what clients ask for and what they are told. All of it is atomic additions.
@@ -76,7 +77,7 @@ type methodMeter struct {
 
 // count counts a call that is over.
 func (m *methodMeter) count(answer any, err error) {
-	if operation, is := operationIn(answer); is && err == nil {
+	if operation, is := calls.OperationIn(answer); is && err == nil {
 		m.statuses[statusSlot(outcome.Status(operation.GetStatus()))].Add(1)
 		return
 	}

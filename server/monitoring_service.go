@@ -24,7 +24,7 @@ type monitoringService struct {
 // server that cannot serve says EMERGENCY.
 func (s monitoringService) SelfCheck(ctx context.Context,
 	r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(),
+	op, err := s.calls.Operate(ctx, r.GetOperationParams(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 			// does it still go on?
 			answer, err := s.group.Read(ctx,

@@ -17,8 +17,8 @@ import (
 func TestFewResultsAreMadeAtOnce(t *testing.T) {
 	s, conn := startTest(t, nil)
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
-	for range cap(s.packing) {
-		s.packing <- struct{}{}
+	for range cap(s.calls.Packing) {
+		s.calls.Packing <- struct{}{}
 	}
 	list := func(timeout *durationpb.Duration) Ydb.StatusIds_StatusCode {
 		answer, err := scheme.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local",
@@ -36,11 +36,11 @@ func TestFewResultsAreMadeAtOnce(t *testing.T) {
 		answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Errorf("what has no result: %v, %v", answer, err)
 	}
-	<-s.packing
+	<-s.calls.Packing
 	if got := list(nil); got != Ydb.StatusIds_SUCCESS {
 		t.Errorf("when it is its turn: %v", got)
 	}
-	for range cap(s.packing) - 1 {
-		<-s.packing
+	for range cap(s.calls.Packing) - 1 {
+		<-s.calls.Packing
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/services"
 )
 
 // TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
@@ -112,7 +113,8 @@ func (b *brokenStream) RecvMsg(m any) error {
 func TestPanicOfReader(t *testing.T) {
 	s, conn := startTest(t, nil)
 	proxied := grpc.NewServer(listen.Codec(), grpc.ChainStreamInterceptor(s.panics.stream))
-	Ydb_Coordination_V1.RegisterCoordinationServiceServer(proxied, breaking{coordinationService{Server: s}})
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(proxied,
+		breaking{services.Coordination{Runner: s.calls, Sessions: s.serveSession}})
 	own := serveTest(t, proxied)
 	stream := openTest(t, t.Context(), own, start(600_000))
 	if end := endOf(stream); end.Code() != codes.Internal {
@@ -153,10 +155,10 @@ func serveTest(t *testing.T, server *grpc.Server) *grpc.ClientConn {
 }
 
 // breaking serves sessions by handlers that panic.
-type breaking struct{ coordinationService }
+type breaking struct{ services.Coordination }
 
 func (b breaking) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
-	return b.coordinationService.Session(&brokenStream{CoordinationService_SessionServer: rpc})
+	return b.Coordination.Session(&brokenStream{CoordinationService_SessionServer: rpc})
 }
 
 // TestPanicOfGroup has the first ping of a stream panic, which the group sends. The server must not go on

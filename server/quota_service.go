@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
 )
 
 var errNotQuotaAdministrator = status.Error(codes.PermissionDenied,
@@ -27,7 +28,7 @@ func (s clusterService) administerQuotas(ctx context.Context) error {
 
 // Quotas implements adminpb.ClusterServer.
 func (s clusterService) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*adminpb.QuotasStatus, error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.administerQuotas(ctx); err != nil {
 		return nil, err
@@ -38,17 +39,17 @@ func (s clusterService) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*
 // SetQuota implements adminpb.ClusterServer.
 func (s clusterService) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest) (*adminpb.QuotasStatus,
 	error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.administerQuotas(ctx); err != nil {
 		return nil, err
 	}
 	path := scheme.SplitLoose(r.GetPath())
-	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.SetQuota{CallID: call, Caller: s.administrator(ctx), Path: path,
 			Quota: scheme.Quota{Bytes: r.GetBytes(), Entries: r.GetEntries()}}
 	})
-	if err := grpcStatus(ctx, answer, err); err != nil {
+	if err := calls.GRPCStatus(ctx, answer, err); err != nil {
 		return nil, err
 	}
 	return s.quotasOf(ctx, path)
@@ -57,7 +58,7 @@ func (s clusterService) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest
 // quotasOf is the quotas that bound a path.
 func (s clusterService) quotasOf(ctx context.Context, path scheme.Path) (*adminpb.QuotasStatus, error) {
 	if err := s.group.CatchUp(ctx); err != nil {
-		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	answer, found := new(adminpb.QuotasStatus), false
 	_, err := s.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
@@ -70,7 +71,7 @@ func (s clusterService) quotasOf(ctx context.Context, path scheme.Path) (*adminp
 	})
 	switch {
 	case err != nil:
-		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	case !found:
 		return nil, status.Error(codes.NotFound, "Path does not exist")
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/services"
 )
 
 // newGuardedCluster is three servers that require authentication, with the tokens of guarded.
@@ -73,7 +75,7 @@ func TestRefusedNeverLogged(t *testing.T) {
 	resource := &Ydb_RateLimiter.Resource{ResourcePath: long,
 		Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
 			MaxUnitsPerSecond: 1}}}
-	calls := map[string]proto.Message{
+	requests := map[string]proto.Message{
 		coordinationService + "CreateNode": &Ydb_Coordination.CreateNodeRequest{Path: "/local/dir/" + long},
 		coordinationService + "AlterNode":  &Ydb_Coordination.AlterNodeRequest{Path: "/local/" + long},
 		coordinationService + "DropNode":   &Ydb_Coordination.DropNodeRequest{Path: "/local/" + long},
@@ -94,10 +96,10 @@ func TestRefusedNeverLogged(t *testing.T) {
 		before := lastIndex(t, c.servers[server])
 		made := 0
 		for range 4 {
-			for method, request := range calls {
+			for method, request := range requests {
 				answer := newAnswer(method)
 				err := c.conns[server].Invoke(withToken(t, "token-of-alice"), method, request, answer)
-				if op, is := operationIn(answer); err == nil && is && op.GetStatus() == Ydb.StatusIds_SUCCESS {
+				if op, is := calls.OperationIn(answer); err == nil && is && op.GetStatus() == Ydb.StatusIds_SUCCESS {
 					t.Errorf("%s was done", method)
 				}
 				made++
@@ -172,8 +174,8 @@ func TestLongSubjects(t *testing.T) {
 	before := lastIndex(t, g.Server)
 	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ModifyPermissions(g.as("token-of-root"),
 		&Ydb_Scheme.ModifyPermissionsRequest{Path: testNode, Actions: []*Ydb_Scheme.PermissionsAction{
-			revoking(strings.Repeat("s", maxSubjectBytes+1), "ydb.generic.read")}}, grpc.WaitForReady(true))
-	if err := answered(answer, err); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxSubjectBytes)) {
+			revoking(strings.Repeat("s", services.MaxSubjectBytes+1), "ydb.generic.read")}}, grpc.WaitForReady(true))
+	if err := answered(answer, err); err == nil || !strings.Contains(err.Error(), fmt.Sprint(services.MaxSubjectBytes)) {
 		t.Errorf("got %v", err)
 	}
 	if after := lastIndex(t, g.Server); after != before {

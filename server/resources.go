@@ -1,6 +1,8 @@
 package server
 
-import "log/slog"
+import (
+	"log/slog"
+)
 
 // Resources are what the process may use. A zero field is not known, and bounds nothing.
 type Resources struct {

@@ -36,11 +36,13 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/services"
 )
 
 // Server is one running coordd server.
@@ -57,7 +59,7 @@ type Server struct {
 	group       *group.Group
 	store       *raftstore.Store // the group's
 	writers     *writers
-	packing     chan struct{} // holds one for each result of a call that is being made, see packed
+	calls       *calls.Runner
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -129,7 +131,9 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		return nil, err
 	}
 	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}),
-		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil))}
+		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil)),
+		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
+			Packing: make(chan struct{}, fewAtOnce())}}
 	if s.stateLimit.memory = config.memory; s.stateLimit.memory == (memoryLimit{}) {
 		s.stateLimit.memory = findMemoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
@@ -146,7 +150,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 			return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 		}
 	}
-	s.writers, s.packing = newWriters(), make(chan struct{}, fewAtOnce())
+	s.writers = newWriters()
 	s.panics.logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
 		config.Logger)
@@ -236,12 +240,12 @@ func (s *Server) openGroup(ctx context.Context) error {
 		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
 		Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
 		OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
-		CallPatience: s.patience(), Failed: s.fail,
+		CallPatience: s.calls.Longest(), Failed: s.fail,
 	})
 	if err != nil {
 		return err
 	}
-	s.group, s.store = opened, opened.Log()
+	s.group, s.store, s.calls.Group = opened, opened.Log(), opened
 	s.inspect.Store(inspect.New(inspectHost{s}, opened, c.Logger))
 	return nil
 }
@@ -307,20 +311,21 @@ func (s *Server) startGRPC() {
 			grpc.ChainStreamInterceptor(faults.Stream()))
 	}
 	s.grpc = grpc.NewServer(options...)
-	services := admittingServices{s.grpc, s}
-	Ydb_Coordination_V1.RegisterCoordinationServiceServer(services, coordinationService{Server: s})
-	Ydb_Scheme_V1.RegisterSchemeServiceServer(services, schemeService{Server: s})
-	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(services, discoveryService{Server: s})
-	Ydb_Auth_V1.RegisterAuthServiceServer(services, authService{Server: s})
-	adminpb.RegisterUsersServer(services, userService{Server: s})
-	adminpb.RegisterClusterServer(services, clusterService{Server: s})
-	adminpb.RegisterInspectServer(services, s.inspect.Load())
-	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(services, limiterService{Server: s})
-	Ydb_Operation_V1.RegisterOperationServiceServer(services, operationService{})
-	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(services, monitoringService{Server: s})
+	admitted := admittingServices{s.grpc, s}
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(admitted,
+		services.Coordination{Runner: s.calls, Sessions: s.serveSession})
+	Ydb_Scheme_V1.RegisterSchemeServiceServer(admitted, services.Scheme{Runner: s.calls})
+	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, discoveryService{Server: s})
+	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, authService{Server: s})
+	adminpb.RegisterUsersServer(admitted, userService{Server: s})
+	adminpb.RegisterClusterServer(admitted, clusterService{Server: s})
+	adminpb.RegisterInspectServer(admitted, s.inspect.Load())
+	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(admitted, services.Limiter{Runner: s.calls})
+	Ydb_Operation_V1.RegisterOperationServiceServer(admitted, services.Operations{})
+	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(admitted, monitoringService{Server: s})
 	s.health = health.NewServer()
-	grpc_health_v1.RegisterHealthServer(services, s.health)
-	reflection.Register(services)
+	grpc_health_v1.RegisterHealthServer(admitted, s.health)
+	reflection.Register(admitted)
 	s.showHealth(issueStarting)
 	if s.listener != nil {
 		s.serveOn(s.connections.Count(s.behindFaults(s.listener)))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/wire"
@@ -54,6 +56,42 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 	return session, nil
 }
 
+// serveSession is coordination.md §2.
+func (s *Server) serveSession(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
+	session, err := s.newSession(rpc)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		call := listen.CallOf(rpc.Context())
+		call.Answered(session.mayLieUnread())
+		call.Gone(session.close)
+	}()
+	switch err := session.stream.Enter(); {
+	case errors.Is(err, group.ErrStopped):
+		return refuseAtItsFirstMessage(rpc)
+	case err != nil:
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	defer session.stream.Leave()
+	// revoked before the enforcer knew the stream
+	if !s.auth.StillValid(session.identity, s.group.Accounts()) {
+		return auth.ErrInvalidToken
+	}
+	return session.serve()
+}
+
+// refuseAtItsFirstMessage ends a stream that came to a server which is stopping: its client may have opened
+// it again before it could know. The refusal awaits the client's SessionStart, because the Go SDK gives up a
+// session for good whose SessionStart it could not send. The end of the connection bounds the wait.
+func refuseAtItsFirstMessage(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
+	if _, err := rpc.Recv(); err != nil {
+		return err
+	}
+	return rpc.Send(wire.ToClient(&coordination.Reply{Kind: coordination.ReplyFailure,
+		Refusal: coordination.LinkFailure}))
+}
+
 // serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's
 // ending, written by a writer behind the last reply.
 func (s *session) serve() error {
@@ -73,7 +111,7 @@ func (s *session) serve() error {
 			return nil
 		}
 		if message.Kind == coordination.ClientStart {
-			name, _ := database(ctx)
+			name, _ := calls.Database(ctx)
 			message.Start.Path = scheme.InDatabase(message.Start.Path, name)
 		}
 		s.progress.heard(message)

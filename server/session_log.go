@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // What clients ask for, and what comes of it, is told for debugging only. Whether anybody wants to know is
@@ -153,7 +154,7 @@ func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnarySe
 		fields = append(fields, "path", lograte.Cut(about.GetPath()))
 	}
 	text := status.Code(err).String()
-	if operation, ok := operationIn(answer); ok && err == nil {
+	if operation, ok := calls.OperationIn(answer); ok && err == nil {
 		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS &&
 			len(operation.GetIssues()) > 0 {
 			fields = append(fields, "why", lograte.Cut(operation.GetIssues()[0].GetMessage()))

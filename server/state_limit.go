@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 )
 
 const (
@@ -75,9 +76,9 @@ func (s *Server) setFirstLimits(ctx context.Context) {
 	default:
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	ctx, cancel := context.WithTimeout(ctx, calls.Patience)
 	defer cancel()
-	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.SetLimits{CallID: call, Limits: limits,
 			OnlyFirst: limits.State != 0 || limits.Links != 0}
 	})
@@ -143,7 +144,7 @@ func (s clusterService) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*
 // SetLimits implements adminpb.ClusterServer.
 func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
 	error) {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
@@ -157,10 +158,10 @@ func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsReque
 	if s.group.FormatVersion() >= codec.VersionQuotas {
 		limits.Reserve = coordination.ReserveOf(limits.State)
 	}
-	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.SetLimits{CallID: call, Caller: by, Limits: limits}
 	})
-	if err := grpcStatus(ctx, answer, err); err != nil {
+	if err := calls.GRPCStatus(ctx, answer, err); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("the limit of the state was set", "limit", stateLimitText(s.stateLimitNow()), "by",

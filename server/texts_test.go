@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -63,7 +64,7 @@ func wrongTexts(m protoreflect.MessageDescriptor, depth int) map[protoreflect.Fu
 // bytes.
 func TestDatabaseHeaderIsUTF8(t *testing.T) {
 	for _, header := range []string{"/lo%ffcal", "/lo\xffcal", "%/lo\xffcal"} {
-		got, sent := database(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-ydb-database", header)))
+		got, sent := calls.Database(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-ydb-database", header)))
 		if !sent || !utf8.ValidString(got) {
 			t.Errorf("%q: got %q, %v", header, got, sent)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // operationMethods are the calls of YDB that this server does not have and that are answered by an Operation
@@ -52,7 +53,7 @@ func (s *Server) answerUnknown(_ any, rpc grpc.ServerStream) error {
 	if err := rpc.RecvMsg(new(emptypb.Empty)); err != nil {
 		return err
 	}
-	op, err := operation(outcome.Because(outcome.Unsupported, service+" is not served here"), nil)
+	op, err := calls.Operation(outcome.Because(outcome.Unsupported, service+" is not served here"), nil)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // userService manages the users who log in with a password (adminpb/admin.proto).
@@ -90,10 +91,10 @@ func (s userService) checkOwnPassword(ctx context.Context, r *adminpb.SetPasswor
 	if name == "" || name != r.GetName() {
 		return nil
 	}
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.group.CatchUp(ctx); err != nil {
-		return grpcStatus(ctx, outcome.Outcome{}, err)
+		return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	user, _ := s.group.Accounts().User(name)
 	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)},
@@ -115,7 +116,7 @@ func passwordStatus(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, auth.ErrPasswordLength):
 		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, auth.ErrOverloaded), errors.Is(context.Cause(ctx), errPatience):
+	case errors.Is(err, auth.ErrOverloaded), errors.Is(context.Cause(ctx), calls.ErrPatience):
 		return status.Error(codes.ResourceExhausted, auth.ErrOverloaded.Error())
 	case errors.Is(err, auth.ErrStoredHash):
 		return status.Error(codes.Internal, err.Error())
@@ -132,7 +133,7 @@ func (s userService) withPassword(ctx context.Context, password string,
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if may, err := s.finds(ctx, func() bool { return allowed(by) }); err != nil || !may {
 		return cmp.Or(err, errNotAdministrator)
@@ -161,10 +162,10 @@ func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	if err := s.group.CatchUp(ctx); err != nil {
-		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	if !s.mayManage(by) && !(s.isLocal(ctx) && s.noUsers()) {
 		return nil, errNotAdministrator
@@ -184,11 +185,11 @@ func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
 	newest, _ := auth.NewestKey(s.group.Accounts())
 	answer, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
-	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, answer, err)
+	return &adminpb.RotateKeyResponse{}, calls.GRPCStatus(ctx, answer, err)
 }
 
 // mayManage reports whether a caller may do everything, as far as this server knows at the moment.
@@ -203,7 +204,7 @@ func (s *Server) finds(ctx context.Context, holds func() bool) (bool, error) {
 		return true, nil
 	}
 	if err := s.group.CatchUp(ctx); err != nil {
-		return false, grpcStatus(ctx, outcome.Outcome{}, err)
+		return false, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	return holds(), nil
 }
@@ -212,34 +213,8 @@ func (s userService) noUsers() bool { return len(s.group.Accounts().Users()) == 
 
 // run executes a command about users.
 func (s userService) run(ctx context.Context, build func(coordination.CallID) coordination.Command) error {
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := s.calls.InTime(ctx)
 	defer cancel()
-	answer, err := s.execute(ctx, build)
-	return grpcStatus(ctx, answer, err)
-}
-
-// grpcStatus is an outcome as a service of our own answers it.
-func grpcStatus(ctx context.Context, answer outcome.Outcome, err error) error {
-	if err != nil {
-		if answer, err = unfinished(ctx, err); err != nil {
-			return err
-		}
-	}
-	if answer.OK() {
-		return nil
-	}
-	code := map[outcome.Status]codes.Code{
-		outcome.Unauthorized: codes.PermissionDenied, outcome.AlreadyExists: codes.AlreadyExists,
-		outcome.NotFound: codes.NotFound, outcome.SchemeError: codes.NotFound,
-		outcome.BadRequest: codes.InvalidArgument, outcome.PreconditionFailed: codes.FailedPrecondition,
-		outcome.Unavailable: codes.Unavailable,
-	}[answer.Status]
-	if code == codes.OK {
-		code = codes.Internal
-	}
-	text := answer.Status.String()
-	if len(answer.Issues) > 0 {
-		text = answer.Issues[0].Message
-	}
-	return status.Error(code, text)
+	answer, err := s.calls.Execute(ctx, build)
+	return calls.GRPCStatus(ctx, answer, err)
 }

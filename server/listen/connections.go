@@ -102,7 +102,8 @@ func (c *Connections) tell(now netguard.Usage, _ *netguard.Conn, why error) {
 	due := c.said.due(c.now())
 	c.mutex.Unlock()
 	if due {
-		c.logger.Warn("too many connections: those without proof of who is there, or without a call, make room for new ones",
+		c.logger.Warn("too many connections: those without proof of who is there, or without a call, make room for "+
+			"new ones",
 			"open", now.Open, "strangers", now.Unproven, "made room", c.Evicted(), "refused", now.Refused,
 			"error", why)
 	}

@@ -1,4 +1,4 @@
-package server
+package calls
 
 import (
 	"cmp"
@@ -15,21 +15,20 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and
-// its caller's deadline. This file is these bounds, and what a call is answered that came to the end of one.
+// This file bounds unary calls, and maps the end of each bound to an answer.
 
 const (
-	// callPatience bounds a call.
-	callPatience = 10 * time.Second
+	// Patience bounds a call.
+	Patience = 10 * time.Second
 	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the
 	// caller learns the reason.
 	answerMargin = 200 * time.Millisecond
 )
 
 var (
-	errPatience         = errors.New("not answered within the time that a call may take")
-	errOperationTimeout = errors.New("operation timeout")
-	errCancelAfter      = errors.New("cancelled after the time asked for")
+	ErrPatience         = errors.New("not answered within the time that a call may take")
+	ErrOperationTimeout = errors.New("operation timeout")
+	ErrCancelAfter      = errors.New("cancelled after the time asked for")
 )
 
 // The answers to calls whose time ran out.
@@ -41,25 +40,37 @@ var (
 		"The call did not end in time: it may have been executed")
 )
 
-func (s *Server) patience() time.Duration { return cmp.Or(s.config.hooks.Patience, callPatience) }
+// Runner executes unary calls on the group, within their bounds. All its fields are set before the first call.
+type Runner struct {
+	Group *group.Group
+	// Patience bounds a call, in place of the constant; 0: the constant.
+	Patience time.Duration
+	// Enforced says that rights count for callers without a token too.
+	Enforced bool
+	// Packing holds one for each result that is being made, see Packed.
+	Packing chan struct{}
+}
 
-// inTime bounds a call by callPatience and by its caller's deadline.
-func (s *Server) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	patience := s.patience()
+// Longest returns the bound of a call.
+func (r *Runner) Longest() time.Duration { return cmp.Or(r.Patience, Patience) }
+
+// InTime bounds a call by Patience and by its caller's deadline.
+func (r *Runner) InTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	patience := r.Longest()
 	if deadline, bounded := ctx.Deadline(); bounded {
 		patience = min(patience, beforeDeadline(deadline))
 	}
-	return context.WithTimeoutCause(ctx, patience, errPatience)
+	return context.WithTimeoutCause(ctx, patience, ErrPatience)
 }
 
-// asLongAsAsked is inTime for a call that asks to be kept waiting: only a caller without a deadline is not
-// waited for longer than callPatience.
-func (s *Server) asLongAsAsked(ctx context.Context) (context.Context, context.CancelFunc) {
+// AsLongAsAsked is InTime for a call that asks to be kept waiting: only a caller without a deadline is not
+// waited for longer than Patience.
+func (r *Runner) AsLongAsAsked(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
-		return s.inTime(ctx)
+		return r.InTime(ctx)
 	}
-	return context.WithTimeoutCause(ctx, beforeDeadline(deadline), errPatience)
+	return context.WithTimeoutCause(ctx, beforeDeadline(deadline), ErrPatience)
 }
 
 // beforeDeadline is how long from now a call with this deadline may go on.
@@ -77,36 +88,36 @@ func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationPa
 		}
 		return context.WithTimeoutCause(ctx, d, cause)
 	}
-	ctx, cancelTimeout := bounded(ctx, params.GetOperationTimeout().AsDuration(), errOperationTimeout)
-	ctx, cancelAfter := bounded(ctx, params.GetCancelAfter().AsDuration(), errCancelAfter)
+	ctx, cancelTimeout := bounded(ctx, params.GetOperationTimeout().AsDuration(), ErrOperationTimeout)
+	ctx, cancelAfter := bounded(ctx, params.GetCancelAfter().AsDuration(), ErrCancelAfter)
 	return ctx, func() { cancelAfter(); cancelTimeout() }
 }
 
-// unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its
+// Unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its
 // caller ended it.
-func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
+func Unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, group.ErrStopped):
 		return outcome.Because(outcome.Unavailable, group.ErrStopped.Error()), nil
-	case errors.Is(err, group.ErrNoLeader) && (errors.Is(cause, errPatience) ||
-		errors.Is(cause, errOperationTimeout)):
+	case errors.Is(err, group.ErrNoLeader) && (errors.Is(cause, ErrPatience) ||
+		errors.Is(cause, ErrOperationTimeout)):
 		return unavailable, nil
-	case errors.Is(cause, errPatience):
+	case errors.Is(cause, ErrPatience):
 		return outcome.Because(outcome.Unavailable, "Not answered in time: try again"), nil
-	case errors.Is(cause, errOperationTimeout):
+	case errors.Is(cause, ErrOperationTimeout):
 		return outcome.Because(outcome.Timeout, "Operation timeout"), nil
-	case errors.Is(cause, errCancelAfter):
+	case errors.Is(cause, ErrCancelAfter):
 		return outcome.Because(outcome.Cancelled, "Operation cancelled"), nil
 	default:
 		return outcome.Outcome{}, status.FromContextError(err).Err()
 	}
 }
 
-// execute runs a command on the leader, wherever it is. ctx comes from inTime. Errors: group.ErrStopped, that
+// Execute runs a command on the leader, wherever it is. ctx comes from InTime. Errors: group.ErrStopped, that
 // of ctx if its end means something else than UNAVAILABLE.
-func (s *Server) execute(ctx context.Context,
+func (r *Runner) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
-	answer, err := s.group.Execute(ctx, build)
+	answer, err := r.Group.Execute(ctx, build)
 	if err != nil {
 		return unexecuted(ctx, err)
 	}
@@ -116,15 +127,15 @@ func (s *Server) execute(ctx context.Context,
 // unexecuted is the answer to a command whose outcome nobody told: an outcome, or err where that says more.
 func unexecuted(ctx context.Context, err error) (outcome.Outcome, error) {
 	cause := context.Cause(ctx)
-	waited := errors.Is(cause, errPatience) || errors.Is(cause, errOperationTimeout)
+	waited := errors.Is(cause, ErrPatience) || errors.Is(cause, ErrOperationTimeout)
 	switch {
 	case errors.Is(err, group.ErrNoLeader) && waited:
 		return unavailable, nil
 	case errors.Is(err, group.ErrUnknown) && waited:
 		return coordination.CallUnknown, nil
-	case errors.Is(err, group.ErrNotAsked) && errors.Is(cause, errPatience):
+	case errors.Is(err, group.ErrNotAsked) && errors.Is(cause, ErrPatience):
 		return late, nil
-	case errors.Is(err, ctx.Err()) && errors.Is(cause, errPatience): // a leader has it
+	case errors.Is(err, ctx.Err()) && errors.Is(cause, ErrPatience): // a leader has it
 		return unanswered, nil
 	}
 	return outcome.Outcome{}, err

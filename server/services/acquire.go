@@ -1,4 +1,4 @@
-package server
+package services
 
 import (
 	"context"
@@ -13,17 +13,18 @@ import (
 
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 )
 
 // AcquireResource is ratelimiter.md §6.
-func (s limiterService) AcquireResource(ctx context.Context,
+func (s Limiter) AcquireResource(ctx context.Context,
 	r *Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
 	answer, err := s.acquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	op, err := operation(answer, nil)
+	op, err := calls.Operation(answer, nil)
 	return &Ydb_RateLimiter.AcquireResourceResponse{Operation: op}, err
 }
 
@@ -32,7 +33,7 @@ var (
 	tooManyWait     = outcome.Because(outcome.Overloaded, "Too many requests wait for units.")
 )
 
-func (s limiterService) acquire(ctx context.Context,
+func (s Limiter) acquire(ctx context.Context,
 	r *Ydb_RateLimiter.AcquireResourceRequest) (outcome.Outcome, error) {
 	path := r.GetCoordinationNodePath()
 	answer := checkPaths(ctx, r, r.GetResourcePath())
@@ -47,14 +48,14 @@ func (s limiterService) acquire(ctx context.Context,
 		return outcome.Refuse(outcome.BadRequest), nil
 	}
 	limit := limitOf(r.GetOperationParams())
-	a := group.Acquisition{Caller: s.caller(ctx), Path: scheme.SplitLoose(path), Node: path,
+	a := group.Acquisition{Caller: s.Caller(ctx), Path: scheme.SplitLoose(path), Node: path,
 		Resource: r.GetResourcePath(), Amount: r.GetRequired(), Limit: limit.after}
 	if used, is := r.GetUnits().(*Ydb_RateLimiter.AcquireResourceRequest_Used); is {
 		a.Amount, a.Used = used.Used, true
 	}
 	look := ctx
-	refused, err := s.group.Acquire(ctx, func() (context.Context, context.CancelFunc) {
-		patient, cancel := s.inTime(ctx)
+	refused, err := s.Group.Acquire(ctx, func() (context.Context, context.CancelFunc) {
+		patient, cancel := s.InTime(ctx)
 		if look = patient; limit.after == 0 {
 			return look, cancel
 		}
@@ -73,11 +74,11 @@ func (s limiterService) acquire(ctx context.Context,
 		return tooManyWait, nil
 	case ctx.Err() != nil:
 		return outcome.Outcome{}, status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, context.DeadlineExceeded) && !s.group.Led():
+	case errors.Is(err, context.DeadlineExceeded) && !s.Group.Led():
 		// its time was over before it came to asking the leader
 		err = group.ErrNoLeader
 	}
-	return unfinished(look, err)
+	return calls.Unfinished(look, err)
 }
 
 // limit is how long an acquire may wait, and what it is answered then.
@@ -97,9 +98,9 @@ func limitOf(params *Ydb_Operations.OperationParams) limit {
 	timeout, cancelAfter := millis(params.GetOperationTimeout().AsDuration()),
 		millis(params.GetCancelAfter().AsDuration())
 	if cancelAfter > 0 && cancelAfter < timeout {
-		return limit{cancelAfter, outcome.Cancelled, errCancelAfter}
+		return limit{cancelAfter, outcome.Cancelled, calls.ErrCancelAfter}
 	}
-	return limit{timeout, outcome.Timeout, errOperationTimeout}
+	return limit{timeout, outcome.Timeout, calls.ErrOperationTimeout}
 }
 
 // maxAcquireLimit is how long an acquire waits at most, whatever it says.

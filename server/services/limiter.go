@@ -1,4 +1,4 @@
-package server
+package services
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/wire"
 )
 
-// limiterService is Ydb.RateLimiter.V1.RateLimiterService (ratelimiter.md).
-type limiterService struct {
+// Limiter serves Ydb.RateLimiter.V1.RateLimiterService (ratelimiter.md).
+type Limiter struct {
 	Ydb_RateLimiter_V1.UnimplementedRateLimiterServiceServer
-	*Server
+	*calls.Runner
 }
 
 // ofLimiter is a request of the service.
@@ -31,46 +32,46 @@ type ofLimiter interface {
 }
 
 // CreateResource is ratelimiter.md §4.
-func (s limiterService) CreateResource(ctx context.Context,
+func (s Limiter) CreateResource(ctx context.Context,
 	r *Ydb_RateLimiter.CreateResourceRequest) (*Ydb_RateLimiter.CreateResourceResponse, error) {
 	properties, answer := s.properties(ctx, r, r.GetResource())
 	op, err := s.change(ctx, r, answer,
 		func(call coordination.CallID, path scheme.Path) coordination.Command {
-			return &coordination.CreateResource{CallID: call, Caller: s.caller(ctx), Path: path,
+			return &coordination.CreateResource{CallID: call, Caller: s.Caller(ctx), Path: path,
 				Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
 		})
 	return &Ydb_RateLimiter.CreateResourceResponse{Operation: op}, err
 }
 
 // AlterResource replaces all properties.
-func (s limiterService) AlterResource(ctx context.Context,
+func (s Limiter) AlterResource(ctx context.Context,
 	r *Ydb_RateLimiter.AlterResourceRequest) (*Ydb_RateLimiter.AlterResourceResponse, error) {
 	properties, answer := s.properties(ctx, r, r.GetResource())
 	op, err := s.change(ctx, r, answer,
 		func(call coordination.CallID, path scheme.Path) coordination.Command {
-			return &coordination.AlterResource{CallID: call, Caller: s.caller(ctx), Path: path,
+			return &coordination.AlterResource{CallID: call, Caller: s.Caller(ctx), Path: path,
 				Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
 		})
 	return &Ydb_RateLimiter.AlterResourceResponse{Operation: op}, err
 }
 
 // DropResource removes a resource without children.
-func (s limiterService) DropResource(ctx context.Context,
+func (s Limiter) DropResource(ctx context.Context,
 	r *Ydb_RateLimiter.DropResourceRequest) (*Ydb_RateLimiter.DropResourceResponse, error) {
 	op, err := s.change(ctx, r, checkPaths(ctx, r, r.GetResourcePath()),
 		func(call coordination.CallID, path scheme.Path) coordination.Command {
-			return &coordination.DropResource{CallID: call, Caller: s.caller(ctx), Path: path,
+			return &coordination.DropResource{CallID: call, Caller: s.Caller(ctx), Path: path,
 				Resource: r.GetResourcePath()}
 		})
 	return &Ydb_RateLimiter.DropResourceResponse{Operation: op}, err
 }
 
 // DescribeResource shows a resource's own properties.
-func (s limiterService) DescribeResource(ctx context.Context,
+func (s Limiter) DescribeResource(ctx context.Context,
 	r *Ydb_RateLimiter.DescribeResourceRequest) (*Ydb_RateLimiter.DescribeResourceResponse, error) {
 	op, err := s.look(ctx, r, r.GetResourcePath(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-			properties, answer, err := s.group.DescribeResource(ctx, s.caller(ctx),
+			properties, answer, err := s.Group.DescribeResource(ctx, s.Caller(ctx),
 				scheme.SplitLoose(r.GetCoordinationNodePath()), r.GetResourcePath())
 			return &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(),
 				properties)}, answer, err
@@ -79,11 +80,11 @@ func (s limiterService) DescribeResource(ctx context.Context,
 }
 
 // ListResources lists roots, or a resource, or all below them too. The paths are sorted.
-func (s limiterService) ListResources(ctx context.Context,
+func (s Limiter) ListResources(ctx context.Context,
 	r *Ydb_RateLimiter.ListResourcesRequest) (*Ydb_RateLimiter.ListResourcesResponse, error) {
 	op, err := s.look(ctx, r, r.GetResourcePath(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-			paths, answer, err := s.group.ListResources(ctx, s.caller(ctx), coordination.ResourceListing{
+			paths, answer, err := s.Group.ListResources(ctx, s.Caller(ctx), coordination.ResourceListing{
 				Path: scheme.SplitLoose(r.GetCoordinationNodePath()), Resource: r.GetResourcePath(),
 				Recursive: r.GetRecursive()})
 			slices.Sort(paths)
@@ -93,32 +94,32 @@ func (s limiterService) ListResources(ctx context.Context,
 }
 
 // change runs a command of a request whose paths have been checked.
-func (s limiterService) change(ctx context.Context, r ofLimiter, checked outcome.Outcome,
+func (s Limiter) change(ctx context.Context, r ofLimiter, checked outcome.Outcome,
 	build func(coordination.CallID, scheme.Path) coordination.Command) (*Ydb_Operations.Operation, error) {
 	if checked.OK() && r.GetCoordinationNodePath() == "" {
 		checked = emptyNodePath
 	}
-	return s.unlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+	return s.UnlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
+		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
 			return build(call, scheme.SplitLoose(r.GetCoordinationNodePath()))
 		})
 	})
 }
 
 // look carries out a request that changes nothing.
-func (s limiterService) look(ctx context.Context, r ofLimiter, resource string,
+func (s Limiter) look(ctx context.Context, r ofLimiter, resource string,
 	do func(context.Context) (proto.Message, outcome.Outcome, error)) (*Ydb_Operations.Operation, error) {
 	checked := checkPaths(ctx, r, resource)
 	if checked.OK() && r.GetCoordinationNodePath() == "" {
 		checked = emptyNodePath
 	}
-	return s.unlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
-		return s.operate(ctx, r.GetOperationParams(), do)
+	return s.UnlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
+		return s.Operate(ctx, r.GetOperationParams(), do)
 	})
 }
 
 // properties is what a resource is to have, or why it may not even be asked for.
-func (limiterService) properties(ctx context.Context, r ofLimiter,
+func (Limiter) properties(ctx context.Context, r ofLimiter,
 	resource *Ydb_RateLimiter.Resource) (coordination.ResourceProperties, outcome.Outcome) {
 	answer := checkPaths(ctx, r, resource.GetResourcePath())
 	properties, are := wire.ResourceProperties(resource)
@@ -137,7 +138,7 @@ var (
 // elements; a relative path has been resolved before.
 func checkPaths(ctx context.Context, r ofLimiter, resource string) outcome.Outcome {
 	path := r.GetCoordinationNodePath()
-	if current, _ := database(ctx); !strings.HasPrefix(path, current) && !strings.HasPrefix(path, "/"+current) {
+	if current, _ := calls.Database(ctx); !strings.HasPrefix(path, current) && !strings.HasPrefix(path, "/"+current) {
 		return outcome.Because(outcome.BadRequest,
 			fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.",
 				scheme.Shown(path), scheme.Shown(current)))

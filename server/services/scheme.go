@@ -1,4 +1,4 @@
-package server
+package services
 
 import (
 	"context"
@@ -13,52 +13,53 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/wire"
 )
 
-// schemeService is Ydb.Scheme.V1.SchemeService (surface.md §4).
-type schemeService struct {
+// Scheme serves Ydb.Scheme.V1.SchemeService (surface.md §4).
+type Scheme struct {
 	Ydb_Scheme_V1.UnimplementedSchemeServiceServer
-	*Server
+	*calls.Runner
 }
 
 // MakeDirectory makes a directory and its missing parents.
-func (s schemeService) MakeDirectory(ctx context.Context,
+func (s Scheme) MakeDirectory(ctx context.Context,
 	r *Ydb_Scheme.MakeDirectoryRequest) (*Ydb_Scheme.MakeDirectoryResponse, error) {
-	databaseName, sent := database(ctx)
+	databaseName, sent := calls.Database(ctx)
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
-	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.MakeDirectory{CallID: call, Caller: s.caller(ctx), Path: path,
-				Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
+	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
+		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.MakeDirectory{CallID: call, Caller: s.Caller(ctx), Path: path,
+				Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
 		})
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
 }
 
 // RemoveDirectory removes an empty directory.
-func (s schemeService) RemoveDirectory(ctx context.Context,
+func (s Scheme) RemoveDirectory(ctx context.Context,
 	r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.RemoveDirectory{CallID: call, Caller: s.caller(ctx), Path: path}
+	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
+		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.RemoveDirectory{CallID: call, Caller: s.Caller(ctx), Path: path}
 		})
 	})
 	return &Ydb_Scheme.RemoveDirectoryResponse{Operation: op}, err
 }
 
 // ListDirectory describes a path and what is directly below it.
-func (s schemeService) ListDirectory(ctx context.Context,
+func (s Scheme) ListDirectory(ctx context.Context,
 	r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(),
+	op, err := s.Operate(ctx, r.GetOperationParams(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-			list, answer, err := s.group.List(ctx, s.caller(ctx), scheme.SplitLoose(r.GetPath()))
+			list, answer, err := s.Group.List(ctx, s.Caller(ctx), scheme.SplitLoose(r.GetPath()))
 			if err != nil || !answer.OK() {
 				return nil, answer, err
 			}
-			return s.packed(ctx, answer, func() proto.Message {
+			return s.Packed(ctx, answer, func() proto.Message {
 				result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.Lineage)}
 				for _, child := range list.Children {
 					result.Children = append(result.Children, wire.Shown(child))
@@ -70,12 +71,12 @@ func (s schemeService) ListDirectory(ctx context.Context,
 }
 
 // DescribePath describes a path.
-func (s schemeService) DescribePath(ctx context.Context,
+func (s Scheme) DescribePath(ctx context.Context,
 	r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(),
+	op, err := s.Operate(ctx, r.GetOperationParams(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 			path := scheme.SplitLoose(r.GetPath())
-			d, answer, err := s.group.Describe(ctx, s.caller(ctx), path,
+			d, answer, err := s.Group.Describe(ctx, s.Caller(ctx), path,
 				func(m *coordination.Machine) (d group.Described) {
 					d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
 					return d
@@ -83,38 +84,38 @@ func (s schemeService) DescribePath(ctx context.Context,
 			if err != nil || !answer.OK() {
 				return nil, answer, err
 			}
-			return s.packed(ctx, answer,
+			return s.Packed(ctx, answer,
 				func() proto.Message { return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.Lineage)} })
 		})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
-func (s schemeService) ModifyPermissions(ctx context.Context,
+func (s Scheme) ModifyPermissions(ctx context.Context,
 	r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	change := wire.PermissionsChange(r)
 	if answer.OK() {
 		answer = checkSubjects(change.Actions)
 	}
-	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.ModifyPermissions{CallID: call, Caller: s.caller(ctx), Path: path,
+	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
+		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.ModifyPermissions{CallID: call, Caller: s.Caller(ctx), Path: path,
 				Change: change}
 		})
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err
 }
 
-// maxSubjectBytes bounds a subject of permissions. No entry has room for a longer one, so that all it could
+// MaxSubjectBytes bounds a subject of permissions. No entry has room for a longer one, so that all it could
 // do is to make the log larger.
-var maxSubjectBytes = scheme.DefaultLimits().ACLBytes
+var MaxSubjectBytes = scheme.DefaultLimits().ACLBytes
 
 func checkSubjects(actions []scheme.Action) outcome.Outcome {
 	for _, a := range actions {
-		if len(a.Subject) > maxSubjectBytes {
+		if len(a.Subject) > MaxSubjectBytes {
 			return outcome.Because(outcome.BadRequest, fmt.Sprintf("Subject of permissions is too long: %d bytes, limit: %d",
-				len(a.Subject), maxSubjectBytes))
+				len(a.Subject), MaxSubjectBytes))
 		}
 	}
 	return outcome.Done()

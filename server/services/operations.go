@@ -1,4 +1,4 @@
-package server
+package services
 
 import (
 	"context"
@@ -11,25 +11,26 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/wire"
 )
 
-// operationService is Ydb.Operation.V1.OperationService (surface.md §5). Every answer of this server is
+// Operations serves Ydb.Operation.V1.OperationService (surface.md §5). Every answer of this server is
 // final, so no operation outlives its call and there is never one to find.
-type operationService struct {
+type Operations struct {
 	Ydb_Operation_V1.UnimplementedOperationServiceServer
 }
 
 // GetOperation knows no operation: NOT_FOUND, or BAD_REQUEST for an id that no operation can have.
-func (operationService) GetOperation(_ context.Context,
+func (Operations) GetOperation(_ context.Context,
 	r *Ydb_Operations.GetOperationRequest) (*Ydb_Operations.GetOperationResponse, error) {
-	op, err := operation(noOperation(r.GetId()), nil)
+	op, err := calls.Operation(noOperation(r.GetId()), nil)
 	op.Id = r.GetId()
 	return &Ydb_Operations.GetOperationResponse{Operation: op}, err
 }
 
 // CancelOperation answers as GetOperation does.
-func (operationService) CancelOperation(_ context.Context,
+func (Operations) CancelOperation(_ context.Context,
 	r *Ydb_Operations.CancelOperationRequest) (*Ydb_Operations.CancelOperationResponse, error) {
 	answer := noOperation(r.GetId())
 	return &Ydb_Operations.CancelOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status),
@@ -37,7 +38,7 @@ func (operationService) CancelOperation(_ context.Context,
 }
 
 // ForgetOperation answers as GetOperation does.
-func (operationService) ForgetOperation(_ context.Context,
+func (Operations) ForgetOperation(_ context.Context,
 	r *Ydb_Operations.ForgetOperationRequest) (*Ydb_Operations.ForgetOperationResponse, error) {
 	answer := noOperation(r.GetId())
 	return &Ydb_Operations.ForgetOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status),
@@ -45,7 +46,7 @@ func (operationService) ForgetOperation(_ context.Context,
 }
 
 // ListOperations lists none, of whatever kind.
-func (operationService) ListOperations(context.Context,
+func (Operations) ListOperations(context.Context,
 	*Ydb_Operations.ListOperationsRequest) (*Ydb_Operations.ListOperationsResponse, error) {
 	return &Ydb_Operations.ListOperationsResponse{Status: Ydb.StatusIds_SUCCESS}, nil
 }
