@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
@@ -45,7 +45,7 @@ func newCluster(t *testing.T, begin starter) *cluster {
 	t.Helper()
 	const size = 3
 	c := &cluster{begin: begin}
-	addresses := freeAddresses(t, 2*size)
+	addresses := testserver.Addresses(t, 2*size)
 	initial := make(map[string]string)
 	for i := range size {
 		initial[memberName(i)] = addresses[i]
@@ -99,16 +99,6 @@ func (c *cluster) awaitLimits(ctx context.Context) error {
 }
 
 func memberName(i int) string { return fmt.Sprint("server-", i) }
-
-// freeAddresses are addresses on loopback that nobody listens on.
-func freeAddresses(t *testing.T, n int) []string {
-	t.Helper()
-	addresses, err := loopback.Addresses(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addresses
-}
 
 // start starts all servers; each returns once there is a leader.
 func (c *cluster) start(ctx context.Context) error {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // project is what a compose file has started.
@@ -59,11 +59,8 @@ func (p *project) container(service string) container {
 // freePort is one that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := loopback.Listen()
+	_, port, err := net.SplitHostPort(testserver.Address(t))
 	must(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	must(t, listener.Close())
 	return port
 }
 

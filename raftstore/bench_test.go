@@ -11,6 +11,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // benchHandler tells the benchmark about each committed command and nothing else.
@@ -52,7 +54,7 @@ func BenchmarkPropose(b *testing.B) {
 // BenchmarkProposeThree measures the time from Propose to Committed on the leader of three members on
 // loopback, with one command of 200 bytes in flight.
 func BenchmarkProposeThree(b *testing.B) {
-	initial := map[string]string{"a": freeAddress(b), "b": freeAddress(b), "c": freeAddress(b)}
+	initial := map[string]string{"a": testserver.Address(b), "b": testserver.Address(b), "c": testserver.Address(b)}
 	h := newHistory()
 	var members []*machine
 	for _, name := range []string{"a", "b", "c"} {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -27,21 +27,13 @@ func preparedGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
 	t.Helper()
 	c := preparedTestCluster(t, members, 0)
 	for _, name := range c.names {
-		c.initial[name] = freeAddress(t)
+		c.initial[name] = testserver.Address(t)
 		c.configure(name, func(cfg *Config) {
 			cfg.Cluster.network, cfg.Cluster.AdvertisePeer = nil, ""
 			cfg.Cluster.ListenPeer, cfg.Cluster.TLS = c.initial[name], tls
 		})
 	}
 	return c
-}
-
-func freeAddress(t testing.TB) string {
-	addresses, err := loopback.Addresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addresses[0]
 }
 
 func TestThreeMembersOverLoopback(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +20,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
-	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -60,28 +59,14 @@ func (c *testCluster) status(i int, want string,
 
 func anyStatus(*adminpb.ClusterStatus) bool { return true }
 
-// grow makes room for one more server, which is to join, and returns its number. Its addresses are held until
-// free is called, so that no connection is made from there meanwhile.
-func (c *testCluster) grow() (i int, free func()) {
+// grow makes room for one more server, which is to join, and returns its number.
+func (c *testCluster) grow() int {
 	c.t.Helper()
-	var held []net.Listener
-	var addresses []string
-	for range 2 {
-		l, err := loopback.Listen()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		held, addresses = append(held, l), append(addresses, l.Addr().String())
-	}
-	i = len(c.servers)
+	addresses, i := testserver.Addresses(c.t, 2), len(c.servers)
 	c.listen, c.servers, c.conns = append(c.listen, addresses[0]), append(c.servers, nil),
 		append(c.conns, nil)
 	c.initial[fmt.Sprint("server-", i)] = addresses[1]
-	return i, func() {
-		for _, l := range held {
-			l.Close()
-		}
-	}
+	return i
 }
 
 // join starts a server with an empty directory that joins through server by.
@@ -189,7 +174,7 @@ func TestChangeTheMembers(t *testing.T) {
 	busy := c.load(follower, "lock")
 	busy.more(10)
 
-	fourth, free := c.grow()
+	fourth := c.grow()
 	name := fmt.Sprint("server-", fourth)
 	added := new(adminpb.AddMemberResponse)
 	c.mustManage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, added)
@@ -205,7 +190,6 @@ func TestChangeTheMembers(t *testing.T) {
 		new(adminpb.TransferLeaderResponse)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a learner is to lead: %v", err)
 	}
-	free()
 	c.join(fourth, follower)
 	learner := c.status(fourth, "itself as a learner",
 		func(s *adminpb.ClusterStatus) bool { return len(s.GetMembers()) == 4 && s.GetLeaderAnswered() })

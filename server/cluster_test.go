@@ -15,8 +15,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
-	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/internal/hooks"
 )
@@ -34,15 +34,6 @@ type testCluster struct {
 	conns   []*grpc.ClientConn
 	clock   hooks.SlowClock
 	change  func(*Config) // of each server before it starts; may be nil
-}
-
-func freeAddresses(t *testing.T, n int) []string {
-	t.Helper()
-	addresses, err := loopback.Addresses(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addresses
 }
 
 func startCluster(t *testing.T, n int) *testCluster {
@@ -79,7 +70,7 @@ func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
 	runBeside(t)
 	c := &testCluster{t: t, logger: testlog.New(t), clock: hooks.NewSlowClock(), change: change, dir: t.TempDir(),
 		initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
-	addresses := freeAddresses(t, 2*n)
+	addresses := testserver.Addresses(t, 2*n)
 	c.listen = addresses[:n]
 	for i := range n {
 		c.initial[fmt.Sprint("server-", i)] = addresses[n+i]

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -77,7 +78,7 @@ func TestDiscoveryByTheNameCalledTLS(t *testing.T) {
 
 // TestDiscoveryOfAMember: the others name it as it names itself.
 func TestDiscoveryOfAMember(t *testing.T) {
-	addresses := freeAddresses(t, 1)
+	addresses := testserver.Addresses(t, 1)
 	s, _ := startTest(t, func(c *Config) {
 		c.Listen, c.InMemory, c.DataDir = "0.0.0.0:0", false, t.TempDir()
 		c.Cluster = raftstore.Cluster{Name: "a", ListenPeer: addresses[0],

@@ -18,6 +18,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -142,7 +143,7 @@ func TestDiscoveryOfAll(t *testing.T) {
 		others := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == victim })
 		c.stop(victim)
 		c.wantListed(others, others)
-		c.listen[victim] = freeAddresses(t, 1)[0]
+		c.listen[victim] = testserver.Address(t)
 		_ = c.conns[victim].Close()
 		c.conns[victim] = nil
 		if err := c.start(victim); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -110,7 +111,7 @@ func TestReadyzBeforeReady(t *testing.T) {
 			config.HTTP.Listen = address
 		}
 	})
-	address = freeAddresses(t, 1)[0]
+	address = testserver.Address(t)
 	started := make(chan error, 2)
 	go func() { started <- c.start(0) }()
 	var body string

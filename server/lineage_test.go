@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
@@ -77,7 +78,7 @@ func TestRestoreFences(t *testing.T) {
 	cluster := c.servers[follower].store.Cluster()
 
 	directory := filepath.Join(t.TempDir(), "restored")
-	address := freeAddresses(t, 1)[0]
+	address := testserver.Address(t)
 	config := raftstore.Cluster{Name: "a", ListenPeer: address}
 	if err := raftstore.RestoreBackup(directory, bytes.NewReader(backup), config); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestRestoreFences(t *testing.T) {
 
 	// A second start of the same restored directory, as after a crash before anything was written, does the
 	// same.
-	other, conn := startOn(t, copied, raftstore.Cluster{Name: "a", ListenPeer: freeAddresses(t, 1)[0]})
+	other, conn := startOn(t, copied, raftstore.Cluster{Name: "a", ListenPeer: testserver.Address(t)})
 	if again := takeLock(t, conn, "lock"); again != got || other.store.Lineage() != s.store.Lineage() {
 		t.Errorf("got %+v, and before %+v", again, got)
 	}
@@ -157,11 +158,10 @@ func TestForcedMemberFences(t *testing.T) {
 	}
 
 	// A member that joins knows of the lineage and does not begin it again when it leads.
-	joiner, free := c.grow()
+	joiner := c.grow()
 	name := fmt.Sprint("server-", joiner)
 	c.mustManage(behind, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]},
 		new(adminpb.AddMemberResponse))
-	free()
 	c.join(joiner, behind)
 	c.mustManage(joiner, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true},
 		new(adminpb.PromoteMemberResponse))

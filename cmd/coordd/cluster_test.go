@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	free "github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -20,32 +19,18 @@ import (
 type clusterProcess struct {
 	*process
 	name, endpoint, peer, directory string
-
-	// on its addresses until it starts, so that no connection is made from there meanwhile
-	held []net.Listener
 }
 
 func newClusterProcess(t *testing.T, name string) *clusterProcess {
 	t.Helper()
-	c := &clusterProcess{name: name, directory: filepath.Join(t.TempDir(), name)}
-	for range 2 {
-		l, err := free.Listen()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.held = append(c.held, l)
-	}
-	c.endpoint, c.peer = "grpc://"+c.held[0].Addr().String()+"/local", c.held[1].Addr().String()
-	return c
+	addresses := testserver.Addresses(t, 2)
+	return &clusterProcess{name: name, directory: filepath.Join(t.TempDir(), name),
+		endpoint: "grpc://" + addresses[0] + "/local", peer: addresses[1]}
 }
 
 // start runs the server; it does not wait until it is ready.
 func (c *clusterProcess) start(t *testing.T, more ...string) {
 	t.Helper()
-	for _, l := range c.held {
-		l.Close()
-	}
-	c.held = nil
 	listen := strings.TrimSuffix(strings.TrimPrefix(c.endpoint, "grpc://"), "/local")
 	c.process = spawn(t, append([]string{"serve", "--name", c.name, "--listen", listen, "--listen-peer",
 		c.peer, "--data-dir", c.directory, "--insecure-peers"}, more...)...)

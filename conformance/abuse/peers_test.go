@@ -30,9 +30,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group/relaypb"
@@ -173,7 +173,7 @@ func newPeers(t *testing.T, insecure bool) *peers {
 	t.Helper()
 	p := &peers{t: t, binary: builtServer(t), directory: t.TempDir(), insecure: insecure,
 		servers: make([]*server, 3)}
-	l, err := loopback.Listen()
+	l, err := testserver.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

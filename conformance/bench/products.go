@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // newCoordd is coordd with default settings, given by the environment, since a flag would end an older program
@@ -21,7 +21,7 @@ func newCoordd(name, binary string) *product {
 		version: func() string { return name + " " + output(binary, "version") },
 		first:   attachOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := loopback.Addresses(4 * len(dirs))
+			addresses, err := testserver.FreeAddresses(4 * len(dirs))
 			if err != nil {
 				return nil, err
 			}
@@ -65,7 +65,7 @@ func newSelf(name string, first func(ctx context.Context, address string) error)
 	return &product{
 		name: name, first: first, version: func() string { return "" },
 		make: func([]string) (servers, error) {
-			addresses, err := loopback.Addresses(1)
+			addresses, err := testserver.FreeAddresses(1)
 			if err != nil {
 				return nil, err
 			}
@@ -91,7 +91,7 @@ func newEtcd(binary string) *product {
 		},
 		first: etcdOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := loopback.Addresses(2 * len(dirs))
+			addresses, err := testserver.FreeAddresses(2 * len(dirs))
 			if err != nil {
 				return nil, err
 			}
@@ -129,7 +129,7 @@ func newZooKeeper(java, jars string) *product {
 		},
 		first: zooOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := loopback.Addresses(1)
+			addresses, err := testserver.FreeAddresses(1)
 			if err != nil {
 				return nil, err
 			}
@@ -160,7 +160,7 @@ func newRedis(binary string) *product {
 		},
 		first: redisOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := loopback.Addresses(1)
+			addresses, err := testserver.FreeAddresses(1)
 			if err != nil {
 				return nil, err
 			}

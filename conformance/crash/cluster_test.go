@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -56,8 +57,8 @@ func newClusterOf(t *testing.T, program, binary string, cuttable bool) *cluster 
 	c := &cluster{binary: binary, programs: [servers]string{program, program, program}, dir: t.TempDir(),
 		logs: t.ArtifactDir(), processes: make([]*process, servers)}
 	for i := range servers {
-		c.listen = append(c.listen, freeAddress(t))
-		c.peer = append(c.peer, freeAddress(t))
+		c.listen = append(c.listen, testserver.Address(t))
+		c.peer = append(c.peer, testserver.Address(t))
 		c.names = append(c.names, fmt.Sprintf("s%d", i))
 	}
 	if cuttable {

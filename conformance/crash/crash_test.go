@@ -18,8 +18,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 const (
@@ -46,7 +46,7 @@ func TestCrashKill9(t *testing.T) {
 	}
 	seed := seedOf(t)
 	r := &rig{binary: build(t), dir: filepath.Join(t.TempDir(), "data"),
-		random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(t)}
+		random: rand.New(rand.NewPCG(seed, 0)), address: testserver.Address(t)}
 	for i := range clients {
 		r.clients = append(r.clients, newClient(i, seed))
 	}
@@ -123,16 +123,6 @@ func build(t *testing.T) string {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	return binary
-}
-
-// freeAddress is one that a server can use again after a restart.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := loopback.Addresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addresses[0]
 }
 
 // start returns when the server is ready.

@@ -29,6 +29,7 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // olderCommit is one whose program knows the first version of the format only.
@@ -469,7 +470,7 @@ func (u *upgrade) refuse(older string, i int) error {
 // refuseToJoin adds a server that has the older program, for a while.
 func (u *upgrade) refuseToJoin(older string) error {
 	const name = "late"
-	listen, peer := freeAddress(u.t), freeAddress(u.t)
+	listen, peer := testserver.Address(u.t), testserver.Address(u.t)
 	if err := u.command("add", name, peer); err != nil {
 		return err
 	}

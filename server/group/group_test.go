@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 )
@@ -117,10 +117,7 @@ func openCluster(t *testing.T, n int) *testCluster {
 func openClusterWith(t *testing.T, n int, change func(i int, config *Config)) *testCluster {
 	t.Helper()
 	t.Parallel()
-	addresses, err := loopback.Addresses(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	addresses := testserver.Addresses(t, n)
 	initial := make(map[string]string)
 	for i, address := range addresses {
 		initial[fmt.Sprint("server-", i)] = address
@@ -294,10 +291,7 @@ func take(name string) *coordination.Request {
 // happens in one the others know nothing of, and the end of one is none of theirs.
 func TestThreeGroups(t *testing.T) {
 	const count = 3
-	addresses, err := loopback.Addresses(count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	addresses := testserver.Addresses(t, count)
 	groups, clients := make([]*Group, count), make([]*testClient, count)
 	for i := range groups {
 		groups[i] = openTest(t, func(config *Config) {

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // BenchmarkRestart is the time from the start of the server's process, on a data directory with a checkpoint
@@ -61,12 +61,7 @@ func BenchmarkRestart(b *testing.B) {
 // answered the first attach, and the time of processors that it used.
 func restart(b *testing.B, binary, directory string) (listening, attached, cpu time.Duration) {
 	b.Helper()
-	free, err := loopback.Listen()
-	if err != nil {
-		b.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := testserver.Address(b)
 	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 	defer cancel()
 	var log bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	pb "github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
-	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/internal/hooks"
@@ -22,16 +22,9 @@ func startThree(t *testing.T) (*rig, []*server.Server) {
 	t.Helper()
 	r := &rig{T: t, Set: faults.New("/local", nil)}
 	initial := make(map[string]string)
-	for i := range 3 {
-		reserved, err := loopback.Listen()
-		if err != nil {
-			t.Fatal(err)
-		}
-		initial[fmt.Sprint("s", i+1)] = reserved.Addr().String()
-		r.Peer(i+1, reserved.Addr().String())
-		if err := reserved.Close(); err != nil {
-			t.Fatal(err)
-		}
+	for i, address := range testserver.Addresses(t, 3) {
+		initial[fmt.Sprint("s", i+1)] = address
+		r.Peer(i+1, address)
 	}
 	servers := make([]*server.Server, 3)
 	var starting sync.WaitGroup

@@ -1,4 +1,4 @@
-package loopback
+package testserver
 
 import (
 	"net"
@@ -7,12 +7,8 @@ import (
 )
 
 func TestAddresses(t *testing.T) {
-	addresses, err := Addresses(3 * blockPorts)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := make(map[string]bool)
-	for _, address := range addresses {
+	for _, address := range Addresses(t, 3*blockPorts) {
 		host, port, err := net.SplitHostPort(address)
 		number, _ := strconv.Atoi(port)
 		if err != nil || host != "127.0.0.1" || number < firstPort || number >= endPort || seen[address] {
