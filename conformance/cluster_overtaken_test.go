@@ -50,8 +50,7 @@ type overtakenTarget struct {
 }
 
 // Open implements Target.
-func (o *overtakenTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment,
-	error) {
+func (o *overtakenTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error) {
 	env, err := o.Target.Open(ctx, name, limits)
 	if err != nil {
 		return nil, err

@@ -74,8 +74,7 @@ func (c *clusterTarget) Offers(need Need) bool {
 }
 
 // Open implements Target.
-func (c *clusterTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment,
-	error) {
+func (c *clusterTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error) {
 	if c.meeting != nil {
 		c.meeting.enter()
 	}

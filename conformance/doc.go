@@ -66,8 +66,8 @@
 // # Values
 //
 // {dir} is the script's own directory, {db} the database, {reldir} and {reldb} the same without the first
-// slash, {indb} the directory relative to the database. Values are plain words, Go strings in quotes, {1024*x} for a long one, or 0x00ff for bytes. Times
-// are milliseconds or such as 10s; inf and max are 2^64-1.
+// slash, {indb} the directory relative to the database. Values are plain words, Go strings in quotes, {1024*x} for a
+// long one, or 0x00ff for bytes. Times are milliseconds or such as 10s; inf and max are 2^64-1.
 //
 // # Answers
 //

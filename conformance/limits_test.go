@@ -22,8 +22,7 @@ type limitedTarget struct {
 func (l *limitedTarget) Offers(need Need) bool { return need == NeedLimits || need == NeedSameLeader }
 
 // Open implements Target.
-func (l *limitedTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment,
-	error) {
+func (l *limitedTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error) {
 	address, stop, err := l.start(ctx, limits)
 	if err != nil {
 		return nil, err
@@ -63,8 +62,10 @@ func TestLimitsOfServers(t *testing.T) {
 	}
 	t.Run("server", func(t *testing.T) {
 		replayScripts(t,
-			&limitedTarget{func(ctx context.Context, limits coordination.Limits) (string,
-				func(context.Context) error, error) {
+			&limitedTarget{func(
+				ctx context.Context,
+				limits coordination.Limits,
+			) (string, func(context.Context) error, error) {
 				running, err := server.Start(ctx,
 					server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Limits: limits,
 						HoldStartFailureMillis: new(uint64(0))})
@@ -77,8 +78,10 @@ func TestLimitsOfServers(t *testing.T) {
 	})
 	t.Run("cluster", func(t *testing.T) {
 		replayScripts(t,
-			&limitedTarget{func(ctx context.Context, limits coordination.Limits) (string,
-				func(context.Context) error, error) {
+			&limitedTarget{func(
+				ctx context.Context,
+				limits coordination.Limits,
+			) (string, func(context.Context) error, error) {
 				c := newCluster(t, standin.Slow)
 				for i := range c.configs {
 					c.configs[i].Limits = limits

@@ -30,8 +30,7 @@ func (e *pureEnvironment) failOverKeeping(kept int) error {
 
 // begin carries out a unary call. The leader changes while it is in flight: by turns before the log has it,
 // so that it has to be carried out for the new leader, and after, so that nobody heard its outcome.
-func (e *pureEnvironment) begin(build func(coordination.CallID) coordination.Command) (outcome.Outcome,
-	error) {
+func (e *pureEnvironment) begin(build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	if !e.pure.FailOver || e.world.Held() {
 		return e.world.Call(build), nil
 	}

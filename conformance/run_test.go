@@ -107,7 +107,8 @@ func TestRunSeesFaults(t *testing.T) {
 		}, "+s1 <- ping without a number\n"},
 		{"a ping before the start", func(e Event) []Event {
 			if e.Message.GetSessionStarted() != nil {
-				ping := &sessionReply{Response: &Ydb_Coordination.SessionResponse_Ping{Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 1}}}
+				ping := &sessionReply{Response: &Ydb_Coordination.SessionResponse_Ping{
+					Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 1}}}
 				return []Event{{Stream: e.Stream, Message: ping}, e}
 			}
 			return []Event{e}
@@ -281,7 +282,8 @@ func TestMapErrors(t *testing.T) {
 		!strings.Contains(err.Error(), "§99") {
 		t.Errorf("a rule that is not listed: %v", err)
 	}
-	rules, err := parseRuleList("# comment\na §1: first\na §2: second (later: no way)\na §3: third (test: p.A, q.B)\na §4: fourth (x) (never: gone)\n")
+	rules, err := parseRuleList("# comment\na §1: first\na §2: second (later: no way)\n" +
+		"a §3: third (test: p.A, q.B)\na §4: fourth (x) (never: gone)\n")
 	if err != nil || len(rules) != 4 || rules[3].Never != "gone" || rules[3].Text != "fourth (x)" ||
 		len(rules[2].Tests) != 2 || rules[1].Later != "no way" || rules[1].Text != "second" {
 		t.Errorf("got %+v, %v", rules, err)
@@ -292,7 +294,8 @@ func TestMapErrors(t *testing.T) {
 	var b strings.Builder
 	rules[0].Scripts = []string{"x/y"}
 	if err := PrintMap(&b, rules); err != nil ||
-		b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\na §3: third\n    p.A, q.B\na §4: fourth (x)\n    never: gone\n" {
+		b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\na §3: third\n    p.A, q.B\n"+
+			"a §4: fourth (x)\n    never: gone\n" {
 		t.Errorf("printed %q, %v", b.String(), err)
 	}
 }

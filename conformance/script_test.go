@@ -11,7 +11,8 @@ const head = "# What it shows.\n# rule: coordination §3.4 8c\n\n"
 func TestParse(t *testing.T) {
 	script, err := Parse("a/b",
 		"# One sentence,\n# and another.\n# rule: coordination §3.4 8c, §3.5 1\n# rule: surface §4 entry\n"+
-			"# differs: a little\n# limits: sessions=2\n# needs: wire\n\n# A step.\ns1: start\n+ s1: acquire \"a b\" count=2\n----\ns1 <- acquired\n\nhold\n")
+			"# differs: a little\n# limits: sessions=2\n# needs: wire\n\n# A step.\ns1: start\n"+
+			"+ s1: acquire \"a b\" count=2\n----\ns1 <- acquired\n\nhold\n")
 	if err != nil {
 		t.Fatal(err)
 	}

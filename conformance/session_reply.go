@@ -108,8 +108,7 @@ func showVerdict(code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage
 }
 
 // showResult shows the result of an acquire or a release, which is done or is not.
-func showResult(a arm, code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage, word string,
-	done bool) string {
+func showResult(a arm, code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage, word string, done bool) string {
 	switch {
 	case code != Ydb.StatusIds_SUCCESS && done:
 		return string(a) + " " + showVerdict(code, issues, 0) + " " + word

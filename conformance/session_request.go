@@ -38,25 +38,31 @@ func semaphoreRequest(verb arm, reqID uint64, f *fields) (*sessionRequest, error
 	name := f.name()
 	switch verb {
 	case armAcquire:
-		m.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-			ReqId: reqID, Name: name, Count: f.number("count", 1), TimeoutMillis: f.timeout(0),
-			Data: []byte(f.text("data")), Ephemeral: f.flag("ephemeral")}}
+		m.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
+				ReqId: reqID, Name: name, Count: f.number("count", 1), TimeoutMillis: f.timeout(0),
+				Data: []byte(f.text("data")), Ephemeral: f.flag("ephemeral")}}
 	case armRelease:
-		m.Request = &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
-			ReqId: reqID, Name: name}}
+		m.Request = &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
+			ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
+				ReqId: reqID, Name: name}}
 	case armCreate:
-		m.Request = &Ydb_Coordination.SessionRequest_CreateSemaphore_{CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{
-			ReqId: reqID, Name: name, Limit: f.number("limit", 0), Data: []byte(f.text("data"))}}
+		m.Request = &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{
+				ReqId: reqID, Name: name, Limit: f.number("limit", 0), Data: []byte(f.text("data"))}}
 	case armUpdate:
-		m.Request = &Ydb_Coordination.SessionRequest_UpdateSemaphore_{UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{
-			ReqId: reqID, Name: name, Data: []byte(f.text("data"))}}
+		m.Request = &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
+			UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{
+				ReqId: reqID, Name: name, Data: []byte(f.text("data"))}}
 	case armDelete:
-		m.Request = &Ydb_Coordination.SessionRequest_DeleteSemaphore_{DeleteSemaphore: &Ydb_Coordination.SessionRequest_DeleteSemaphore{
-			ReqId: reqID, Name: name, Force: f.flag("force")}}
+		m.Request = &Ydb_Coordination.SessionRequest_DeleteSemaphore_{
+			DeleteSemaphore: &Ydb_Coordination.SessionRequest_DeleteSemaphore{
+				ReqId: reqID, Name: name, Force: f.flag("force")}}
 	case armDescribe:
-		m.Request = &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
-			ReqId: reqID, Name: name, IncludeOwners: f.flag("owners"), IncludeWaiters: f.flag("waiters"),
-			WatchData: f.flag("watch_data"), WatchOwners: f.flag("watch_owners")}}
+		m.Request = &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
+				ReqId: reqID, Name: name, IncludeOwners: f.flag("owners"), IncludeWaiters: f.flag("waiters"),
+				WatchData: f.flag("watch_data"), WatchOwners: f.flag("watch_owners")}}
 	}
 	return m, f.done()
 }
@@ -108,9 +114,11 @@ func encode(m *sessionRequest) ([]byte, error) {
 }
 
 func pingRequest(opaque uint64) *sessionRequest {
-	return &sessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: opaque}}}
+	return &sessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
+		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: opaque}}}
 }
 
 func pongRequest(opaque uint64) *sessionRequest {
-	return &sessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: opaque}}}
+	return &sessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+		Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: opaque}}}
 }

@@ -111,8 +111,7 @@ func (r *run) otherRequest(s *stream, verb string, f *fields) error {
 			s.node, s.restores = cleanPath(start.GetPath()), start.GetSessionId() != 0
 		}
 		s.starting = true
-		return s.send(
-			&sessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
+		return s.send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
 	case "stop":
 		s.stopping, s.endsSoon = true, true
 		if err := f.done(); err != nil {

@@ -5,7 +5,8 @@
 //
 //   - main.go hands the process's streams, environment and signals to a program;
 //   - program.go and commands.go make the commands;
-//   - health.go asks a server whether it serves;
+//   - health.go asks a server whether it serves; check.go examines the directory of
+//     one that is stopped; cluster.go and user.go administer a running one;
 //   - caller.go and caller_command.go are what the commands have in common that are
 //     clients of the coordination protocol, by package client; lock.go and child.go
 //     hold something while another program runs; output.go is the form of results;

@@ -13,38 +13,48 @@ func protoRequest(r Request) *Ydb_Coordination.SessionRequest {
 	m := &Ydb_Coordination.SessionRequest{}
 	switch r.Kind {
 	case Start:
-		m.Request = &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-			Path: r.Path, SessionId: r.Session, TimeoutMillis: r.TimeoutMillis, Description: r.Description,
-			SeqNo:         r.SeqNo,
-			ProtectionKey: []byte(r.ProtectionKey)}}
+		m.Request = &Ydb_Coordination.SessionRequest_SessionStart_{
+			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
+				Path: r.Path, SessionId: r.Session, TimeoutMillis: r.TimeoutMillis, Description: r.Description,
+				SeqNo:         r.SeqNo,
+				ProtectionKey: []byte(r.ProtectionKey)}}
 	case Stop:
-		m.Request = &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}
+		m.Request = &Ydb_Coordination.SessionRequest_SessionStop_{
+			SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}
 	case Ping:
-		m.Request = &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: r.Opaque}}
+		m.Request = &Ydb_Coordination.SessionRequest_Ping{
+			Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: r.Opaque}}
 	case Pong:
-		m.Request = &Ydb_Coordination.SessionRequest_Pong{Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: r.Opaque}}
+		m.Request = &Ydb_Coordination.SessionRequest_Pong{
+			Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: r.Opaque}}
 	case Unsupported:
 		m.Request = &Ydb_Coordination.SessionRequest_Unsupported_5{Unsupported_5: &Ydb_Coordination.Unsupported{}}
 	case Create:
-		m.Request = &Ydb_Coordination.SessionRequest_CreateSemaphore_{CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{
-			ReqId: r.ReqID, Name: r.Name, Limit: r.Limit, Data: []byte(r.Data)}}
+		m.Request = &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{
+				ReqId: r.ReqID, Name: r.Name, Limit: r.Limit, Data: []byte(r.Data)}}
 	case Update:
-		m.Request = &Ydb_Coordination.SessionRequest_UpdateSemaphore_{UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{
-			ReqId: r.ReqID, Name: r.Name, Data: []byte(r.Data)}}
+		m.Request = &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
+			UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{
+				ReqId: r.ReqID, Name: r.Name, Data: []byte(r.Data)}}
 	case Delete:
-		m.Request = &Ydb_Coordination.SessionRequest_DeleteSemaphore_{DeleteSemaphore: &Ydb_Coordination.SessionRequest_DeleteSemaphore{
-			ReqId: r.ReqID, Name: r.Name, Force: r.Force}}
+		m.Request = &Ydb_Coordination.SessionRequest_DeleteSemaphore_{
+			DeleteSemaphore: &Ydb_Coordination.SessionRequest_DeleteSemaphore{
+				ReqId: r.ReqID, Name: r.Name, Force: r.Force}}
 	case Acquire:
-		m.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-			ReqId: r.ReqID, Name: r.Name, TimeoutMillis: r.TimeoutMillis, Count: r.Count,
-			Data: []byte(r.Data), Ephemeral: r.Ephemeral}}
+		m.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
+				ReqId: r.ReqID, Name: r.Name, TimeoutMillis: r.TimeoutMillis, Count: r.Count,
+				Data: []byte(r.Data), Ephemeral: r.Ephemeral}}
 	case Release:
-		m.Request = &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
-			ReqId: r.ReqID, Name: r.Name}}
+		m.Request = &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
+			ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
+				ReqId: r.ReqID, Name: r.Name}}
 	case Describe:
-		m.Request = &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
-			ReqId: r.ReqID, Name: r.Name, IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters,
-			WatchData: r.WatchData, WatchOwners: r.WatchOwners}}
+		m.Request = &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
+				ReqId: r.ReqID, Name: r.Name, IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters,
+				WatchData: r.WatchData, WatchOwners: r.WatchOwners}}
 	}
 	return m // with no arm for Empty
 }

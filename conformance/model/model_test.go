@@ -27,10 +27,12 @@ func TestModel(t *testing.T) {
 			open++
 		}
 	}
-	t.Logf("%d sequences of %d steps from seed %d, %d of them cut short where the specification leaves it open", *seqs, *steps, *seed, open)
+	t.Logf("%d sequences of %d steps from seed %d, %d of them cut short where the specification leaves it open",
+		*seqs, *steps, *seed, open)
 	// Timeouts repeat in very long sequences, and so do moments.
 	if *steps <= 500 && open*20 > *seqs+20 {
-		t.Errorf("%d of %d sequences were cut short; the generator should avoid timers that run out at one moment", open, *seqs)
+		t.Errorf("%d of %d sequences were cut short; the generator should avoid timers that run out at one moment",
+			open, *seqs)
 	}
 	checkMarks(t, &marks)
 }

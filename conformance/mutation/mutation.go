@@ -42,8 +42,7 @@ func mutations() ([]mutation, error) {
 	return list, nil
 }
 
-var form = regexp.MustCompile(
-	`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
+var form = regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
 
 func parse(name, text string) (mutation, error) {
 	parts := form.FindStringSubmatch(text)

@@ -46,7 +46,8 @@ func TestStopOverLeaderChange(t *testing.T) {
 }
 
 var acquireLock = coordination.ClientMessage{Kind: coordination.ClientSemaphore, Request: &coordination.Request{
-	Kind: coordination.RequestAcquire, Name: "lock", Count: coordination.Infinite, Ephemeral: true, TimeoutMillis: coordination.Infinite}}
+	Kind: coordination.RequestAcquire, Name: "lock", Count: coordination.Infinite, Ephemeral: true,
+	TimeoutMillis: coordination.Infinite}}
 
 func startStream(w *World, session coordination.SessionID) *Stream {
 	s := w.Open(1)

@@ -197,8 +197,7 @@ func (a Attempt) name(exists bool) string {
 }
 
 // tellRefused tells of logins that were refused, not each time.
-func (a *Authenticator) tellRefused(ctx context.Context, attempt Attempt, exists bool, err error,
-	logger *slog.Logger) {
+func (a *Authenticator) tellRefused(ctx context.Context, attempt Attempt, exists bool, err error, logger *slog.Logger) {
 	why := "wrong password"
 	if err != nil {
 		why = err.Error()

@@ -174,7 +174,8 @@ func TestWaitsAreToldRarely(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	for i := range 50 * freeAttempts {
-		if _, err := a.CheckPassword(t.Context(), Attempt{fmt.Sprint("user ", i/freeAttempts), "10.0.0.66"}, "wrong", "",
+		if _, err := a.CheckPassword(t.Context(), Attempt{fmt.Sprint("user ", i/freeAttempts), "10.0.0.66"}, "wrong",
+			"",
 			logger); err != nil {
 			t.Fatal(err)
 		}

@@ -92,8 +92,7 @@ func ticket(ctx context.Context) string {
 // Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call
 // names; empty: none. A token counts before a client certificate. An unknown or expired token is refused also
 // where a call without one would be served.
-func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity,
-	error) {
+func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity, error) {
 	token := ticket(ctx)
 	if (token != "" || a.Required) && database != "" && !a.Serves(database) {
 		return nil, status.Error(codes.Unauthenticated, "Unknown database: "+database)

@@ -60,8 +60,7 @@ func (p *loginProof) stillValid(name string, known *accounts.Accounts) bool {
 }
 
 // SignLogin makes a login token for a user.
-func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, now time.Time) (string,
-	error) {
+func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, now time.Time) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: user.Name, Audience: jwt.ClaimStrings{a.database.String()},
@@ -75,8 +74,7 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 
 // resolveLogin returns whose login token it is, nil if it is none, or none that is good now. Whatever the
 // token says, it is good for lifetime at most, and was signed while its key did so.
-func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts,
-	now time.Time) *Identity {
+func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts, now time.Time) *Identity {
 	if len(known.SigningKeys()) == 0 {
 		return nil
 	}

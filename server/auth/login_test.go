@@ -80,10 +80,12 @@ func TestLoginProofOutlivesItsKey(t *testing.T) {
 		"one of many keys": {s.known(signingKey(2, s.now.Add(-day)), s.key,
 			signingKey(4, s.now.Add(day))), true},
 		"forgotten by age, with others before": {s.known(signingKey(2, s.now.Add(day)),
-			signingKey(5, s.now.Add(day))), true}, "thrown away": {s.known(), false},
+			signingKey(5, s.now.Add(day))), true},
+		"thrown away":                           {s.known(), false},
 		"older than all, so it was thrown away": {s.known(signingKey(4, s.now.Add(day))), false},
 		"older, thrown away and then came others": {s.known(signingKey(4, s.now.Add(-day)),
-			signingKey(5, s.now)), false}, "no user": {accounts.Restored(nil, []accounts.SigningKey{s.key}),
+			signingKey(5, s.now)), false},
+		"no user": {accounts.Restored(nil, []accounts.SigningKey{s.key}),
 			false},
 	} {
 		if got := id.login.stillValid("root", test.known); got != test.want {

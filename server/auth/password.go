@@ -57,8 +57,9 @@ func NewHasher() *Hasher { return NewCheapHasher(argonMemoryKiB) }
 // NewCheapHasher is one whose hashes take so much memory, and in proportion so much time: for tests of what
 // is done with passwords, not of what it costs to guess them.
 func NewCheapHasher(memoryKiB uint32) *Hasher {
-	return &Hasher{line: share.NewLine(maxHashesAtOnce, maxHashesWaiting), memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes),
-		make([]byte, argonHashBytes))}
+	return &Hasher{line: share.NewLine(maxHashesAtOnce, maxHashesWaiting), memoryKiB: memoryKiB,
+		decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes),
+			make([]byte, argonHashBytes))}
 }
 
 // Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form. It is

@@ -106,8 +106,7 @@ func (g *Group) Acquire(ctx context.Context, look func() (context.Context, conte
 
 // acquire takes units, or has the call wait for them. known is false if it is not known yet whether there is
 // such a resource, and whether the caller may.
-func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *acquisition, known bool,
-	err error) {
+func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *acquisition, known bool, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now, version := l.group.clock.Now(), l.group.AccessVersion()

@@ -131,8 +131,7 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 
 // executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone,
 // that of ctx.
-func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome,
-	error) {
+func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome, error) {
 	if a.encoded == nil {
 		a.encoded = codec.AppendCommand(nil, a.command)
 	}
@@ -165,8 +164,7 @@ func (g *Group) seeOwnWrite(ctx context.Context) {
 }
 
 // executeForPeer runs a command for another server.
-func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse,
-	error) {
+func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
 	command, err := codec.DecodeCommand(r.GetCommand())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())

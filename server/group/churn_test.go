@@ -92,7 +92,8 @@ func (c *churn) ask(client *silenceClient) {
 	for i, request := range []*coordination.Request{
 		{Kind: coordination.RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 50, Ephemeral: true},
 		{Kind: coordination.RequestAcquire, Name: fmt.Sprint("own-", client.session), Count: 1,
-			Ephemeral: true}, {Kind: coordination.RequestDescribe, Name: fmt.Sprint("own-", client.session),
+			Ephemeral: true},
+		{Kind: coordination.RequestDescribe, Name: fmt.Sprint("own-", client.session),
 			WatchData: true, WatchOwners: true},
 		{Kind: coordination.RequestAcquire, Name: "lock", Count: coordination.Infinite,
 			TimeoutMillis: coordination.Infinite, Ephemeral: true},

@@ -33,7 +33,8 @@
 // They are taken in this order, from left to right. None is held across I/O, but for the turn while the state
 // of another member is read that was installed here.
 //
-//	turn → limiter → relayPeers → relayPeer.admitting → relayPeer → streamSet → Stream → queue, relay, what the Client has
+//	turn → limiter → relayPeers → relayPeer.admitting → relayPeer → streamSet → Stream →
+//	queue, relay, what the Client has
 //
 // At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is
 // never waited for by anybody who holds another lock: kick is called without, and where there is one the bell
@@ -92,8 +93,8 @@
 //	toward    member.go     notes which other server leads, so that relay (member.go) opens a relay to it
 //	Hello     relay         says which server opens it, and which of two relays of one server is the later
 //	supersede relay_batch   ends the earlier one at the leader
-//	renew     relay         asks for a permit: the right to speak to clients for relayPermit, counted from the asking; over the
-//	                        relay, and over the connection of the heartbeats, which no data holds up (relay_permit.go)
+//	renew     relay         asks for a permit: the right to speak to clients for relayPermit, counted from the asking;
+//	                        over the relay, and over the connection of the heartbeats, which no data holds up (relay_permit.go)
 //	join      streams.go    has the streams follow the relay once its first answer shows that the other side leads
 //	Rejoin    Front         makes the roster: which session the stream speaks for and what of it is not answered
 //	Resume    Leader        takes the roster: the highest epoch wins, what was done before is answered as it was

@@ -52,8 +52,7 @@ func (g *Group) standing(s *coordination.InspectedSession) Standing {
 	known, _ := g.replica.Standing(now, s.Node, s.ID)
 	standing := Standing{Attached: known.Attached, LeftMillis: known.LeftMillis}
 	if !known.Attached && known.Detached != coordination.Never {
-		standing.DetachedMillis = g.clock.WallMillis() - uint64(
-			time.Duration(now-known.Detached).Milliseconds())
+		standing.DetachedMillis = g.clock.WallMillis() - uint64(time.Duration(now-known.Detached).Milliseconds())
 	}
 	if !known.Attached {
 		return standing

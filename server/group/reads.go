@@ -14,8 +14,7 @@ const maxReadRows = 1_000
 
 // Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given. When
 // Read returns, fn has returned, or will never run.
-func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome,
-	error) {
+func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 

@@ -150,8 +150,9 @@ func messageFromPB(p *relaypb.Message) coordination.Message {
 		Request: coordination.RequestKind(p.GetRequest()), Node: coordination.NodeID(p.GetNode()),
 		Session: coordination.SessionID(p.GetSession()),
 		Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()),
-			Counter: p.GetEpochCounter()}, GraceMillis: p.GetGraceMillis(),
-		Rights: coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
+			Counter: p.GetEpochCounter()},
+		GraceMillis: p.GetGraceMillis(),
+		Rights:      coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
 		DataChanged: p.GetDataChanged(), OwnersChanged: p.GetOwnersChanged(), Mark: markFromPB(p.GetMark())}
 	if p.GetRefusalStatus() != 0 {
 		m.Refusal = &coordination.Refusal{Status: outcome.Status(p.GetRefusalStatus()),

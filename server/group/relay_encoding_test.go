@@ -19,7 +19,8 @@ func TestMessageThatCannotBeEncoded(t *testing.T) {
 		if _, err := proto.Marshal(p); err != nil || p.GetStream() != 7 {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
-		if back := messageFromPB(p); back.Kind != coordination.MessageEnd || back.Refusal == nil || back.Description != nil {
+		if back := messageFromPB(p); back.Kind != coordination.MessageEnd || back.Refusal == nil ||
+			back.Description != nil {
 			t.Errorf("%s: %+v", name, back)
 		}
 	}

@@ -21,8 +21,7 @@ func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error { return 
 func (s relayService) Permit(rpc relaypb.Relay_PermitServer) error { return s.group.givePermit(rpc) }
 
 // Execute implements relaypb.RelayServer.
-func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse,
-	error) {
+func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
 	return s.group.executeForPeer(ctx, r)
 }
 

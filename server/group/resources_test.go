@@ -30,8 +30,7 @@ func listedGroup(t *testing.T, count, bytes int) (*Group, []string) {
 		paths[i] = fmt.Sprintf("r%05d", i)
 		executed(t, g, func(call coordination.CallID) coordination.Command {
 			return &coordination.CreateResource{CallID: call, Path: node, Resource: paths[i],
-				ResourceProperties: coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(
-					1)}}
+				ResourceProperties: coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(1)}}
 		})
 	}
 	return g, paths

@@ -116,7 +116,8 @@ func fill(b *testing.B, directory string, semaphores int) {
 		l.counter++
 		l.add(&coordination.CreateSemaphore{Origin: coordination.Origin{Node: node, Session: 1,
 			Address: coordination.Address{Epoch: coordination.Epoch{Term: 1, Counter: 1},
-				Sequence: coordination.Sequence(l.counter)}, Acknowledged: coordination.Sequence(l.counter)},
+				Sequence: coordination.Sequence(l.counter)},
+			Acknowledged: coordination.Sequence(l.counter)},
 			Name: fmt.Sprintf("semaphore-%07d", n), Limit: 1, Data: []byte("some data")})
 	}
 	l.flush()

@@ -284,7 +284,8 @@ func (r *silenceRun) problem() error {
 		switch {
 		case c.session == 0: // the network is too slow for the client ever to be told
 		case c.late > 0:
-			return fmt.Errorf("the client of session %d was told that it lives %v after its session had ended", c.session, c.late)
+			return fmt.Errorf("the client of session %d was told that it lives %v after its session had ended",
+				c.session, c.late)
 		case c.expired != 0 && c.margin() < 0:
 			return fmt.Errorf("session %d ended %v before its client's time was over", c.session, -c.margin())
 		}
@@ -390,7 +391,8 @@ func TestFriendlySilence(t *testing.T) {
 		r.play()
 		for i, c := range r.clients {
 			if c.expired != 0 || c.ended != coordination.EndingNone || r.now-c.spoke > 2*time.Second {
-				t.Fatalf("seed %d, client %d: the session ended at %v, the stream's ending is %d, the client last heard something at %v of %v\n%s",
+				t.Fatalf("seed %d, client %d: the session ended at %v, the stream's ending is %d, the client last "+
+					"heard something at %v of %v\n%s",
 					seed, i, c.expired, c.ended, c.spoke, r.now, strings.Join(r.history, "\n"))
 			}
 		}

@@ -97,7 +97,9 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 		{"an entry that is led", func() { commit(3, 1, nil) }, false},
 		{"many requests", func() {
 			for range 5000 {
-				g.queue.put(event{call: &call{read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }, done: make(chan callAnswer, 1)}})
+				g.queue.put(event{call: &call{
+					read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() },
+					done: make(chan callAnswer, 1)}})
 			}
 		}, true},
 		{"the leadership lost", func() { handler{g}.Following(4, 0) }, true},

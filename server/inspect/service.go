@@ -49,8 +49,7 @@ var errMissing = status.Error(codes.NotFound,
 	"There is no such directory, or no such coordination node whose rows you may read")
 
 // begin admits a call and bounds it.
-func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller,
-	error) {
+func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller, error) {
 	if err := s.host.Inspects(ctx); err != nil {
 		return nil, nil, coordination.Caller{}, err
 	}
@@ -65,8 +64,7 @@ func (s *Service) administers(caller coordination.Caller) bool {
 }
 
 // ListNodes implements adminpb.InspectServer.
-func (s *Service) ListNodes(ctx context.Context, r *adminpb.ListNodesRequest) (*adminpb.ListNodesResponse,
-	error) {
+func (s *Service) ListNodes(ctx context.Context, r *adminpb.ListNodesRequest) (*adminpb.ListNodesResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -164,8 +162,7 @@ func (s *Service) ListResources(ctx context.Context,
 }
 
 // EndSession implements adminpb.InspectServer.
-func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) (*adminpb.EndSessionResponse,
-	error) {
+func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) (*adminpb.EndSessionResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -251,8 +248,7 @@ type Peer struct {
 }
 
 // Sessions implements clusterpb.InspectServer.
-func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse,
-	error) {
+func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse, error) {
 	s := p.Service()
 	if s == nil {
 		return nil, errLeadsElsewhere

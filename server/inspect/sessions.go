@@ -122,8 +122,7 @@ func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSe
 }
 
 // fillClients fills in who has the sessions of a page: the servers that hold their streams know.
-func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsResponse,
-	caller coordination.Caller) {
+func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsResponse, caller coordination.Caller) {
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
 	members := s.group.Log().Members()

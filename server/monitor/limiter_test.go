@@ -35,11 +35,13 @@ func TestScrapeOfRateLimiters(t *testing.T) {
 	take("chosen", 7, 0)
 	take("chosen2", 0, 2)
 	altered, err := nodes.AlterNode(t.Context(), &Ydb_Coordination.AlterNodeRequest{Path: node,
-		Config: &Ydb_Coordination.Config{RateLimiterCountersMode: Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED}})
+		Config: &Ydb_Coordination.Config{
+			RateLimiterCountersMode: Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED}})
 	done(altered, err)
 	take("chosen", 10, 0)
 	take("chosen3", 5, 0)
-	for _, mode := range []Ydb_Coordination.RateLimiterCountersMode{Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED, 0} {
+	for _, mode := range []Ydb_Coordination.RateLimiterCountersMode{
+		Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED, 0} {
 		path := map[bool]string{true: "/local/named", false: "/local/aggregated"}[mode != 0]
 		created, err := nodes.CreateNode(t.Context(),
 			&Ydb_Coordination.CreateNodeRequest{Path: path,
@@ -80,7 +82,8 @@ func takeUnits(t *testing.T, conn *grpc.ClientConn, node, path string, used, req
 	if _, err := limiter.CreateResource(t.Context(),
 		&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node,
 			Resource: &Ydb_RateLimiter.Resource{ResourcePath: path,
-				Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: 100}}}}); err != nil {
+				Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+					HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: 100}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if used > 0 {

@@ -30,8 +30,9 @@ const (
 )
 
 // number reads one value without labels.
-func number[N int | int64 | uint64 | float64](of func(f *server.Figures) N) func(*server.Figures,
-	func(float64, ...string)) {
+func number[N int | int64 | uint64 | float64](
+	of func(f *server.Figures) N,
+) func(*server.Figures, func(float64, ...string)) {
 	return func(f *server.Figures, emit func(float64, ...string)) { emit(float64(of(f))) }
 }
 
@@ -58,8 +59,9 @@ func each(of func(f *server.Figures) map[string]uint64) func(*server.Figures, fu
 }
 
 // ofResources reads values of each resource that is to be shown by itself.
-func ofResources(of func(r *server.ResourceFigures, emit func(float64, ...string))) func(*server.Figures,
-	func(float64, ...string)) {
+func ofResources(
+	of func(r *server.ResourceFigures, emit func(float64, ...string)),
+) func(*server.Figures, func(float64, ...string)) {
 	return func(f *server.Figures, emit func(float64, ...string)) {
 		for i := range f.Resources {
 			of(&f.Resources[i], emit)
@@ -85,7 +87,8 @@ var metrics = []metric{
 
 	// Requests.
 	{name: "coordd_requests_total", kind: counter, labels: []string{"method", "status"},
-		help: "calls that are over, by method (`unknown`: not served here) and YDB's status, or gRPC's where the answer has none; a stream counts with how its handler ended",
+		help: "calls that are over, by method (`unknown`: not served here) and YDB's status, or gRPC's where the " +
+			"answer has none; a stream counts with how its handler ended",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			for _, method := range f.MethodNames() {
 				results := f.Methods[method].Results
@@ -143,7 +146,8 @@ var metrics = []metric{
 		read: number(func(f *server.Figures) int { return f.Group.Counts.Waiters })},
 	{name: "coordd_watches", kind: gauge, help: "watches on semaphores; 0 on servers that do not lead",
 		read: number(func(f *server.Figures) int { return f.Group.Watches })},
-	{name: "coordd_state_bytes", kind: gauge, help: "how large the state is", read: number(func(f *server.Figures) uint64 { return f.StateBytes })},
+	{name: "coordd_state_bytes", kind: gauge, help: "how large the state is",
+		read: number(func(f *server.Figures) uint64 { return f.StateBytes })},
 	{name: "coordd_state_limit_bytes", kind: gauge, help: "how large the state may be; 0: no limit",
 		read: number(func(f *server.Figures) uint64 { return f.StateLimit })},
 
@@ -153,7 +157,9 @@ var metrics = []metric{
 	{name: "coordd_connections_limit", kind: gauge, help: "how many there may be",
 		read: number(func(f *server.Figures) int { return f.Hardening.Connections })},
 	{name: "coordd_connections_closed_total", kind: counter, labels: []string{"reason"},
-		help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for resets, because most of what is received and not worked on was on them, or because the end of a call was not read",
+		help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for " +
+			"resets, because most of what is received and not worked on was on them, or because the end of a call " +
+			"was not read",
 		read: each(func(f *server.Figures) map[string]uint64 {
 			c := f.Connections
 			return map[string]uint64{"refused": c.Refused, "evicted": c.Evicted, "resets": c.Resets,
@@ -167,7 +173,8 @@ var metrics = []metric{
 	{name: "coordd_received_bytes", kind: gauge,
 		help: "bytes of messages that are received and not worked on yet",
 		read: number(func(f *server.Figures) int64 { return f.Connections.ReceivedBytes })},
-	{name: "coordd_streams", kind: gauge, help: "Session streams of this server", read: number(func(f *server.Figures) int { return f.Group.Streams })},
+	{name: "coordd_streams", kind: gauge, help: "Session streams of this server",
+		read: number(func(f *server.Figures) int { return f.Group.Streams })},
 	{name: "coordd_streams_limit", kind: gauge, help: "how many there may be",
 		read: number(func(f *server.Figures) int { return f.Hardening.Streams })},
 	{name: "coordd_streams_refused_total", kind: counter,
@@ -176,7 +183,8 @@ var metrics = []metric{
 	{name: "coordd_streams_waiting", kind: gauge,
 		help: "Session streams that are not read because there is no room for what they ask",
 		read: number(func(f *server.Figures) int { return f.Group.QueuedStreams })},
-	{name: "coordd_queued_requests", kind: gauge, help: "requests that wait to be handled", read: number(func(f *server.Figures) int { return f.Group.Queued })},
+	{name: "coordd_queued_requests", kind: gauge, help: "requests that wait to be handled",
+		read: number(func(f *server.Figures) int { return f.Group.Queued })},
 	{name: "coordd_request_bytes", kind: gauge,
 		help: "what requests of Session streams hold that have no first answer",
 		read: number(func(f *server.Figures) int { return f.Group.RequestBytes })},
@@ -185,11 +193,13 @@ var metrics = []metric{
 		read: number(func(f *server.Figures) int { return f.Group.Limiter.Buckets })},
 	{name: "coordd_limiter_active", kind: gauge,
 		help: "resources of rate limiters that this server asks the leader for units of",
-		read: number(func(f *server.Figures) int { return f.Group.Limiter.Active })}, {name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters",
+		read: number(func(f *server.Figures) int { return f.Group.Limiter.Active })},
+	{name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters",
 		read: number(func(f *server.Figures) int { return f.Group.Limiter.Waiters })},
 	{name: "coordd_limiter_units_total", kind: counter, labels: []string{"counters", "flow"},
 		help: "units that this server's buckets were assigned by the leader, " +
-			"granted to who required them and had reported as used, of nodes by the mode of their counters; `coordd ratelimiter` has them of each resource",
+			"granted to who required them and had reported as used, of nodes by the mode of their counters; `coordd " +
+			"ratelimiter` has them of each resource",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			limiter := &f.Group.Limiter
 			for i, flow := range []*quota.Flow{&limiter.Aggregated, &limiter.Detailed} {
@@ -200,7 +210,8 @@ var metrics = []metric{
 			}
 		}},
 	{name: "coordd_limiter_resource_units_total", kind: counter, labels: []string{"node", "resource", "flow"},
-		help: "the same of a resource that --metrics-resource names, of a node with detailed counters, since the first acquire on this server",
+		help: "the same of a resource that --metrics-resource names, of a node with detailed counters, since the " +
+			"first acquire on this server",
 		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) {
 			emit(r.Assigned, r.Node, r.Resource, "assigned")
 			emit(r.Granted, r.Node, r.Resource, "granted")
@@ -230,7 +241,8 @@ var metrics = []metric{
 		read: truth(func(f *server.Figures) bool { return f.Group.MaySpeak })},
 	{name: "coordd_diverged", kind: gauge, help: "1 if this server knows of servers with different states",
 		read: truth(func(f *server.Figures) bool { return f.Group.Diverged })},
-	{name: "coordd_members", kind: gauge, help: "servers of the cluster, as far as this one knows", read: number(func(f *server.Figures) int { return f.Log.Members })},
+	{name: "coordd_members", kind: gauge, help: "servers of the cluster, as far as this one knows",
+		read: number(func(f *server.Figures) int { return f.Log.Members })},
 	{name: "coordd_members_active", kind: gauge,
 		help: "others that the leader has heard of lately; 0 on servers that do not lead",
 		read: number(func(f *server.Figures) int { return f.Log.Active })},
@@ -287,8 +299,7 @@ var metrics = []metric{
 		read: number(func(f *server.Figures) uint64 { return f.Log.ReserveBytes })},
 }
 
-func reading(of func(*server.Figures) histogram.Reading) func(*server.Figures,
-	func(histogram.Reading, ...string)) {
+func reading(of func(*server.Figures) histogram.Reading) func(*server.Figures, func(histogram.Reading, ...string)) {
 	return func(f *server.Figures, emit func(histogram.Reading, ...string)) { emit(of(f)) }
 }
 

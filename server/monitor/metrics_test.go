@@ -195,8 +195,7 @@ func TestScrape(t *testing.T) {
 		until(stream, func(m *Ydb_Coordination.SessionResponse) bool { return m.GetSessionStarted() != nil })
 		return stream
 	}
-	granted := func(
-		m *Ydb_Coordination.SessionResponse) bool {
+	granted := func(m *Ydb_Coordination.SessionResponse) bool {
 		return m.GetAcquireSemaphoreResult().GetAcquired()
 	}
 	first, second := open(), open()

@@ -80,8 +80,7 @@ func TestAlerts(t *testing.T) {
 	}
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip(
-			"NOT TESTED: the rules' grammar, since there is no promtool (Debian's package prometheus has it)")
+		t.Skip("NOT TESTED: the rules' grammar, since there is no promtool (Debian's package prometheus has it)")
 	}
 	if output, err := exec.Command(promtool, "check", "rules",
 		docs+"alerts.yaml").CombinedOutput(); err != nil {

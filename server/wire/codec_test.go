@@ -16,13 +16,17 @@ import (
 
 // The messages that clients send all the time, and what they are told.
 var (
-	anAcquire = &clientMessage{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-		ReqId: 300, Name: "own-17", TimeoutMillis: math.MaxUint64, Count: 1, Data: []byte("data"),
-		Ephemeral: true}}}
-	aRelease = &clientMessage{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
-		ReqId: 301, Name: "own-17"}}}
-	aPing = &clientMessage{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1 << 60}}}
-	aPong = &clientMessage{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 7}}}
+	anAcquire = &clientMessage{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
+			ReqId: 300, Name: "own-17", TimeoutMillis: math.MaxUint64, Count: 1, Data: []byte("data"),
+			Ephemeral: true}}}
+	aRelease = &clientMessage{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
+		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
+			ReqId: 301, Name: "own-17"}}}
+	aPing = &clientMessage{Request: &Ydb_Coordination.SessionRequest_Ping{
+		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1 << 60}}}
+	aPong = &clientMessage{Request: &Ydb_Coordination.SessionRequest_Pong{
+		Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 7}}}
 
 	usualReplies = []coordination.Reply{
 		{Kind: coordination.ReplyPing, Opaque: math.MaxUint64},
@@ -30,7 +34,8 @@ var (
 		{Kind: coordination.ReplyPending, ReqID: math.MaxUint64},
 		{Kind: coordination.ReplyChanged, ReqID: 300, DataChanged: true},
 		{Kind: coordination.ReplyResult, Request: coordination.RequestAcquire, ReqID: math.MaxUint64,
-			Done: true}, {Kind: coordination.ReplyResult, Request: coordination.RequestRelease, ReqID: 301,
+			Done: true},
+		{Kind: coordination.ReplyResult, Request: coordination.RequestRelease, ReqID: 301,
 			Done: true},
 	}
 )
