@@ -151,9 +151,13 @@ test-long: ## run the random tests with more repetitions than make test has time
 	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip|EveryFailure)' ./raftstore -thorough
 	@go test -count=1 -timeout 60m -run 'MembershipHistories$$' ./raftstore -thorough
 
-lint: tools ## check formatting, go vet and staticcheck, in all modules
+LINT = $(TOOLBIN)/golangci-lint
+# BASE is the commit that a change is compared with: where it left main or, on main, the commit before.
+BASE = $(shell base=$$(git merge-base HEAD main 2>/dev/null); [ "$$base" != "$$(git rev-parse HEAD)" ] && echo $$base || git rev-parse HEAD~1)
+lint: tools ## check formatting, and the linters of .golangci.yml in all modules; long lines only where they changed
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	@for module in . $(COMPAT) $(SUITES) $(DOUBLES) $(MEASURES) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
+	@for module in . $(COMPAT) $(SUITES) $(DOUBLES) $(MEASURES) $(TOOLS); do (cd $$module && $(LINT) run ./...) || exit 1; done
+	@$(LINT) run --enable-only lll --new-from-rev "$(BASE)" ./...
 	@GOOS=windows go vet ./server/standin # which others start in their tests there
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
@@ -363,7 +367,7 @@ docker-test: docker-context ## build the image and test it and the compose files
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen ./notices ./sdks \
-		honnef.co/go/tools/cmd/staticcheck google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+		github.com/golangci/golangci-lint/v2/cmd/golangci-lint google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 race-note: # said before and after all tests, so that nobody overlooks it
 	@:
