@@ -59,6 +59,7 @@ var layers = []layer{
 	{folder: "internal/lograte"},
 	{folder: "internal/netguard"},
 	{folder: "internal/testserver"},
+	{folder: "internal/testmode"},
 	{folder: "internal/turn"},
 	{folder: "raftstore", ours: []string{"internal"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf}},

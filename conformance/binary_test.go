@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // TestBinary runs the scripts on the program as users get it, with its own defaults.
 func TestBinary(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	binary := os.Getenv("COORDD_BIN")
 	if binary == "" {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 var (
@@ -61,6 +62,7 @@ func replayScripts(t *testing.T, target Target, scripts []*Script) {
 }
 
 func TestPure(t *testing.T) {
+	testmode.WithoutRace(t)
 	if *update {
 		rewrite(t)
 	}
@@ -69,22 +71,26 @@ func TestPure(t *testing.T) {
 
 // TestPureStored sends everything through its stored format.
 func TestPureStored(t *testing.T) {
+	testmode.WithoutRace(t)
 	replay(t, &Pure{Stored: true})
 }
 
 // TestPureFailOver changes the leader between every two steps. Nobody may notice.
 func TestPureFailOver(t *testing.T) {
+	testmode.WithoutRace(t)
 	replay(t, &Pure{FailOver: true})
 }
 
 // TestPureBatches puts what is in flight together into entries of the log of random sizes. Nobody may notice,
 // nor when the leader changes between them.
 func TestPureBatches(t *testing.T) {
+	testmode.WithoutRace(t)
 	replay(t, &Pure{Batches: true, Stored: true})
 }
 
 // TestPureBatchesFailOver is both at once.
 func TestPureBatchesFailOver(t *testing.T) {
+	testmode.WithoutRace(t)
 	replay(t, &Pure{Batches: true, FailOver: true})
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // backedUp returns a backup of a store with rows, and the rows.
@@ -86,6 +88,7 @@ func TestBackupAndRestore(t *testing.T) {
 }
 
 func TestDamagedBackupIsRefused(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	b, _ := backedUp(t)
 	for at := 0; at < len(b); at += 7 {

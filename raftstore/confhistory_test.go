@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // confScripts are histories of membership: the first members, and then the changes: + adds a learner, ^ gives it a
@@ -60,6 +62,7 @@ var confReturns = []struct {
 // leaders, no entry has two contents, nothing acknowledged is lost, and a majority of the present members always
 // elects a leader.
 func TestMembershipHistories(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	seeds := 1
 	if *thorough {
@@ -113,6 +116,7 @@ func runHistory(t *testing.T, seed uint64, first string, changes []string, at, v
 
 // Members are killed at any moment, also in the middle of a change, and the network is cut at any.
 func TestRandomMembershipHistories(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	histories := 100
 	if *thorough {

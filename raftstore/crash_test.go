@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // script is the life of one store that the crash and fault tests look at step by step: segments change
@@ -160,6 +162,7 @@ func verify(t *testing.T, cfg Config, acked int, where string) int {
 // nothing that was acknowledged may be missing, and the store must be usable. This includes the making of the
 // directory.
 func TestCrashAtEveryStep(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	base := t.TempDir()
 	sc := &script{cfg: smallConfig(filepath.Join(base, "data"))}
@@ -194,6 +197,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 // always a torn end, never corruption, and nothing that was acknowledged may be missing. The images are
 // crashed a second time while they are tidied up.
 func TestPowerLossDuringLogWrite(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	const seed = 7
 	rng := rand.New(rand.NewSource(seed))

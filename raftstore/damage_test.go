@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // contents is everything a data directory says, in a form that can be compared.
@@ -112,6 +114,7 @@ func dataFiles(t testing.TB, dir string) (files []string) {
 // TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory: each flip ends in a refusal, in the last
 // batch being taken for a torn write, or changes nothing because the place is not used.
 func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	const seed = 11
 	flipsPerFile := sample(100, 400)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // fallBehind runs three members of which one is there and does not write: its disk does not answer while the
@@ -80,6 +82,7 @@ func TestLaggingMemberCatchesUpFromTheLog(t *testing.T) {
 
 // Beyond the bounds the log is not kept for it.
 func TestLagIsBounded(t *testing.T) {
+	testmode.WithoutRace(t)
 	for name, change := range map[string]func(*Config){
 		"entries": func(c *Config) { c.LagEntriesKept = 300 },
 		"bytes":   func(c *Config) { c.LagEntriesKept, c.LagBytesKept = DefaultLagEntriesKept, 10_000 },

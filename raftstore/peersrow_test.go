@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -111,6 +112,7 @@ func TestOversizedSnapshot(t *testing.T) {
 }
 
 func TestOversizedMessages(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	c := newGRPCCluster(t, 3, nil)
 	m := c.leader()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // crasher lets a member's disk work until a number of steps has been done; then it keeps a picture of the
@@ -57,6 +59,7 @@ func (c *crasher) hasStruck() bool {
 // A member that is killed at any step of taking over a checkpoint comes back, agrees with the others and has
 // lost nothing.
 func TestCrashWhileReceivingACheckpoint(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	c := newTestCluster(t, 3, 200)
 	lagging := others(c.names, c.leader().name)[0]

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // stateRig drives a stateStore by hand, next to maps of what the file has to say.
@@ -146,6 +148,7 @@ func (r *stateRig) look() {
 // whether the store goes on or is opened anew in the middle. All rows of dropped prefixes are swept in the
 // end.
 func TestCheckpointsInSteps(t *testing.T) {
+	testmode.WithoutRace(t)
 	for seed := range int64(sample(5, 20)) {
 		r := newStateRig(t, seed)
 		for range 12 {
@@ -408,6 +411,7 @@ func visibleRows(dir string) (map[string]string, error) {
 
 // A bit that is wrong in what lies over the rows is found like one in the rows.
 func TestDamageInNextIsFound(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	want := betweenSwitchAndMove(t, dir)

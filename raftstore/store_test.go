@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // onBoth runs a behaviour test on memory and on disk.
@@ -112,6 +114,7 @@ func TestCheckpointIsDueByEntriesAndCutsTheLog(t *testing.T) {
 }
 
 func TestHandlerThatDoesNotApplyHoldsBackTheLog(t *testing.T) {
+	testmode.WithoutRace(t)
 	t.Parallel()
 	onBoth(t, func(t *testing.T, cfg Config) {
 		s := open(t, cfg)

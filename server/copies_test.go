@@ -4,12 +4,15 @@ import (
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // TestFollowerCopiesAreBounded has clients of a server that does not lead ask for more than it may have of
 // the leader's descriptions, and read nothing. It has that much and no more; when they are gone, nothing; and
 // who reads gets the answer.
 func TestFollowerCopiesAreBounded(t *testing.T) {
+	testmode.WithoutRace(t)
 	const each, most = 1 << 20, 64 << 20
 	var clock handClock // nobody is given up for not answering pings
 	c := startClusterWith(t, 3, func(config *Config) { config.hooks.Rings = &clock })

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // queued has so many sessions wait for the lock behind one that owns it. Their streams are gone, but the
@@ -44,7 +46,10 @@ func (c *testCluster) queued(n int) {
 }
 
 // TestLongDescriptions describes a lock that more sessions wait for than a turn looks at.
-func TestLongDescriptions(t *testing.T) { describeWhileOthersQueueUp(t, 600) }
+func TestLongDescriptions(t *testing.T) {
+	testmode.WithoutRace(t)
+	describeWhileOthersQueueUp(t, 600)
+}
 
 // TestDescriptionsWhileOthersQueueUp is the same with a few, for the race detector.
 func TestDescriptionsWhileOthersQueueUp(t *testing.T) { describeWhileOthersQueueUp(t, 10) }

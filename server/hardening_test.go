@@ -17,6 +17,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
@@ -206,6 +207,7 @@ func TestMessageSize(t *testing.T) {
 // TestDescribeFitsClients receives a description of the largest size with the SDKs' receive limit, and is
 // refused one that is larger.
 func TestDescribeFitsClients(t *testing.T) {
+	testmode.WithoutRace(t)
 	var clock handClock // nobody is given up for not answering pings
 	_, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	owners := coordination.MaxDescribedBytes / coordination.MaxAcquireDataBytes

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/inspect"
@@ -96,6 +97,7 @@ func TestInspectResources(t *testing.T) {
 
 // TestManyInspectedResources wants a page of them in time, and nobody to be made to look at more.
 func TestManyInspectedResources(t *testing.T) {
+	testmode.WithoutRace(t)
 	s, conn := startTest(t, nil)
 	c := newLimiterClient(t, conn, testNode)
 	const count = 600

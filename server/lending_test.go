@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // TestLending borrows all there is, and more: who is first in line is served first, and who gives up holds up
@@ -46,6 +48,7 @@ func TestLargestAnswerIsLentFor(t *testing.T) {
 // answers, until all is lent that there is: each answer has memory of its own. With the streams it comes
 // back, and nothing of the data is lent for.
 func TestLargeAnswersAreGivenBack(t *testing.T) {
+	testmode.WithoutRace(t)
 	var clock handClock
 	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	const owners = 300

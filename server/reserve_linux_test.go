@@ -15,6 +15,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // smallDisk mounts a file system in memory.
@@ -35,6 +37,7 @@ func smallDisk(t *testing.T, bytes int) string {
 // TestSmallDisk fills a real file system to the last byte, first beyond the reserve and then wholly. Nothing
 // that was acknowledged is lost, and with space again the server goes on.
 func TestSmallDisk(t *testing.T) {
+	testmode.WithoutRace(t)
 	dir := smallDisk(t, 160<<20)
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: filepath.Join(dir, "data"),
 		DiskReserve: 24 << 20}

@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // TestFollowerWaitsForASlowLeader holds the leader up while clients of a follower send more than may be under
 // way: they are not read any further, and all credit is back in the end.
 func TestFollowerWaitsForASlowLeader(t *testing.T) {
+	testmode.WithoutRace(t)
 	c := startCluster(t, 3)
 	leader, _ := c.leader()
 	c.createNode(leader, testNode)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // launcher starts processes that the system kills when the test ends, however it ends. The system ties that
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 			l.done <- l.command.Start()
 		}
 	}()
-	os.Exit(m.Run())
+	testmode.Driver(m)
 }
 
 func startProcess(command *exec.Cmd) error {

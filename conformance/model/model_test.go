@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// seqsDefault is how many sequences an ordinary test run compares.
+const seqsDefault = 2000
+
 var (
 	seqs  = flag.Int("seqs", seqsDefault, "how many random sequences to compare")
 	steps = flag.Int("steps", 200, "how many steps each sequence has")

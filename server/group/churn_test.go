@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // census counts what is in the maps that can be reached from some values, by the types and fields that hold
@@ -195,6 +196,7 @@ func (c *silenceClient) leave() {
 // TestNothingIsKept has sessions come and go, through the leader and through another server, in every way in
 // which a stream can end. Afterwards all maps of all servers are as large as they were.
 func TestNothingIsKept(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	c := &churn{silenceRun: newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 5))}, true, 5000,
 		[3]float64{1, 1, 1}), random: rand.New(rand.NewPCG(1, 6))}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -293,8 +294,8 @@ func (r *silenceRun) problem() error {
 	return nil
 }
 
-// oneGoroutine has a test fail that starts goroutines: make test runs it without the race detector, since it
-// has none that could race. Tests that call it run one after the other.
+// oneGoroutine fails a test that starts goroutines: such a test must not run without the race detector. Tests that call
+// it run one after the other.
 func oneGoroutine(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine() // of tests that are over some may still be ending
@@ -309,6 +310,7 @@ func oneGoroutine(t *testing.T) {
 // new one, may have ended its session. Every seed is a history, some of them with a crowd of clients; the
 // worst ones are then made worse step by step.
 func TestSilence(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	first, last := uint64(1), uint64(*silenceSeeds)
 	if *silenceSeed != 0 {
@@ -381,6 +383,7 @@ func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices, clients int) b
 // back, servers pause for a moment. No session may end, no stream either, and the client is spoken to at the
 // end.
 func TestFriendlySilence(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	for seed := uint64(1); seed <= uint64(*silenceSeeds/3); seed++ {
 		clients := 1
@@ -402,6 +405,7 @@ func TestFriendlySilence(t *testing.T) {
 // TestLostServer loses the relay of a server whose client has a session: the countdown begins relayLease
 // later, and a client whose server comes back too late is told that its session has expired (§2.10, §7.1).
 func TestLostServer(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	const timeout = 1000 * time.Millisecond
 	for _, back := range []bool{true, false} {
@@ -442,6 +446,7 @@ func TestLostServer(t *testing.T) {
 // permit comes with the leader's first answer, and only later it is the stream's turn to tell who it is: in
 // between nothing is said, neither a ping nor what was kept.
 func TestOrphansAreSilent(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 300, [3]float64{1, 1, 1})
 	r.run(2 * time.Second)
@@ -472,6 +477,7 @@ func TestOrphansAreSilent(t *testing.T) {
 // them. The leader gives the relay up, and the session ends as when a relay breaks; the client is told when
 // its server goes on.
 func TestFrozenServer(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	const timeout = 1000 * time.Millisecond
 	for _, back := range []bool{true, false} {
@@ -508,6 +514,7 @@ func TestFrozenServer(t *testing.T) {
 // the moment at which it begins, and the silence must stay far below what clients put up with: the Python SDK
 // gives up after 3 s.
 func TestSilenceOfATransfer(t *testing.T) {
+	testmode.WithoutRace(t)
 	oneGoroutine(t)
 	for seed := range uint64(20) {
 		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(seed, 4))}, true, 5000,

@@ -1,13 +1,11 @@
-//go:build !race
-
-// All of this is one goroutine, so the race detector has nothing to find in it, and takes minutes.
-
 package group
 
 import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 const (
@@ -21,6 +19,8 @@ const (
 // TestSilenceOfThousands plays a history with as many streams as a server has in earnest: it is long between
 // the first stream that joins a relay and the last, and what ends together is many commands.
 func TestSilenceOfThousands(t *testing.T) {
+	testmode.WithoutRace(t)
+	oneGoroutine(t)
 	r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(silenceThousandsSeed, 4))}, false,
 		silenceThousands)
 	r.play()
