@@ -41,13 +41,13 @@ type cluster struct {
 	replaced [servers]int
 
 	mutex     sync.Mutex
-	processes []*process // nil: not running
+	processes []*testserver.Process // nil: not running
 }
 
 // newCluster starts the servers. With cuttable they talk through proxies.
 func newCluster(t *testing.T, cuttable bool) *cluster {
 	t.Helper()
-	binary := build(t)
+	binary := testserver.Binary(t)
 	return newClusterOf(t, binary, binary, cuttable)
 }
 
@@ -55,10 +55,9 @@ func newCluster(t *testing.T, cuttable bool) *cluster {
 func newClusterOf(t *testing.T, program, binary string, cuttable bool) *cluster {
 	t.Helper()
 	c := &cluster{binary: binary, programs: [servers]string{program, program, program}, dir: t.TempDir(),
-		logs: t.ArtifactDir(), processes: make([]*process, servers)}
+		logs: t.ArtifactDir(), processes: make([]*testserver.Process, servers)}
+	c.listen, c.peer = testserver.Addresses(t, servers), testserver.Addresses(t, servers)
 	for i := range servers {
-		c.listen = append(c.listen, testserver.Address(t))
-		c.peer = append(c.peer, testserver.Address(t))
 		c.names = append(c.names, fmt.Sprintf("s%d", i))
 	}
 	if cuttable {
@@ -67,9 +66,9 @@ func newClusterOf(t *testing.T, program, binary string, cuttable bool) *cluster 
 	t.Cleanup(func() {
 		for i := range servers {
 			if p := c.process(i); p != nil && t.Failed() {
-				p.quit()
+				p.Quit()
 			} else if p != nil {
-				p.kill()
+				p.Kill()
 			}
 		}
 		if t.Failed() {
@@ -100,13 +99,17 @@ func (c *cluster) start(i int) error {
 	c.starts++
 	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
 	c.mutex.Unlock()
-	// The proxy must be able to tell who connects before the server is ready.
-	p, err := startServer(c.programs[i], log, func(p *process) { c.set(i, p) }, c.arguments(i)...)
+	p, err := testserver.Start(testserver.Config{Program: c.programs[i], Args: append([]string{"serve"}, c.arguments(i)...),
+		Env: append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), // not the flag, which would end older programs
+		Log: log})
+	if err == nil {
+		c.set(i, p) // before it is ready: the proxy finds out by its process id that it connects
+		_, err = p.Ready()
+	}
 	if err != nil {
 		c.set(i, nil)
 		return fmt.Errorf("server %d: %w", i, err)
 	}
-	c.set(i, p)
 	return nil
 }
 
@@ -141,13 +144,13 @@ func (c *cluster) peerAddress(i int) string {
 	return c.network.address(i)
 }
 
-func (c *cluster) process(i int) *process {
+func (c *cluster) process(i int) *testserver.Process {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.processes[i]
 }
 
-func (c *cluster) set(i int, p *process) {
+func (c *cluster) set(i int, p *testserver.Process) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.processes[i] = p
@@ -155,7 +158,7 @@ func (c *cluster) set(i int, p *process) {
 
 func (c *cluster) processID(i int) int {
 	if p := c.process(i); p != nil {
-		return p.Process.Pid
+		return p.PID()
 	}
 	return 0
 }
@@ -163,14 +166,14 @@ func (c *cluster) processID(i int) int {
 func (c *cluster) kill(i int) {
 	if p := c.process(i); p != nil {
 		c.set(i, nil)
-		p.kill()
+		p.Kill()
 	}
 }
 
 func (c *cluster) terminate(i int) error {
 	p := c.process(i)
 	c.set(i, nil)
-	return p.terminate()
+	return p.Stop()
 }
 
 // logTails shows the last lines of every server's last log.
@@ -202,7 +205,7 @@ func (c *cluster) logged(i int, text string) int {
 func (c *cluster) whoLeads(ctx context.Context) (leaders []int) {
 	members, says := make(map[uint64]int), make([]uint64, servers)
 	for i := range servers {
-		if p := c.process(i); p == nil || p.paused.Load() {
+		if p := c.process(i); p == nil || p.Paused() {
 			continue
 		}
 		if answer, err := hello(ctx, c.peer[i]); err == nil {

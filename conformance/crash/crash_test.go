@@ -3,15 +3,12 @@
 package crash
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,20 +42,20 @@ func TestCrashKill9(t *testing.T) {
 		rounds = n
 	}
 	seed := seedOf(t)
-	r := &rig{binary: build(t), dir: filepath.Join(t.TempDir(), "data"),
-		random: rand.New(rand.NewPCG(seed, 0)), address: testserver.Address(t)}
+	r := &rig{server: testserver.New(t, "--data-dir", filepath.Join(t.TempDir(), "data")),
+		random: rand.New(rand.NewPCG(seed, 0))}
 	for i := range clients {
 		r.clients = append(r.clients, newClient(i, seed))
 	}
-	r.start(t)
-	r.prepare(t)
+	r.server.Start()
+	prepare(t, r.server.Address)
 	acked := 0
 	for round := range rounds {
 		acked += r.loadAndKill(t)
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
-		r.start(t)
+		r.server.Start()
 		if err := r.compare(round); err != nil {
 			t.Fatalf("after round %d: %v", round, err)
 		}
@@ -68,10 +65,7 @@ func TestCrashKill9(t *testing.T) {
 		t.Fatalf("only %d requests were acknowledged in %d rounds: too little load to prove anything", acked,
 			rounds)
 	}
-	if err := r.process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = r.process.Wait()
+	r.server.Kill()
 }
 
 // longForm is what the make targets of this package ask for, by the number of rounds.
@@ -104,51 +98,18 @@ func seedOf(t *testing.T) uint64 {
 
 // rig is the server under test and its clients.
 type rig struct {
-	binary, dir, address string
-	random               *rand.Rand
-	process              *exec.Cmd
-	clients              []*client
-	lastOrder            uint64 // highest order id ever seen
+	server    *testserver.Server
+	random    *rand.Rand
+	clients   []*client
+	lastOrder uint64 // highest order id ever seen
 }
 
-func build(t *testing.T) string {
-	t.Helper()
-	if binary := os.Getenv("COORDD_BIN"); binary != "" {
-		return binary
-	}
-	binary := filepath.Join(t.TempDir(), "coordd")
-	command := exec.Command("go", "build", "-o", binary, "github.com/coordd/coordd/cmd/coordd")
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return binary
-}
+func (r *rig) dial(n int) ([]*grpc.ClientConn, error) { return raw.Dial(r.server.Address, n) }
 
-// start returns when the server is ready.
-func (r *rig) start(t *testing.T) {
+// prepare makes the node and the shared semaphores.
+func prepare(t *testing.T, address string) {
 	t.Helper()
-	r.process = exec.Command(r.binary, "serve", "--listen", r.address, "--data-dir", r.dir)
-	var log strings.Builder
-	r.process.Stderr = &log
-	out, err := r.process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "grpc://") {
-		_ = r.process.Wait()
-		t.Fatalf("the server did not get ready: %q, %v\n%s", line, err, log.String())
-	}
-}
-
-func (r *rig) dial(n int) ([]*grpc.ClientConn, error) { return raw.Dial(r.address, n) }
-
-func (r *rig) prepare(t *testing.T) {
-	t.Helper()
-	conns, err := r.dial(1)
+	conns, err := raw.Dial(address, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +158,7 @@ func (r *rig) loadAndKill(t *testing.T) int {
 	var wait sync.WaitGroup
 	var killed sync.Once
 	dying := make(chan struct{})
-	kill := func() { killed.Do(func() { close(dying); _ = r.process.Process.Kill() }) }
+	kill := func() { killed.Do(func() { close(dying); r.server.Kill() }) }
 	for _, c := range r.clients {
 		c.acked = 0
 		wait.Go(func() {
@@ -213,7 +174,7 @@ func (r *rig) loadAndKill(t *testing.T) int {
 	timer := time.AfterFunc(time.Duration(20+r.random.IntN(400))*time.Millisecond, kill)
 	wait.Wait()
 	timer.Stop()
-	_ = r.process.Wait()
+	<-r.server.Ended()
 	acked := 0
 	for _, c := range r.clients {
 		acked += c.acked

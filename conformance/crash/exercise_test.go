@@ -113,8 +113,7 @@ func (x *exercise) begin(seed uint64, load string) {
 	if _, err := x.awaitLeader(x.ctx); err != nil {
 		x.t.Fatal(err)
 	}
-	r := &rig{address: x.listen[0]}
-	r.prepare(x.t)
+	prepare(x.t, x.listen[0])
 	if load != "" {
 		x.loads = make([]*sdkLoad, servers)
 		var starting sync.WaitGroup

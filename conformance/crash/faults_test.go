@@ -116,12 +116,12 @@ func (x *exercise) pauseServer(i int) error {
 	pause := time.Second + time.Duration(x.random.Int64N(x.pauseMost.Nanoseconds()))
 	x.note("for %v", pause.Round(time.Millisecond))
 	p := x.process(i)
-	if err := p.pause(); err != nil {
+	if err := p.Pause(); err != nil {
 		return err
 	}
 	time.Sleep(pause) // the fault itself
 	err := x.progress(i)
-	return errors.Join(err, p.resume())
+	return errors.Join(err, p.Resume())
 }
 
 func (x *exercise) cutServer(i int) error {
@@ -210,11 +210,11 @@ func (x *exercise) leaveServerBehind(f int) error {
 	x.hits(f)
 	before := x.logged(f, tookCheckpoint)
 	p := x.process(f)
-	if err := p.pause(); err != nil {
+	if err := p.Pause(); err != nil {
 		return err
 	}
 	err := errors.Join(x.fill(x.leader), x.progress(f))
-	if err = errors.Join(err, p.resume()); err != nil {
+	if err = errors.Join(err, p.Resume()); err != nil {
 		return err
 	}
 	return x.await("the follower takes a checkpoint",

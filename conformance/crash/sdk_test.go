@@ -4,14 +4,11 @@ package crash
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // sdkLoad is the program conformance/bench/sdkload with one server as its home: two sessions through the unmodified SDK.
@@ -51,16 +49,12 @@ type sdkEvent struct {
 	From, Until, Silence         int64
 }
 
-// buildLoad builds the program in its own module, into the directory that COORDD_BUILT names where there is
-// one: what is still there from the last time, and is what would be built, is not linked again.
+// buildLoad builds the program in its own module.
 func buildLoad(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), t.TempDir()), "load-of-"+t.Name())
-	command := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./sdkload")
-	command.Dir = filepath.Join("..", "bench")
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("build the load program: %v\n%s", err, out)
+	binary, err := testserver.Build("conformance/bench", "sdkload", "./sdkload")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
@@ -95,7 +89,7 @@ func startLoad(t *testing.T, binary string, server int, addresses []string, seed
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := startProcess(l.command); err != nil {
+	if err := testserver.StartCommand(l.command); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.command.Process.Kill() })

@@ -54,7 +54,7 @@ func TestUpgrade(t *testing.T) {
 	u := &upgrade{exercise: &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Second},
 		tokens: make(map[string]string)}
 	load := buildLoad(t)
-	u.cluster = newClusterOf(t, older, build(t), true)
+	u.cluster = newClusterOf(t, older, testserver.Binary(t), true)
 	u.begin(seed, load)
 	u.keepAll(seed)
 	u.step("the older program on all servers", (*upgrade).administer)
@@ -470,7 +470,8 @@ func (u *upgrade) refuse(older string, i int) error {
 // refuseToJoin adds a server that has the older program, for a while.
 func (u *upgrade) refuseToJoin(older string) error {
 	const name = "late"
-	listen, peer := testserver.Address(u.t), testserver.Address(u.t)
+	free := testserver.Addresses(u.t, 2)
+	listen, peer := free[0], free[1]
 	if err := u.command("add", name, peer); err != nil {
 		return err
 	}
@@ -481,7 +482,7 @@ func (u *upgrade) refuseToJoin(older string) error {
 
 // wantRefusal starts a program that must not start, and must say what it found and what it knows.
 func (u *upgrade) wantRefusal(program string, args ...string) error {
-	ctx, cancel := context.WithTimeout(u.ctx, startPatience)
+	ctx, cancel := context.WithTimeout(u.ctx, clusterPatience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, append([]string{"serve"}, args...)...).CombinedOutput()
 	var exit *exec.ExitError // not that it could not be started, or had to be killed

@@ -1,0 +1,9 @@
+package crash
+
+import (
+	"testing"
+
+	"github.com/coordd/coordd/internal/testmode"
+)
+
+func TestMain(m *testing.M) { testmode.Driver(m) }
