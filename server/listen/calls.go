@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
@@ -45,13 +44,11 @@ type Call struct {
 	refused bool
 
 	// Of the calls' mutex:
-	subject   share.Subject
-	counted   bool
-	waits     *list.Element // among the calls of its subject whose request has not come
-	waitsOn   *list.Element // among those of its connection
-	lingersOn *list.Element // among the calls of its connection whose end has not been written
-	number    uint64        // in the order in which they began to wait
-	evict     func()        // ends the call, or its connection, to make room for another one
+	subject share.Subject
+	counted bool
+	unlist  func() // removes the call from the lists of those that make room; nil if it is in none
+	number  uint64 // in the order in which they began to wait
+	evict   func() // ends the call, or its connection, to make room for another one
 
 	// Of the handler's goroutine:
 	awaited bool  // its request, as far as the handler knows

@@ -175,24 +175,9 @@ func oldestOfMost[K comparable](lists map[K]*list.List) (first *Call) {
 func (c *calls) await(call *Call, evict func()) {
 	c.waited++
 	call.number, call.evict = c.waited, evict
-	call.waits = pushBack(c.waiting[call.kind], call.subject, call)
-	call.waitsOn = pushBack(c.waitOn[call.kind], call.conn, call)
-}
-
-func pushBack[K comparable](lists map[K]*list.List, key K, call *Call) *list.Element {
-	of, found := lists[key]
-	if !found {
-		of = list.New()
-		lists[key] = of
-	}
-	return of.PushBack(call)
-}
-
-func remove[K comparable](lists map[K]*list.List, key K, place *list.Element) {
-	of := lists[key]
-	if of.Remove(place); of.Len() == 0 {
-		delete(lists, key)
-	}
+	leave := pushBack(c.waiting[call.kind], call.subject, call)
+	leaveToo := pushBack(c.waitOn[call.kind], call.conn, call)
+	call.unlist = func() { leave(); leaveToo() }
 }
 
 // lingers notes that a call of an unknown caller is over, and its end has not been written: its connection may
@@ -200,31 +185,45 @@ func remove[K comparable](lists map[K]*list.List, key K, place *list.Element) {
 func (c *calls) lingers(call *Call) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if !call.counted || call.subject.Class != share.Unknown || call.lingersOn != nil {
+	if !call.counted || call.subject.Class != share.Unknown {
 		return
 	}
-	c.awaitNoMore(call)
+	c.unlist(call)
 	call.evict = func() {
 		call.set.aborted.Add(1)
 		_ = call.conn.abort()
 	}
-	call.lingersOn = pushBack(c.lingerOn[call.kind], call.conn, call)
+	call.unlist = pushBack(c.lingerOn[call.kind], call.conn, call)
+}
+
+// pushBack adds a call to the list of that key, and returns the function that removes it.
+func pushBack[K comparable](lists map[K]*list.List, key K, call *Call) (remove func()) {
+	of, found := lists[key]
+	if !found {
+		of = list.New()
+		lists[key] = of
+	}
+	place := of.PushBack(call)
+	return func() {
+		if of.Remove(place); of.Len() == 0 {
+			delete(lists, key)
+		}
+	}
+}
+
+// unlist removes a call from the lists of those that make room. The mutex is held.
+func (c *calls) unlist(call *Call) {
+	if call.unlist != nil {
+		call.unlist()
+		call.unlist = nil
+	}
 }
 
 // came notes that a call's request has come.
 func (c *calls) came(call *Call) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.awaitNoMore(call)
-}
-
-func (c *calls) awaitNoMore(call *Call) {
-	if call.waits == nil {
-		return
-	}
-	remove(c.waiting[call.kind], call.subject, call.waits)
-	remove(c.waitOn[call.kind], call.conn, call.waitsOn)
-	call.waits, call.waitsOn = nil, nil
+	c.unlist(call)
 }
 
 // leave counts a call out.
@@ -236,11 +235,7 @@ func (c *calls) leave(call *Call) {
 
 // forget counts a call out, once. The mutex is held.
 func (c *calls) forget(call *Call) {
-	c.awaitNoMore(call)
-	if call.lingersOn != nil {
-		remove(c.lingerOn[call.kind], call.conn, call.lingersOn)
-		call.lingersOn = nil
-	}
+	c.unlist(call)
 	if call.counted {
 		call.counted = false
 		c.pools[call.kind].Leave(call.subject)
