@@ -80,7 +80,7 @@ TEST_TIMEOUT ?= 15m
 RACE_FLAGS := $(if $(RACE),-race -gcflags=all=-d=checkptr=0)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1 GORACE="clear_shadow_mmap_threshold=268435456 atexit_sleep_ms=200 $${GORACE:-}")
 # PROGRAMS are the one under test, and where tests keep those that they build, which need not be linked each time.
-PROGRAMS := COORDD_BIN=$(CURDIR)/bin/coordd COORDD_BUILT=$(CURDIR)/bin/built
+PROGRAMS := COORDD_BIN=$(CURDIR)/bin/coordd COORDD_STANDIN_BIN=$(CURDIR)/bin/coordd-standin COORDD_BUILT=$(CURDIR)/bin/built
 GO_TEST = $(PROGRAMS) $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
 GO_TEST_PURE = $(PROGRAMS) go test -vet=off -count=1 -timeout $(TEST_TIMEOUT)
 # KEPT is where the linked tests stay: go test links one anew only if it has changed, and linking them all takes 40 s of a
@@ -107,8 +107,8 @@ run: build ## build and start a server with its data in the user's state directo
 SLIM := -tags grpcnotrace,notfastpath
 GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.Version=$(VERSION)'
 
-build: ## build the static binary bin/coordd
-	@CGO_ENABLED=0 $(GO_BUILD) -o bin/coordd ./cmd/coordd && mkdir -p bin/built
+build: ## build the static binaries bin/coordd and bin/coordd-standin
+	@CGO_ENABLED=0 $(GO_BUILD) -o bin/ ./cmd/coordd ./cmd/coordd-standin && mkdir -p bin/built
 
 # FILLER is how that runs which never waits: in what the others leave of the processors, so that it takes them no time.
 FILLER := nice -n 10
@@ -162,11 +162,11 @@ lint: tools ## check formatting, and the linters of .golangci.yml in all modules
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
 	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
-	@$(TOOLBIN)/notices $(NOTICES) ./cmd/coordd
+	@$(TOOLBIN)/notices $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
 
 generate-check: tools ## fail if the generated code is not that of the .proto files, or the notices are not those of the modules
 	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
-	@$(TOOLBIN)/notices -check $(NOTICES) ./cmd/coordd
+	@$(TOOLBIN)/notices -check $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
 
 # Some tests build and start the binary, which the test cache does not see: hence
 # -count=1, here and below.
@@ -196,7 +196,7 @@ DRIVERS := ./conformance/crash ./conformance/abuse
 # TESTED lists packages that have tests.
 TESTED := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 # LONGEST begin first, the longest of them foremost, lest a processor idles in the end.
-LONGEST := ./server ./conformance ./raftstore ./cmd/coordd ./server/standin ./server/group ./server/standin/faults
+LONGEST := ./server ./conformance ./raftstore ./cmd/coordd ./cmd/coordd-standin ./server/standin ./server/group ./server/standin/faults
 # The drivers mostly wait for the program, so they run beside the others; so do the tests of what is pure or large, as filler.
 go-test: build ## run the server's tests
 	@failed=; drivers=; $(if $(DRIVERS),$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!;) \
@@ -349,20 +349,21 @@ docker-context:
 	@rm -rf bin/docker && mkdir -p bin/docker && mkdir -m 0700 bin/docker/data
 	@cp LICENSE $(NOTICES) bin/docker/
 	@CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) $(GO_BUILD) \
-		-o bin/docker/coordd ./cmd/coordd
+		-o bin/docker/ ./cmd/coordd ./cmd/coordd-standin
 
-DOCKER_BUILD = docker build --quiet --platform $(PLATFORM) --build-arg VERSION=$(VERSION) --file docker/Dockerfile --tag $(IMAGE) bin/docker
+DOCKER_BUILD = for image in coordd coordd-standin; do docker build --quiet --platform $(PLATFORM) --build-arg VERSION=$(VERSION) \
+	--file docker/Dockerfile --target $$image --tag $(IMAGE)$${image\#coordd} bin/docker || exit 1; done
 
-docker-image: docker-context ## build the container image IMAGE for PLATFORM (docs/docker.md)
+docker-image: docker-context ## build the container images IMAGE and IMAGE-standin for PLATFORM (docs/docker.md)
 	@$(DOCKER_BUILD)
-	@docker image inspect --format '$(IMAGE): {{.Os}}/{{.Architecture}}, {{.Size}} bytes' $(IMAGE)
+	@docker image inspect --format '{{index .RepoTags 0}}: {{.Os}}/{{.Architecture}}, {{.Size}} bytes' $(IMAGE) $(IMAGE)-standin
 
 # The engine may be in a network of its own, so everything that may have to be fetched is built before it starts.
 docker-test: IMAGE = coordd-test
 docker-test: docker-context ## build the image and test it and the compose files; as root it brings its own engine up where dockerd is installed
 	@go test -c -o bin/docker.test ./docker
 	@cd $(TESTCONTAINERS) && go vet ./... && go test -c -o $(CURDIR)/bin/testcontainers.test .
-	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && export COORDD_IMAGE=$(IMAGE) && \
+	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && export COORDD_IMAGE=$(IMAGE) COORDD_STANDIN_IMAGE=$(IMAGE)-standin && \
 		../bin/docker.test -test.v -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap

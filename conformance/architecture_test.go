@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -94,7 +95,9 @@ var layers = []layer{
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{grpc, ydbProtos}},
-	{folder: "conformance", ours: []string{"scheme", "coordination", "server"},
+	{folder: "conformance", ours: []string{"scheme", "coordination"},
+		foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "conformance/record", ours: []string{"conformance", "server/standin/faults"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "."}, // the notices of the repository
 	{folder: "internal/exit"},
@@ -108,6 +111,9 @@ var layers = []layer{
 		"internal/cmdline", "internal/devcert", "internal/exit", "internal/serve"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/",
 			"go.yaml.in/yaml/v3"}},
+	{folder: "cmd/coordd-standin", ours: []string{"server", "conformance/record", "internal/cmdline", "internal/exit",
+		"internal/serve"},
+		foreign: []string{"github.com/spf13/"}},
 }
 
 // layerOf returns the row for a folder, nil if the table has none.
@@ -277,6 +283,25 @@ func usedGRPCInternals(file *ast.File) (used []string) {
 		return true
 	})
 	return used
+}
+
+// TestProgramHasNoStandIn: the program that serves in earnest has no code that has things go wrong on demand, or writes
+// down what clients say.
+func TestProgramHasNoStandIn(t *testing.T) {
+	listed, err := exec.Command("go", "list", "-deps", "../cmd/coordd").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := strings.Fields(string(listed))
+	if !slices.Contains(linked, module+"/server") {
+		t.Fatalf("the program has no server: %v", linked)
+	}
+	for _, name := range linked {
+		folder := strings.TrimPrefix(name, module+"/")
+		if within(folder, "server/standin") || within(folder, "conformance/record") {
+			t.Errorf("cmd/coordd is linked with %s", name)
+		}
+	}
 }
 
 // TestCompatHasTheStandInOnly: the tests on SDKs see the server from outside, but for those on the stand-in,

@@ -43,7 +43,7 @@ func (r *run) call(ctx context.Context, q request) (string, error) {
 		if !ok {
 			return "", err
 		}
-		return "gRPC " + strings.TrimPrefix(showEnd(s), "end "), nil
+		return "gRPC " + strings.TrimPrefix(ShowEnd(s), "end "), nil
 	}
 	return r.hidePlace(showOperation(operation)), nil
 }
@@ -165,7 +165,7 @@ func showOperation(o *Ydb_Operations.Operation) string {
 	}
 	switch result := result.(type) {
 	case *Ydb_Coordination.DescribeNodeResult:
-		return text + showEntry("self", result.GetSelf(), true) + showConfig(result.GetConfig())
+		return text + showEntry("self", result.GetSelf(), true) + ShowConfig(result.GetConfig())
 	case *Ydb_Scheme.DescribePathResult:
 		return text + showEntry("self", result.GetSelf(), true)
 	case *Ydb_Scheme.ListDirectoryResult:
@@ -209,7 +209,7 @@ func showPermissions(b *strings.Builder, kind string, list []*Ydb_Scheme.Permiss
 	}
 }
 
-func showConfig(c *Ydb_Coordination.Config) string {
+func ShowConfig(c *Ydb_Coordination.Config) string {
 	if c == nil {
 		return "\n  no config"
 	}

@@ -129,12 +129,12 @@ func rewrite(t *testing.T) {
 // TestMap fails on a rule that neither a script nor a Go test shows, on one that says it cannot be shown
 // although it is, and on a Go test that does not exist.
 func TestMap(t *testing.T) {
-	rules, err := Map(loadScripts(t))
+	rules, err := ruleMap(loadScripts(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *printMap {
-		if err := PrintMap(os.Stdout, rules); err != nil {
+		if err := printRuleMap(os.Stdout, rules); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func (n nodeNames) session(id uint64) string {
 	if name := n.sessions[sessionKey{n.node, id}]; name != "" && !n.exact {
 		return name
 	}
-	return showNumber(id)
+	return ShowNumber(id)
 }
 
 // order shows an order id. Its rank is known only when all have been seen, so a mark stands for it until
@@ -92,8 +92,8 @@ func (n *names) resolve(text string) string {
 	})
 }
 
-// cleanPath is a path without superfluous slashes.
-func cleanPath(path string) string {
+// CleanPath is a path without superfluous slashes.
+func CleanPath(path string) string {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	return "/" + strings.Join(parts, "/")
 }

@@ -1,4 +1,4 @@
-package conformance
+package conformance_test
 
 import (
 	"context"
@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
+	rpc "google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/conformance/record"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/standin"
 )
@@ -21,26 +23,25 @@ import (
 const recordedNode = "/local/app/locks"
 
 // recorded has clients do something on a stand-in, and returns the script of it. The stand-in goes on.
-func recorded(t *testing.T, do func(*grpc.ClientConn)) (script *Script, address string) {
+func recorded(t *testing.T, do func(*rpc.ClientConn)) (script *conformance.Script, text, address string) {
 	t.Helper()
-	return recordedUpTo(t, maxRecorded, do)
+	return recordedUpTo(t, record.MaxBytes, do)
 }
 
-func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Script, address string) {
+func recordedUpTo(t *testing.T, most int, do func(*rpc.ClientConn)) (script *conformance.Script, text, address string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "recording.txt")
-	recorder, err := Record(file, "/local")
+	recorder, err := record.Start(file, "/local", most)
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.most = most
 	running, err := standin.RunProcess(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local"},
 		standin.Tap(recorder))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := stop(context.Background(), running); err != nil {
+		if err := running.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,17 +56,17 @@ func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Sc
 		t.Fatal(err)
 	}
 	running.Faults().SetTap(nil)
-	text, err := os.ReadFile(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if status, err := os.Stat(file); err != nil || status.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", status.Mode(), err)
 	}
-	if script, err = Parse("recording", string(text)); err != nil {
-		t.Fatalf("%v in\n%s", err, text)
+	if script, err = conformance.Parse("recording", string(content)); err != nil {
+		t.Fatalf("%v in\n%s", err, content)
 	}
-	return script, address
+	return script, string(content), address
 }
 
 // replays is how often a recording is replayed: 100 times in the long form.
@@ -81,9 +82,10 @@ func replays(t *testing.T) int {
 }
 
 // replaysOnItself wants a recording to show the same again, on the rings and on the server where it was made.
-func replaysOnItself(t *testing.T, script *Script, address string) {
+func replaysOnItself(t *testing.T, script *conformance.Script, text, address string) {
 	t.Helper()
-	target, err := Dial(t.Context(), EndpointConfig{Address: address, Database: "/local", Patience: patience})
+	target, err := conformance.Dial(t.Context(), conformance.EndpointConfig{Address: address, Database: "/local",
+		Patience: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +95,12 @@ func replaysOnItself(t *testing.T, script *Script, address string) {
 		}
 	}()
 	for i := range replays(t) {
-		for name, target := range map[string]Target{"the rings": &Pure{}, "the server": target} {
-			outcome, err := Run(t.Context(), target, script)
+		for name, target := range map[string]conformance.Target{"the rings": &conformance.Pure{},
+			"the server": target} {
+			outcome, err := conformance.Run(t.Context(), target, script)
 			if err != nil || outcome.Skipped != "" || outcome.Diff != "" {
 				t.Fatalf("replay %d on %s: %v %s\n%s\nof\n%s", i, name, err, outcome.Skipped, outcome.Diff,
-					strings.Join(script.lines, "\n"))
+					text)
 			}
 		}
 	}
@@ -106,7 +109,7 @@ func replaysOnItself(t *testing.T, script *Script, address string) {
 // Clients that race for a lock are recorded as it came, and it comes so again.
 func TestRecordingOfARace(t *testing.T) {
 	const clients, rounds = 5, 4
-	script, address := recorded(t, func(conn *grpc.ClientConn) {
+	script, text, address := recorded(t, func(conn *rpc.ClientConn) {
 		if err := raw.CreateNode(t.Context(), conn, recordedNode); err != nil {
 			t.Error(err)
 			return
@@ -136,17 +139,16 @@ func TestRecordingOfARace(t *testing.T) {
 		}
 		racing.Wait()
 	})
-	text := strings.Join(script.lines, "\n")
 	if n := strings.Count(text, ": acquire door"); n != clients*rounds {
 		t.Errorf("%d acquires in\n%s", n, text)
 	}
-	replaysOnItself(t, script, address)
+	replaysOnItself(t, script, text, address)
 }
 
 // A client dies, and who waits for its lock has it once its session has expired. Names stand for keys and
 // sessions.
 func TestRecordingOfAnExpiry(t *testing.T) {
-	script, address := recorded(t, func(conn *grpc.ClientConn) {
+	script, text, address := recorded(t, func(conn *rpc.ClientConn) {
 		dying, die := context.WithCancel(t.Context())
 		defer die()
 		if _, err := raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400}); err == nil {
@@ -181,7 +183,6 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 			t.Errorf("session %d is still there", again.ID)
 		}
 	})
-	text := strings.Join(script.lines, "\n")
 	for _, want := range []string{"node create {dir}/app/locks", "wait ", "cancel", `acquire "a lock"`,
 		"data=0x0001", "session=s2", "key=key1", `description="a b"`} {
 		if !strings.Contains(text, want) {
@@ -191,14 +192,14 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 	if strings.Contains(text, "sesame") || t.Failed() {
 		t.Errorf("got\n%s", text)
 	}
-	replaysOnItself(t, script, address)
+	replaysOnItself(t, script, text, address)
 }
 
 // What is too large for a recording is left out, and the recording says so.
 func TestRecordingIsBounded(t *testing.T) {
 	const most = 64 << 10
 	data := strings.Repeat("x", 5<<10)
-	script, _ := recordedUpTo(t, most, func(conn *grpc.ClientConn) {
+	_, text, _ := recordedUpTo(t, most, func(conn *rpc.ClientConn) {
 		if _, err := raw.Open(t.Context(), conn,
 			&raw.Start{Path: recordedNode, TimeoutMillis: 60_000}); err == nil {
 			t.Error("there was no node")
@@ -217,7 +218,6 @@ func TestRecordingIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	text := strings.Join(script.lines, "\n")
 	if len(text) > most+100 || !strings.Contains(text, "The recording ends here") ||
 		strings.Count(text, "update config") < 10 {
 		t.Errorf("%d bytes, %d updates", len(text), strings.Count(text, "update config"))

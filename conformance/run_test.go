@@ -278,7 +278,7 @@ func TestRunSkips(t *testing.T) {
 }
 
 func TestMapErrors(t *testing.T) {
-	if _, err := Map([]*Script{{Name: "x", Rules: []string{"coordination §99"}}}); err == nil ||
+	if _, err := ruleMap([]*Script{{Name: "x", Rules: []string{"coordination §99"}}}); err == nil ||
 		!strings.Contains(err.Error(), "§99") {
 		t.Errorf("a rule that is not listed: %v", err)
 	}
@@ -293,7 +293,7 @@ func TestMapErrors(t *testing.T) {
 	}
 	var b strings.Builder
 	rules[0].Scripts = []string{"x/y"}
-	if err := PrintMap(&b, rules); err != nil ||
+	if err := printRuleMap(&b, rules); err != nil ||
 		b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\na §3: third\n    p.A, q.B\n"+
 			"a §4: fourth (x)\n    never: gone\n" {
 		t.Errorf("printed %q, %v", b.String(), err)

@@ -309,3 +309,20 @@ func (s *Script) deriveNeeds() {
 	slices.Sort(s.Needs)
 	s.Needs = slices.Compact(s.Needs)
 }
+
+// parseRules reads a head line: the document, then sections with their rules, such as "coordination §3.4 8c,
+// §3.5 1".
+func parseRules(value string) ([]string, error) {
+	document, list, found := strings.Cut(value, " ")
+	if !found {
+		return nil, fmt.Errorf("rule: want a document and a section, got %q", value)
+	}
+	var rules []string
+	for rule := range strings.SplitSeq(list, ", ") {
+		if !strings.HasPrefix(rule, "§") {
+			return nil, fmt.Errorf("rule: %q does not begin with §", rule)
+		}
+		rules = append(rules, document+" "+rule)
+	}
+	return rules, nil
+}

@@ -120,7 +120,7 @@ func TestTimeNotation(t *testing.T) {
 		if err != nil || millis != test.millis {
 			t.Errorf("%s reads as %d, %v; want %d", test.value, millis, err, test.millis)
 		}
-		if shown := showMillis(millis); shown != test.shown {
+		if shown := ShowMillis(millis); shown != test.shown {
 			t.Errorf("%s is shown as %s, want %s", test.value, shown, test.shown)
 		}
 	}

@@ -45,13 +45,13 @@ func showReply(m *sessionReply, names nodeNames) string {
 	case *Ydb_Coordination.SessionResponse_Ping:
 		return "ping" // its number is random
 	case *Ydb_Coordination.SessionResponse_Pong:
-		return "pong " + showNumber(r.Pong.GetOpaque())
+		return "pong " + ShowNumber(r.Pong.GetOpaque())
 	case *Ydb_Coordination.SessionResponse_Failure_:
 		return "failure " + showVerdict(r.Failure.GetStatus(), r.Failure.GetIssues(), 0)
 	case *Ydb_Coordination.SessionResponse_SessionStarted_:
 		text := "started session=" + names.session(r.SessionStarted.GetSessionId())
 		if millis := r.SessionStarted.GetTimeoutMillis(); millis != 0 {
-			text += " timeout=" + showMillis(millis)
+			text += " timeout=" + ShowMillis(millis)
 		}
 		return text
 	case *Ydb_Coordination.SessionResponse_SessionStopped_:
@@ -145,8 +145,8 @@ func showDescribed(r *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult, 
 		return "described nothing" + watched
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "described %s count=%s limit=%s", showName(d.GetName()), showNumber(d.GetCount()),
-		showNumber(d.GetLimit()))
+	fmt.Fprintf(&b, "described %s count=%s limit=%s", showName(d.GetName()), ShowNumber(d.GetCount()),
+		ShowNumber(d.GetLimit()))
 	if len(d.GetData()) > 0 {
 		b.WriteString(" data=" + showData(string(d.GetData())))
 	}
@@ -166,9 +166,9 @@ func showDescribed(r *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult, 
 func showLinks(b *strings.Builder, kind string, links []*Ydb_Coordination.SemaphoreSession, names nodeNames) {
 	for _, link := range links {
 		fmt.Fprintf(b, "\n  %s order=%s session=%s count=%s", kind, names.order(link.GetOrderId()),
-			names.session(link.GetSessionId()), showNumber(link.GetCount()))
+			names.session(link.GetSessionId()), ShowNumber(link.GetCount()))
 		if kind == "waiter" || link.GetTimeoutMillis() != 0 {
-			b.WriteString(" timeout=" + showMillis(link.GetTimeoutMillis()))
+			b.WriteString(" timeout=" + ShowMillis(link.GetTimeoutMillis()))
 		}
 		if len(link.GetData()) > 0 {
 			b.WriteString(" data=" + showData(string(link.GetData())))
@@ -176,8 +176,8 @@ func showLinks(b *strings.Builder, kind string, links []*Ydb_Coordination.Semaph
 	}
 }
 
-// showEnd shows how a stream ended.
-func showEnd(s *status.Status) string {
+// ShowEnd shows how a stream ended.
+func ShowEnd(s *status.Status) string {
 	if s.Code() == codes.OK {
 		return "end OK"
 	}

@@ -108,7 +108,7 @@ func (r *run) otherRequest(s *stream, verb string, f *fields) error {
 			return err
 		}
 		if !s.attached {
-			s.node, s.restores = cleanPath(start.GetPath()), start.GetSessionId() != 0
+			s.node, s.restores = CleanPath(start.GetPath()), start.GetSessionId() != 0
 		}
 		s.starting = true
 		return s.send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
@@ -257,13 +257,13 @@ func (s *stream) withRequest(text string, a arm, reqID uint64) string {
 	suffix := ""
 	switch {
 	case s.named[reqID]:
-		suffix = " req=" + showNumber(reqID)
+		suffix = " req=" + ShowNumber(reqID)
 	case reqID == s.last[a]:
 		return text
 	case reqID > firstOwnReqID:
 		suffix = " (an earlier request)"
 	default:
-		suffix = " req=" + showNumber(reqID) + " (never sent)"
+		suffix = " req=" + ShowNumber(reqID) + " (never sent)"
 	}
 	for i := range text { // the first line says it
 		if text[i] == '\n' {
@@ -308,6 +308,6 @@ func (r *run) handleStarted(s *stream, m *sessionReply) {
 func (r *run) handleEnd(s *stream, end *status.Status) {
 	s.ended = true
 	if end.Code() != codes.OK || !s.finished {
-		r.add(s.name, showEnd(end))
+		r.add(s.name, ShowEnd(end))
 	}
 }

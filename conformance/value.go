@@ -92,14 +92,14 @@ func parseMillis(value string) (uint64, error) {
 	return uint64(d.Milliseconds()), nil
 }
 
-func showNumber(n uint64) string {
+func ShowNumber(n uint64) string {
 	if n == math.MaxUint64 {
 		return "max"
 	}
 	return strconv.FormatUint(n, 10)
 }
 
-func showMillis(n uint64) string {
+func ShowMillis(n uint64) string {
 	switch {
 	case n == math.MaxUint64:
 		return "inf"

@@ -36,6 +36,16 @@ func image(t *testing.T) string {
 	return name
 }
 
+// standInImage is the image of the stand-in.
+func standInImage(t *testing.T) string {
+	t.Helper()
+	name := os.Getenv("COORDD_STANDIN_IMAGE")
+	if name == "" {
+		t.Skip("no image to test: run make docker-test")
+	}
+	return name
+}
+
 // run runs a command, which has to succeed, and returns what it printed on stdout, without the last line's
 // end.
 func run(t *testing.T, environment []string, name string, args ...string) string {

@@ -11,7 +11,7 @@ import (
 // TestComposeRecipe runs the recipe of docs/recipes.md, with coordd's own program for the tests that it is
 // for: they reach the server by its name, and order a fault.
 func TestComposeRecipe(t *testing.T) {
-	name := image(t)
+	name := standInImage(t)
 	page, err := os.ReadFile("../docs/recipes.md")
 	must(t, err)
 	recipe := regexp.MustCompile(
@@ -19,21 +19,22 @@ func TestComposeRecipe(t *testing.T) {
 	if recipe == nil {
 		t.Fatal("docs/recipes.md has no compose file")
 	}
-	text := strings.NewReplacer("YOUR-REGISTRY/coordd:VERSION", name,
-		"image: YOUR-TESTS", "image: "+name+"\n    command: [standin, ctl, pending]").Replace(recipe[1])
+	text := strings.NewReplacer("YOUR-REGISTRY/coordd-standin:VERSION", name,
+		"image: YOUR-TESTS", "image: "+name+"\n    command: [ctl, pending]").Replace(recipe[1])
 	file := filepath.Join(t.TempDir(), "compose.yaml")
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	p := compose(t, file, nil)
 	p.container("coordd").healthy(t)
-	tests := func(args ...string) string {
+	tests := func(program string, args ...string) string {
 		t.Helper()
-		return strings.TrimSpace(p.run(append([]string{"run", "--rm", "-T", "tests"}, args...)...))
+		run := []string{"run", "--rm", "-T", "--entrypoint", program, "tests"}
+		return strings.TrimSpace(p.run(append(run, args...)...))
 	}
-	if got := tests("health", "--endpoint=grpc://coordd:2136/local"); got != "serving" {
+	if got := tests("/coordd", "health", "--endpoint=grpc://coordd:2136/local"); got != "serving" {
 		t.Errorf("the server is %q", got)
 	}
-	tests("standin", "ctl", "fail-next", "kind=create-node", "status=OVERLOADED")
-	if got := tests("standin", "ctl", "pending"); got != "1" {
+	tests("/coordd-standin", "ctl", "fail-next", "kind=create-node", "status=OVERLOADED")
+	if got := tests("/coordd-standin", "ctl", "pending"); got != "1" {
 		t.Errorf("%q faults wait", got)
 	}
 }

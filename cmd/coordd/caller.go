@@ -77,7 +77,8 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	}
 	c := &caller{at: at, database: at.database}
 	if c.database == "" {
-		s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName), pflag.NewFlagSet("", pflag.ContinueOnError),
+		s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName),
+			pflag.NewFlagSet("", pflag.ContinueOnError),
 			p.environment)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ func (p *program) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Examine the data directory of a server that is not running",
 		Long: "Read everything in a data directory, report what is there and the first damage\n" +
-			"found, and change nothing. No server may be running on it.\n\n" + sourcesText,
+			"found, and change nothing. No server may be running on it.\n\n" + serve.SourcesText,
 		Example: "  coordd check --data-dir data\n  coordd check --data-dir data -o json",
 		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -25,7 +25,7 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 		Long: "Make the data directory of the first server of a new cluster from a backup; the others\n" +
 			"are added to it afterwards. The directory must be missing or empty, or left by a\n" +
 			"restore that was cut short. Session ids and order ids go on with a jump, so that none\n" +
-			"comes twice. docs/cluster.md has the procedure.\n\n" + sourcesText,
+			"comes twice. docs/cluster.md has the procedure.\n\n" + serve.SourcesText,
 		Args: cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if from == "" {
@@ -127,7 +127,7 @@ func (p *program) clusterRecoverCommand() *cobra.Command {
 			"others are lost for good that no majority is left. What only they had is lost. Take\n" +
 			"the survivor for which 'coordd check' shows the highest last term, and among those the\n" +
 			"highest last entry. No other server of the cluster may run, now or later. The server\n" +
-			"must be stopped. docs/cluster.md has the procedure.\n\n" + sourcesText,
+			"must be stopped. docs/cluster.md has the procedure.\n\n" + serve.SourcesText,
 		Args: cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)

@@ -29,11 +29,6 @@ Start it with 'coordd serve'. When it is ready it prints one line, the connectio
 string to give to the SDK; its log goes to stderr. SIGINT and SIGTERM stop it
 cleanly, a second one at once.`
 
-const sourcesText = `Every flag can also be set by an environment variable (--data-dir is
-COORDD_DATA_DIR; an empty one counts as not set) and by a line of the YAML file that
---config or COORDD_CONFIG names (data-dir: DIR). A flag wins over the environment,
-which wins over the file.`
-
 // execute builds the commands and runs the one that args name. It returns the
 // path of that command for messages.
 func (p *program) execute(args []string) (string, error) {
@@ -53,7 +48,7 @@ func (p *program) newRoot() *cobra.Command {
 			return exit.Usagef("no command given; known are %s", strings.Join(cmdline.CommandNames(command), ", "))
 		},
 	}
-	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.doctorCommand(),
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.doctorCommand(),
 		p.certCommand(), p.userCommand(), p.clusterCommand(), p.lockCommand(), p.electCommand(),
 		p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(),
 		p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(),
@@ -72,7 +67,7 @@ func (p *program) serveCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long:  "Run the server until SIGINT or SIGTERM.\n\n" + sourcesText,
+		Long:  "Run the server until SIGINT or SIGTERM.\n\n" + serve.SourcesText,
 		Example: `  coordd serve
   coordd serve --data-dir data --listen-http off
   COORDD_LOG_LEVEL=warn coordd serve --in-memory`,

@@ -56,7 +56,7 @@ func (p *program) conformanceCommand() *cobra.Command {
 	flags.Var(&f.tag, "tag",
 		"only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
 	flags.Var(&f.file, "file",
-		"this script instead of those that are built in, such as a recording of 'coordd standin --record'")
+		"this script instead of those that are built in, such as a recording of 'coordd-standin --record'")
 	flags.Var(&f.junit, "junit", "write a JUnit report to this file")
 	flags.Var(&f.json, "json", "write a JSON report to this file")
 	flags.Var(&f.token, "token-file", "file with a token to send, instead of --user")

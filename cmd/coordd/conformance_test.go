@@ -115,3 +115,21 @@ func TestConformanceSecured(t *testing.T) {
 		t.Errorf("with a bad token: exit code %d\n%s", code, output)
 	}
 }
+
+// TestConformanceRefusesFiles that are no scripts, and choices among scripts that are not built in.
+func TestConformanceRefusesFiles(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]exit.Code{
+		"--file " + empty + " --run x": exit.Usage,
+		"--file " + empty:              exit.Config,
+	} {
+		r := newRun(nil)
+		r.begin(append([]string{"conformance"}, strings.Fields(args)...)...)
+		if code := r.wait(t); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, r.log.String())
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine the machine, the settings and the cluster of a server",
 		Long: "Examine the machine, the settings and the cluster of a server.\n\n" + doctorText + "\n\n" +
-			sourcesText,
+			serve.SourcesText,
 		Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
 		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -24,12 +24,12 @@ func TestRefusals(t *testing.T) {
 			[]string{"no command given",
 				"batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, " +
 					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
-					"ratelimiter, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
+					"ratelimiter, revoke, rmdir, semaphore, serve, session, top, user, version"}},
 		{"unknown command", "bogus", nil, "", exit.Usage,
 			[]string{`unknown command "bogus"`,
 				"batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, " +
 					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
-					"ratelimiter, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
+					"ratelimiter, revoke, rmdir, semaphore, serve, session, top, user, version"}},
 		{"slip in a command", "srve", nil, "", exit.Usage,
 			[]string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exit.Usage,

@@ -86,7 +86,8 @@ func newRun(server serve.Server, environment ...string) *run {
 		environment: environment,
 		uid:         1000,
 		signals:     func() <-chan os.Signal { return r.in },
-		start: func(_ context.Context, s serve.Settings, _ map[string]serve.Given, _ *slog.Logger) (serve.Server, error) {
+		start: func(_ context.Context, s serve.Settings, _ map[string]serve.Given,
+			_ *slog.Logger) (serve.Server, error) {
 			r.got = s
 			return server, nil
 		},

@@ -389,7 +389,8 @@ func (r *resourceShown) text(w io.Writer) {
 		if b.Waiters > 0 {
 			waiters = fmt.Sprintf(", %s for %s", counted64(b.Waiters, "waiter"), units(b.Waiting))
 		}
-		_ = cmdline.PrintLine(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s%s", b.Server, units(b.Level),
+		_ = cmdline.PrintLine(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s%s", b.Server,
+			units(b.Level),
 			units(b.Capacity), units(b.Assigned), units(b.Granted), units(b.Used), waiters)
 	}
 	for _, unknown := range r.Unknown {

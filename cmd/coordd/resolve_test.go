@@ -39,7 +39,8 @@ var everySource = []struct {
 	get                        func(serve.Settings) string
 }{
 	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s serve.Settings) string { return s.Listen }},
-	{"advertise", "a.example", "grpcs://b.example:7", "192.0.2.1", func(s serve.Settings) string { return s.Advertise }},
+	{"advertise", "a.example", "grpcs://b.example:7", "192.0.2.1",
+		func(s serve.Settings) string { return s.Advertise }},
 	{"data-dir", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.DataDir }},
 	{"database", "/flag", "/variable", "/file/deep", func(s serve.Settings) string { return s.Database }},
 	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",

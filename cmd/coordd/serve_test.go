@@ -237,7 +237,8 @@ func TestSignalWhileStarting(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(nil, home...)
 			starting := make(chan struct{})
-			r.start = func(ctx context.Context, _ serve.Settings, _ map[string]serve.Given, _ *slog.Logger) (serve.Server, error) {
+			r.start = func(ctx context.Context, _ serve.Settings, _ map[string]serve.Given,
+				_ *slog.Logger) (serve.Server, error) {
 				close(starting)
 				return test.start(ctx)
 			}

@@ -153,7 +153,8 @@ func (t *topShown) text(w io.Writer) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(table, "NODE\tLOCK\tWAITS\tORDER ID\tSINCE")
 	for _, l := range t.Waits {
-		_ = cmdline.PrintRow(table, l.Node, fmt.Sprintf("%q", l.Name), fmt.Sprint("session ", l.Session), fmt.Sprint(l.OrderID),
+		_ = cmdline.PrintRow(table, l.Node, fmt.Sprintf("%q", l.Name), fmt.Sprint("session ", l.Session),
+			fmt.Sprint(l.OrderID),
 			dayText(l.since))
 	}
 	table.Flush()

@@ -12,6 +12,12 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
+// SourcesText explains to users where settings come from.
+const SourcesText = `Every flag can also be set by an environment variable (--data-dir is
+COORDD_DATA_DIR; an empty one counts as not set) and by a line of the YAML file that
+--config or COORDD_CONFIG names (data-dir: DIR). A flag wins over the environment,
+which wins over the file.`
+
 // Given is the value of a setting with its source.
 type Given struct {
 	Value  string
@@ -42,7 +48,9 @@ func AddFlags(flags *pflag.FlagSet, options []Option) {
 // Resolve finds the value of each option: the flag, else the environment
 // variable, else the config file, else the default. Errors carry exit.Usage for a
 // flag and exit.Config for all the rest. The origins are by option name.
-func Resolve(options []Option, flags *pflag.FlagSet, env cmdline.Environment, uid int) (Settings, map[string]Given, error) {
+func Resolve(
+	options []Option, flags *pflag.FlagSet, env cmdline.Environment, uid int,
+) (Settings, map[string]Given, error) {
 	s, values, err := ResolveEach(options, flags, env)
 	if err == nil {
 		err = settleDataDir(&s, values, env, uid)

@@ -22,7 +22,7 @@ const (
 
 var (
 	errRealTime = errors.New(
-		"time passes by itself: start the stand-in with FakeTime, coordd standin with --fake-time")
+		"time passes by itself: start the stand-in with FakeTime, coordd-standin with --fake-time")
 	errAdvancing  = errors.New("another Advance is under way")
 	errNeverStill = errors.New("something is due again and again at the same moment")
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// Controls are what can be ordered of this stand-in by a name and arguments, as `coordd standin ctl` and HTTP
+// Controls takes orders to this stand-in by a name and arguments, as `coordd-standin ctl` and HTTP
 // have it: each is a method of Server as well.
 func (s *Server) Controls() *faults.Controls { return s.controls() }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// Process is a stand-in that is a process of its own, `coordd standin`: one server in memory, by a
+// Process is a stand-in that is a process of its own, `coordd-standin`: one server in memory, by a
 // configuration of somebody else's, which takes orders where it serves monitoring programs.
 type Process struct {
 	core  *core

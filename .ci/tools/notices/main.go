@@ -1,9 +1,9 @@
-// Command notices writes the licences of everything that is linked into a program: of each module, and of Go
+// Command notices writes the licences of everything that is linked into programs: of each module, and of Go
 // itself.
 //
-//	notices [-check] FILE PACKAGE
+//	notices [-check] FILE PACKAGE...
 //
-// PACKAGE is the program, in the module of the working directory. The modules are those of all platforms that
+// Each PACKAGE is a program, in the module of the working directory. The modules are those of all platforms that
 // it is built for, so the result is the same everywhere. With -check nothing is written: a FILE that differs
 // ends the program with status 1.
 package main
@@ -30,18 +30,18 @@ var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/a
 func main() {
 	check := flag.Bool("check", false, "compare instead of write")
 	flag.Parse()
-	if flag.NArg() != 2 {
-		fmt.Fprintln(os.Stderr, "usage: notices [-check] FILE PACKAGE")
+	if flag.NArg() < 2 {
+		fmt.Fprintln(os.Stderr, "usage: notices [-check] FILE PACKAGE...")
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), flag.Arg(1), *check); err != nil {
+	if err := run(flag.Arg(0), flag.Args()[1:], *check); err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file, program string, check bool) error {
-	modules, err := linked(program)
+func run(file string, programs []string, check bool) error {
+	modules, err := linked(programs)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,8 @@ func run(file, program string, check bool) error {
 	case err != nil:
 		return err
 	case !bytes.Equal(found, made):
-		return fmt.Errorf("%s is not what the modules of %s say: run make generate", file, program)
+		return fmt.Errorf("%s is not what the modules of %s say: run make generate", file,
+			strings.Join(programs, " and "))
 	}
 	return nil
 }
@@ -70,12 +71,13 @@ type module struct {
 // goItself stands for the runtime and the standard library.
 const goItself = "Go"
 
-// linked lists the modules of a program, by path, with Go itself in front.
-func linked(program string) ([]*module, error) {
+// linked lists the modules of programs, by path, with Go itself in front.
+func linked(programs []string) ([]*module, error) {
 	found := make(map[string]*module)
 	for _, platform := range platforms {
 		system, machine, _ := strings.Cut(platform, "/")
-		command := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Module,Standard", program)
+		list := []string{"list", "-deps", "-json=ImportPath,Dir,Module,Standard"}
+		command := exec.Command("go", append(list, programs...)...)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+machine)
 		command.Stderr = os.Stderr
 		listed, err := command.Output()

@@ -22,13 +22,12 @@ import (
 )
 
 // image is the one to test.
-var image = cmp.Or(os.Getenv("COORDD_IMAGE"), "coordd")
+var image = cmp.Or(os.Getenv("COORDD_STANDIN_IMAGE"), "coordd-standin")
 
 // startCoordd starts a stand-in in a container, and returns what ydb.Open takes and where it takes orders.
 func startCoordd(ctx context.Context, t *testing.T) (connectionString, orders string) {
 	t.Helper()
 	coordd, err := testcontainers.Run(ctx, image,
-		testcontainers.WithCmd("standin"),
 		// The host's ports are free ones: clients are told the address that they have called, so do not set
 		// COORDD_ADVERTISE.
 		testcontainers.WithExposedPorts("2136/tcp", "8765/tcp"),
@@ -78,7 +77,7 @@ func order(ctx context.Context, t *testing.T, orders, json string) {
 
 // TestInContainer takes a lock, and another session gets it when the first one has expired.
 func TestInContainer(t *testing.T) {
-	if os.Getenv("COORDD_IMAGE") == "" {
+	if os.Getenv("COORDD_STANDIN_IMAGE") == "" {
 		testcontainers.SkipIfProviderIsNotHealthy(t)
 	}
 	ctx := t.Context()

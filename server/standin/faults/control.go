@@ -16,7 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 )
 
-// Controls is what a stand-in is told from outside of its process, by HTTP and by `coordd standin ctl`:
+// Controls takes the orders that come from outside of the process of a stand-in, by HTTP and by `coordd-standin ctl`:
 // orders, each with a name and arguments. It is an http.Handler for server.HTTP.Faults, which sees to who may
 // ask.
 type Controls struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/conformance/record"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
@@ -23,9 +23,9 @@ import (
 	"github.com/coordd/coordd/server/standin"
 )
 
-const standinText = `Run a server for other people's tests until SIGINT or SIGTERM. It keeps everything in
+const text = `Run a server for other people's tests until SIGINT or SIGTERM. It keeps everything in
 memory, and whoever reaches the address for monitoring programs can make things go
-wrong on it: 'coordd standin ctl help' lists what. Never let anything depend on it.
+wrong on it: 'coordd-standin ctl help' lists what. Never let anything depend on it.
 
 With --local-ydb, which the image sets, it is to clients what the local-ydb image is:
 ports, certificates, the user root with the password 1234.
@@ -33,44 +33,50 @@ ports, certificates, the user root with the password 1234.
 --record writes what clients and the server say to each other, data included, as a
 script that 'coordd conformance --file' replays on any server. Protection keys become
 names; headers, tokens and passwords are not in it. What a client never sent because
-its connection was lost cannot be in it either.`
+its connection was lost cannot be in it either.
 
-// keptSettings are the settings of serve that a stand-in has not: it is alone, and keeps nothing.
+The exit code is 0 after a stop by a signal, 1 for any other failure, such as a port in
+use, 2 for a wrong command, flag or argument, 4 for a wrong setting or file, and 6 if
+ctl reaches no stand-in.`
+
+// keptSettings names the settings of a server that a stand-in lacks, besides those of a cluster: it keeps nothing.
 var keptSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve"}
 
-// standinOptions are the settings of `coordd standin`.
-func standinOptions() []serve.Option {
+// options lists the settings of a stand-in.
+func options() []serve.Option {
 	return slices.DeleteFunc(slices.Clone(serve.Options), func(o serve.Option) bool {
 		return slices.Contains(keptSettings, o.Name) ||
 			slices.ContainsFunc(serve.ClusterOptions, func(c serve.Option) bool { return c.Name == o.Name })
 	})
 }
 
-func (p *program) standinCommand() *cobra.Command {
-	var given standinFlags
+func (p *program) command() *cobra.Command {
+	var f flags
 	command := &cobra.Command{
-		Use:   "standin",
-		Short: "Run a server for tests, on which things go wrong on demand",
-		Long:  standinText + "\n\n" + sourcesText,
-		Args:  cmdline.NoArguments,
+		Use:     "coordd-standin",
+		Short:   "Run a server for tests, on which things go wrong on demand",
+		Long:    text + "\n\n" + serve.SourcesText,
+		Example: "  coordd-standin\n  coordd-standin --listen 127.0.0.1:0 --listen-http 127.0.0.1:0 --fake-time",
+		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return p.standin(command.Flags(), given)
+			return p.standIn(command.Flags(), f)
 		},
 	}
-	serve.AddFlags(command.Flags(), standinOptions())
-	given.record.Placeholder, given.load.Placeholder = "FILE", "FILE"
-	command.Flags().Var(&given.record, "record",
+	serve.AddFlags(command.Flags(), options())
+	f.record.Placeholder, f.load.Placeholder = "FILE", "FILE"
+	command.Flags().Var(&f.record, "record",
 		"write what clients and the server say as a script to this new file")
-	command.Flags().Var(&given.load, "load",
-		"begin with the coordination nodes and semaphores in this file, which is written as 'coordd standin ctl dump' writes them")
-	command.Flags().BoolVar(&given.fakeTime, "fake-time", false,
-		"have time stand still for sessions and waits until 'coordd standin ctl advance'")
-	command.AddCommand(p.standinCtlCommand())
+	command.Flags().Var(&f.load, "load",
+		"begin with the coordination nodes and semaphores in this file, "+
+			"which is written as 'coordd-standin ctl dump' writes them")
+	command.Flags().BoolVar(&f.fakeTime, "fake-time", false,
+		"have time stand still for sessions and waits until 'coordd-standin ctl advance'")
+	command.AddCommand(p.ctlCommand())
 	return command
 }
 
-// standinFlags are the flags of `coordd standin` that serve has not.
-type standinFlags struct {
+// flags are those that a server has not.
+type flags struct {
 	record, load cmdline.RawFlag
 	fakeTime     bool
 }
@@ -82,33 +88,33 @@ const maxFixtureBytes = 64 << 20
 // something else: a machine that runs tests has many processes.
 const standinGCPercent = 50
 
-func (p *program) standin(flags *pflag.FlagSet, given standinFlags) error {
-	s, values, err := resolveStandin(flags, p.environment)
+func (p *program) standIn(set *pflag.FlagSet, f flags) error {
+	s, values, err := resolve(set, p.environment)
 	if err != nil {
 		return err
 	}
-	var options []standin.Option
-	if given.fakeTime {
-		options = append(options, standin.FakeTime())
+	var with []standin.Option
+	if f.fakeTime {
+		with = append(with, standin.FakeTime())
 	}
-	if given.load.Text != "" {
-		fixture, err := readAtMost(given.load.Text, maxFixtureBytes)
+	if f.load.Text != "" {
+		fixture, err := readAtMost(f.load.Text, maxFixtureBytes)
 		if err != nil {
 			return exit.With(exit.Config, err)
 		}
-		options = append(options, standin.Fixture(fixture))
+		with = append(with, standin.Fixture(fixture))
 	}
-	if given.record.Text == "" {
-		return p.standInWith(s, values, options, func() error { return nil })
+	if f.record.Text == "" {
+		return p.serve(s, values, with, func() error { return nil })
 	}
-	if given.fakeTime {
+	if f.fakeTime {
 		return exit.Usagef("--record and --fake-time do not go together: a recording goes by real time")
 	}
-	recorder, err := conformance.Record(given.record.Text, s.Database)
+	recorder, err := record.Start(f.record.Text, s.Database, record.MaxBytes)
 	if err != nil {
 		return exit.With(exit.Config, err)
 	}
-	return p.standInWith(s, values, append(options, standin.Tap(recorder)), recorder.Close)
+	return p.serve(s, values, append(with, standin.Tap(recorder)), recorder.Close)
 }
 
 // readAtMost reads a file that is to have no more bytes than most.
@@ -125,8 +131,8 @@ func readAtMost(name string, most int64) (string, error) {
 	return string(content), err
 }
 
-// standInWith runs a stand-in. stopping is called before its clients are told of the end.
-func (p *program) standInWith(s serve.Settings, values map[string]serve.Given, options []standin.Option,
+// serve runs a stand-in. stopping is called before its streams end.
+func (p *program) serve(s serve.Settings, values map[string]serve.Given, with []standin.Option,
 	stopping func() error) error {
 	var recording error
 	if p.environment.Value("GOGC") == "" {
@@ -136,18 +142,18 @@ func (p *program) standInWith(s serve.Settings, values map[string]serve.Given, o
 		StopTimeout: p.stopTimeout}
 	process.Start = func(ctx context.Context, s serve.Settings, values map[string]serve.Given,
 		logger *slog.Logger) (serve.Server, error) {
-		running, err := startStandin(ctx, s, values, logger, options)
+		running, err := start(ctx, s, values, logger, with)
 		if err != nil {
 			return nil, err
 		}
-		return &standInServer{Process: running, stopping: func() { recording = stopping() }}, nil
+		return &runningServer{Process: running, stopping: func() { recording = stopping() }}, nil
 	}
 	return cmp.Or(process.Run(s, values), recording)
 }
 
-// resolveStandin is resolve for a stand-in.
-func resolveStandin(flags *pflag.FlagSet, env cmdline.Environment) (serve.Settings, map[string]serve.Given, error) {
-	s, values, err := serve.ResolveEach(standinOptions(), flags, env)
+// resolve finds the values of the settings.
+func resolve(set *pflag.FlagSet, env cmdline.Environment) (serve.Settings, map[string]serve.Given, error) {
+	s, values, err := serve.ResolveEach(options(), set, env)
 	if err != nil {
 		return serve.Settings{}, nil, err
 	}
@@ -166,9 +172,9 @@ const (
 	localYDBPassword = "1234"
 )
 
-// startStandin starts the real server with faults.
-func startStandin(ctx context.Context, s serve.Settings, values map[string]serve.Given, logger *slog.Logger,
-	options []standin.Option) (*standin.Process, error) {
+// start starts the real server with faults.
+func start(ctx context.Context, s serve.Settings, values map[string]serve.Given, logger *slog.Logger,
+	with []standin.Option) (*standin.Process, error) {
 	config, err := serve.ServerConfig(s, values, logger)
 	if err != nil {
 		return nil, err
@@ -180,7 +186,7 @@ func startStandin(ctx context.Context, s serve.Settings, values map[string]serve
 	if err := config.Validate(); err != nil {
 		return nil, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
-	started, err := standin.RunProcess(ctx, config, options...)
+	started, err := standin.RunProcess(ctx, config, with...)
 	var unreadable *standin.FixtureError
 	if errors.As(err, &unreadable) {
 		return nil, exit.With(exit.Config, fmt.Errorf("the file of --load: %w", unreadable))
@@ -188,7 +194,8 @@ func startStandin(ctx context.Context, s serve.Settings, values map[string]serve
 	if err != nil {
 		return nil, serve.AboutListener(serve.Coded(err), s, values)
 	}
-	logger.Warn("this is a stand-in for tests: it keeps nothing, and whoever reaches the address for monitoring programs can have anything go wrong",
+	logger.Warn("this is a stand-in for tests: it keeps nothing, and "+
+		"whoever reaches the address for monitoring programs can have anything go wrong",
 		"orders", ordersOf(started.HTTPAddr()))
 	return started, nil
 }
@@ -201,17 +208,17 @@ func ordersOf(address net.Addr) string {
 	return address.String()
 }
 
-// standInServer is a stand-in that stops.
-type standInServer struct {
+// runningServer is a stand-in as serve.Process sees it.
+type runningServer struct {
 	*standin.Process
 	stopping func()
 }
 
 // Err is the reason for which it has ended, with its exit code.
-func (s *standInServer) Err() error { return serve.CodedEnd(s.Process.Err()) }
+func (s *runningServer) Err() error { return serve.CodedEnd(s.Process.Err()) }
 
 // Stop ends the recording first.
-func (s *standInServer) Stop(ctx context.Context) error {
+func (s *runningServer) Stop(ctx context.Context) error {
 	s.stopping()
 	return s.Process.Stop(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/internal/exit"
 )
@@ -25,9 +26,7 @@ type standInRun struct {
 
 func beginStandIn(t *testing.T, args ...string) *standInRun {
 	t.Helper()
-	r := newRun(nil)
-	r.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"},
-		args...)...)
+	r := begin(nil, append([]string{"--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"}, args...)...)
 	var orders []string
 	for late := time.Now().Add(waitMax); orders == nil ||
 		!strings.Contains(r.out.String(), "\n"); time.Sleep(time.Millisecond) {
@@ -51,8 +50,7 @@ func (r *standInRun) stop(t *testing.T) {
 // ctl gives an order and returns what is printed.
 func (r *standInRun) ctl(t *testing.T, want exit.Code, args ...string) string {
 	t.Helper()
-	order := newRun(nil, "COORDD_STANDIN="+r.orders)
-	order.begin(append([]string{"standin", "ctl"}, args...)...)
+	order := begin([]string{"COORDD_STANDIN=" + r.orders}, append([]string{"ctl"}, args...)...)
 	if code := order.wait(t); code != want {
 		t.Errorf("ctl %v: exit code %d: %s", args, code, order.log.String())
 	}
@@ -111,12 +109,25 @@ func TestStandIn(t *testing.T) {
 	}
 
 	other := beginStandIn(t)
-	replay := newRun(nil)
-	replay.begin("conformance", "--endpoint", "grpc://"+other.clients+"/local", "--file", file)
-	if code := replay.wait(t); code != exit.OK ||
-		!strings.Contains(replay.out.String(), "same     recording") {
-		recording, _ := os.ReadFile(file)
-		t.Errorf("exit code %d: %s%s\nof\n%s", code, replay.out.String(), replay.log.String(), recording)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := conformance.Parse("recording", string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := conformance.Dial(t.Context(),
+		conformance.EndpointConfig{Address: other.clients, Database: "/local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome, err := conformance.Run(t.Context(), target, script); err != nil || outcome.Skipped != "" ||
+		outcome.Diff != "" {
+		t.Errorf("%v %s%s\nof\n%s", err, outcome.Skipped, outcome.Diff, text)
+	}
+	if err := target.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 	other.stop(t)
 }
@@ -147,13 +158,10 @@ func TestStandInRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]exit.Code{
-		"standin --data-dir /tmp/x": exit.Usage, "standin --listen-peer :1": exit.Usage,
-		"standin --record " + there: exit.Config,
-		"standin door":              exit.Usage, "standin ctl": exit.Usage,
-		"conformance --file " + there + " --run x": exit.Usage, "conformance --file " + there: exit.Config,
+		"--data-dir /tmp/x": exit.Usage, "--listen-peer :1": exit.Usage, "--record " + there: exit.Config,
+		"door": exit.Usage, "ctl": exit.Usage,
 	} {
-		r := newRun(nil)
-		r.begin(strings.Fields(args)...)
+		r := begin(nil, strings.Fields(args)...)
 		if code := r.wait(t); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, r.log.String())
 		}
@@ -274,8 +282,7 @@ func TestStandInLoads(t *testing.T) {
 	}
 	for args, want := range map[string]exit.Code{"--load " + file: exit.Config, "--load /nowhere": exit.Config,
 		"--fake-time --record " + file + "2": exit.Usage} {
-		refused := newRun(nil)
-		refused.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "off"},
+		refused := begin(nil, append([]string{"--listen", "127.0.0.1:0", "--listen-http", "off"},
 			strings.Fields(args)...)...)
 		if code := refused.wait(t); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, refused.log.String())

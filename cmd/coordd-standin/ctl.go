@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,38 +24,39 @@ import (
 
 const ctlText = `Order a fault on a stand-in, by the name of the fault and KEY=VALUE for what it wants:
 
-  coordd standin ctl help
-  coordd standin ctl fail-next kind=acquire n=2 status=UNAVAILABLE
-  coordd standin ctl expire-session node=/local/locks session=1
-  coordd standin ctl reset
+  coordd-standin ctl help
+  coordd-standin ctl fail-next kind=acquire n=2 status=UNAVAILABLE
+  coordd-standin ctl expire-session node=/local/locks session=1
+  coordd-standin ctl reset
 
 The variable COORDD_STANDIN or --standin says where the stand-in serves monitoring
 programs, as HOST:PORT. What it answers is printed as JSON, a text as it is.`
 
 const (
-	standinVariable = "COORDD_STANDIN"
-	standinDefault  = "127.0.0.1:8765"
+	addressVariable = "COORDD_STANDIN"
+	defaultAddress  = "127.0.0.1:8765"
 	// orderPatience is how long an order may take.
 	orderPatience = time.Minute
 	// maxAnswerBytes bounds what a stand-in may answer.
 	maxAnswerBytes = 16 << 20
 )
 
-func (p *program) standinCtlCommand() *cobra.Command {
+func (p *program) ctlCommand() *cobra.Command {
 	address := cmdline.RawFlag{Placeholder: "HOST:PORT"}
 	command := &cobra.Command{
-		Use:   "ctl FAULT [KEY=VALUE]...",
-		Short: "Order a fault on a stand-in",
-		Long:  ctlText,
+		Use:     "ctl FAULT [KEY=VALUE]...",
+		Short:   "Order a fault on a stand-in",
+		Long:    ctlText,
+		Example: "  coordd-standin ctl pending",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("no fault given; 'coordd standin ctl help' lists them")
+				return exit.Usagef("no fault given; 'coordd-standin ctl help' lists them")
 			}
-			return p.order(cmp.Or(address.Text, p.environment.Value(standinVariable), standinDefault), args)
+			return p.order(cmp.Or(address.Text, p.environment.Value(addressVariable), defaultAddress), args)
 		},
 	}
 	command.Flags().Var(&address, "standin", "where the stand-in serves monitoring programs (default: "+
-		standinVariable+", or "+standinDefault+")")
+		addressVariable+", or "+defaultAddress+")")
 	return command
 }
 
@@ -113,7 +115,7 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 	}
 	var listed map[string]string
 	if json.Unmarshal(said.Result, &listed) == nil && listed["help"] != "" {
-		for _, name := range sortedKeys(listed) {
+		for _, name := range slices.Sorted(maps.Keys(listed)) {
 			fmt.Fprintf(p.stdout, "%s %s\n", name, listed[name])
 		}
 		return nil
@@ -130,13 +132,4 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 		fmt.Fprintln(p.stdout, indented.String())
 	}
 	return nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

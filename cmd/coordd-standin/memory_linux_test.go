@@ -25,8 +25,8 @@ const (
 // TestStandInTakesLittle memory when it has been used as tests use it, and is small enough for an image of 25
 // MB.
 func TestStandInTakesLittle(t *testing.T) {
-	p := spawn(t, "standin", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0")
-	address := strings.TrimSuffix(strings.TrimPrefix(p.ready(t), "grpc://"), "/local")
+	p := spawn(t, nil, "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0")
+	address := strings.TrimSuffix(strings.TrimPrefix(p.line(t), "grpc://"), "/local")
 	fresh := resident(t, p.command.Process.Pid)
 	conns, err := raw.Dial(address, 10)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestStandInTakesLittle(t *testing.T) {
 	if fresh > maxFreshKiB || used > maxUsedKiB {
 		t.Errorf("%d KiB are resident, behind a thousand locks %d KiB", fresh, used)
 	}
-	if os.Getenv("COORDD_BIN") == "" { // the tests' own build has what a debugger needs
+	if os.Getenv("COORDD_STANDIN_BIN") == "" { // the tests' own build has what a debugger needs
 		return
 	}
 	if file, err := os.Stat(binary); err != nil || file.Size() > maxBinaryBytes {

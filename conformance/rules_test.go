@@ -11,8 +11,8 @@ import (
 //go:embed rules.txt
 var rulesText string
 
-// Rule is one rule of the specification, as rules.txt lists it.
-type Rule struct {
+// rule is one rule of the specification, as rules.txt lists it.
+type rule struct {
 	ID   string // such as "coordination §3.4 8c"
 	Text string // what it says, in half a sentence
 	// Later is why nothing shows the rule yet, Never why nothing can here; empty for the others.
@@ -21,8 +21,8 @@ type Rule struct {
 	Scripts      []string // that name the rule
 }
 
-// Map tells for each rule which scripts name it. It fails if a script names a rule that is not listed.
-func Map(scripts []*Script) ([]Rule, error) {
+// ruleMap lists the rules with the scripts that name each. It fails if a script names a rule that is not listed.
+func ruleMap(scripts []*Script) ([]rule, error) {
 	rules, err := parseRuleList(rulesText)
 	if err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func Map(scripts []*Script) ([]Rule, error) {
 	return rules, nil
 }
 
-// PrintMap writes the map: each rule with the scripts that show it, or why none can.
-func PrintMap(w io.Writer, rules []Rule) error {
+// printRuleMap writes the map: each rule with the scripts that show it, or why none can.
+func printRuleMap(w io.Writer, rules []rule) error {
 	for _, rule := range rules {
 		shown := strings.Join(rule.Scripts, ", ")
 		switch {
@@ -72,8 +72,8 @@ var ruleMark = regexp.MustCompile(`^(.*) \((later|never|test): (.*)\)$`)
 
 // parseRuleList reads rules.txt: "ID: text", perhaps with a mark such as "(later: why)" behind it; # begins a
 // comment.
-func parseRuleList(text string) ([]Rule, error) {
-	var rules []Rule
+func parseRuleList(text string) ([]rule, error) {
+	var rules []rule
 	for number, line := range strings.Split(text, "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -82,7 +82,7 @@ func parseRuleList(text string) ([]Rule, error) {
 		if !found {
 			return nil, fmt.Errorf("rules.txt, line %d: want \"rule: text\"", number+1)
 		}
-		rule := Rule{ID: id, Text: rest}
+		rule := rule{ID: id, Text: rest}
 		if mark := ruleMark.FindStringSubmatch(rest); mark != nil {
 			rule.Text = mark[1]
 			switch value := mark[3]; mark[2] {
@@ -95,23 +95,6 @@ func parseRuleList(text string) ([]Rule, error) {
 			}
 		}
 		rules = append(rules, rule)
-	}
-	return rules, nil
-}
-
-// parseRules reads a head line: the document, then sections with their rules, such as "coordination §3.4 8c,
-// §3.5 1".
-func parseRules(value string) ([]string, error) {
-	document, list, found := strings.Cut(value, " ")
-	if !found {
-		return nil, fmt.Errorf("rule: want a document and a section, got %q", value)
-	}
-	var rules []string
-	for rule := range strings.SplitSeq(list, ", ") {
-		if !strings.HasPrefix(rule, "§") {
-			return nil, fmt.Errorf("rule: %q does not begin with §", rule)
-		}
-		rules = append(rules, document+" "+rule)
 	}
 	return rules, nil
 }

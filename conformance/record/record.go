@@ -1,4 +1,5 @@
-package conformance
+// Package record writes what clients and a stand-in say to each other as a script of package conformance.
+package record
 
 import (
 	"context"
@@ -20,12 +21,14 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
+	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
 // Recorder writes what clients and a stand-in say to each other as a script, which shows the same again on
-// any server. It is a faults.Tap. Make one with Record.
+// any server. It is a faults.Tap. Make one with Start.
 //
 // What came of requests that race must be in the script as it came. So a Recorder lets the server have one
 // request at a time, and the next only once everything has come that came of it: the answers that are owed,
@@ -44,8 +47,9 @@ type Recorder struct {
 	over    bool // nothing is recorded any more
 
 	mutex    sync.Mutex
-	shadow   *run
-	byClient map[Stream]*recordedStream
+	shadow   *conformance.Shadow
+	database string
+	byClient map[*recordedStream]bool
 	streams  int
 	news     chan struct{} // closed when something has come
 	since    time.Time     // when the last step was over
@@ -66,11 +70,19 @@ const (
 	shortestRecorded = 100 * time.Millisecond
 	// recordPatience is how long a Recorder waits for an answer before it goes on without.
 	recordPatience = 10 * time.Second
-	// maxRecorded bounds a recording, in bytes. What comes behind is not recorded.
-	maxRecorded = 16 << 20
+	// MaxBytes is the usual bound of a recording.
+	MaxBytes = 16 << 20
 	// recordQueue is how many requests may wait for their turn; beyond it streams and calls wait for the
 	// queue.
 	recordQueue = 1024
+)
+
+// describe is the verb of the requests by which the Recorder finds out that nothing more is on its way.
+const describe = "describe"
+
+type (
+	sessionRequest = Ydb_Coordination.SessionRequest
+	sessionReply   = Ydb_Coordination.SessionResponse
 )
 
 const recordingHead = `# What clients and a server have said to each other.
@@ -78,18 +90,17 @@ const recordingHead = `# What clients and a server have said to each other.
 # node: none
 `
 
-// Record begins a recording of a database's clients in a file, which must not be there yet.
-func Record(name, database string) (*Recorder, error) {
+// Start begins a recording of a database's clients in a file, which must not be there yet. It ends at most bytes:
+// what comes after that is not recorded.
+func Start(name, database string, most int) (*Recorder, error) {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	r := &Recorder{file: file, fence: rand.Uint64(), queue: make(chan func(), recordQueue),
-		done: make(chan struct{}), byClient: make(map[Stream]*recordedStream), news: make(chan struct{}),
-		since: time.Now(), most: maxRecorded, nodes: make(map[string]bool), keys: make(map[string]string)}
-	script := &Script{Name: "recording"}
-	r.shadow = &run{script: script, env: shadowEnvironment{database: database}, names: newNames(false),
-		streams: make(map[string]*stream), byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
+		done: make(chan struct{}), shadow: conformance.NewShadow(database), database: database,
+		byClient: make(map[*recordedStream]bool), news: make(chan struct{}),
+		since: time.Now(), most: most, nodes: make(map[string]bool), keys: make(map[string]string)}
 	r.write(recordingHead)
 	go r.work()
 	return r, r.err
@@ -110,7 +121,7 @@ func (r *Recorder) Close() error {
 	defer r.mutex.Unlock()
 	r.idle()
 	if r.err == nil { // now all order ids are known, and so their ranks
-		_, r.err = r.file.WriteAt([]byte(r.shadow.names.resolve(r.text.String())), 0)
+		_, r.err = r.file.WriteAt([]byte(r.shadow.Resolve(r.text.String())), 0)
 	}
 	err := errors.Join(r.err, r.file.Close())
 	r.full = true
@@ -147,30 +158,19 @@ func (r *Recorder) write(text string) {
 		text = fmt.Sprintf("\n# The recording ends here: there is more than %d KiB.\n", r.most>>10)
 	}
 	r.text.WriteString(text)
-	_, r.err = r.file.WriteString(r.shadow.names.resolve(text))
+	_, r.err = r.file.WriteString(r.shadow.Resolve(text))
 }
 
 // step writes requests and what came of them. The mutex is held.
-func (r *Recorder) step(requests []string, came []message, anyOrder bool) {
-	var b strings.Builder
-	b.WriteString("\n" + strings.Join(requests, "\n") + "\n")
-	switch {
-	case anyOrder:
-		b.WriteString(dashesAnyOrder + "\n")
-	case len(came) > 0:
-		b.WriteString(dashes + "\n")
-	}
-	for _, m := range came {
-		b.WriteString(m.String() + "\n")
-	}
-	r.write(b.String())
+func (r *Recorder) step(requests []string, came []conformance.Line, anyOrder bool) {
+	r.write("\n" + conformance.Step(requests, came, anyOrder))
 }
 
 // idle writes what came since the last step without a request, and how long nobody has asked for anything.
 // The mutex is held.
 func (r *Recorder) idle() {
-	came, late := r.shadow.came, r.late
-	r.shadow.came, r.late = nil, nil
+	came, late := r.shadow.Came(), r.late
+	r.forget()
 	for len(came) > 0 {
 		n := 1
 		for n < len(came) && late[n].Sub(late[n-1]) < shortestRecorded {
@@ -190,16 +190,22 @@ func (r *Recorder) idle() {
 	}
 }
 
+// forget begins a new step. The mutex is held.
+func (r *Recorder) forget() {
+	r.shadow.Forget()
+	r.late = nil
+}
+
 // waitFor writes a wait and what came then. Two messages of one stream may have come in any order: clocks run
 // as they like. The mutex is held.
-func (r *Recorder) waitFor(d time.Duration, came []message) {
+func (r *Recorder) waitFor(d time.Duration, came []conformance.Line) {
 	requests, from, anyOrder := []string(nil), make(map[string]bool), false
 	wait := max(d+r.lag, shortestRecorded)
 	for _, m := range came {
-		anyOrder = anyOrder || from[m.from]
-		if from[m.from] = true; strings.HasPrefix(m.text, pingTimeout) {
-			requests = append(requests, m.from+": no pong")
-			wait = max(wait, 2*r.pingPeriod(m.from))
+		anyOrder = anyOrder || from[m.From]
+		if from[m.From] = true; strings.HasPrefix(m.Text, pingTimeout) {
+			requests = append(requests, m.From+": no pong")
+			wait = max(wait, 2*r.pingPeriod(m.From))
 		}
 	}
 	r.ahead += wait - d
@@ -214,7 +220,7 @@ func waitLine(d time.Duration) string {
 
 // pingPeriod is how often a stream is pinged. The mutex is held.
 func (r *Recorder) pingPeriod(stream string) time.Duration {
-	for _, s := range r.byClient {
+	for s := range r.byClient {
 		if s.name == stream {
 			return min(max(s.timeout/3, 10*time.Millisecond), 5*time.Second)
 		}
@@ -224,7 +230,7 @@ func (r *Recorder) pingPeriod(stream string) time.Duration {
 
 // act writes a request in its turn, has the server get it, and waits for what comes of it. lines makes the
 // request; empty: it is not recorded.
-func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []message) {
+func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []conformance.Line) {
 	r.mutex.Lock()
 	r.idle()
 	requests := lines()
@@ -234,27 +240,29 @@ func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []
 	if len(requests) == 0 {
 		return
 	}
-	var said []message
+	var said []conformance.Line
 	if executed != nil {
 		said = <-executed
 	}
-	r.await(r.shadow.allAnswered)
+	r.await(r.shadow.AllAnswered)
 	r.fenceAll()
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.imply()
-	r.step(requests, append(said, r.shadow.came...), false)
-	r.shadow.came, r.late, r.since = nil, nil, time.Now()
+	r.step(requests, append(said, r.shadow.Came()...), false)
+	r.forget()
+	r.since = time.Now()
 	r.lag = r.since.Sub(begun)
 }
 
 // imply writes the creation of a node that turned out to be there. The mutex is held.
 func (r *Recorder) imply() {
-	missing := slices.ContainsFunc(r.shadow.came,
-		func(m message) bool { return m.text == `failure NOT_FOUND "Kesus not found"` })
+	missing := slices.ContainsFunc(r.shadow.Came(),
+		func(m conformance.Line) bool { return m.Text == `failure NOT_FOUND "Kesus not found"` })
 	if r.implied != "" && !missing {
 		r.nodes[r.implied] = true
-		r.step([]string{"node create " + r.scriptPath(r.implied)}, []message{{"node", "SUCCESS..."}}, false)
+		r.step([]string{"node create " + r.scriptPath(r.implied)},
+			[]conformance.Line{{From: "node", Text: "SUCCESS..."}}, false)
 	}
 	r.implied = ""
 }
@@ -274,9 +282,7 @@ func (r *Recorder) await(is func() bool) {
 		case <-news:
 		case <-patience.C:
 			r.mutex.Lock()
-			for _, s := range r.shadow.streams {
-				s.forgive()
-			}
+			r.shadow.Forgive()
 			r.mutex.Unlock()
 			return
 		}
@@ -287,9 +293,8 @@ func (r *Recorder) await(is func() bool) {
 func (r *Recorder) fenceAll() {
 	r.mutex.Lock()
 	var asked []*recordedStream
-	for _, s := range r.byClient {
-		if s.shadow != nil && s.shadow.attached && !s.shadow.over() && !s.shadow.stopping &&
-			!s.shadow.finished && !s.parting {
+	for s := range r.byClient {
+		if s.shadow != nil && s.shadow.Attached() && !s.parting {
 			s.fenced = true
 			asked = append(asked, s)
 		}
@@ -302,25 +307,23 @@ func (r *Recorder) fenceAll() {
 	}
 	r.await(func() bool {
 		return !slices.ContainsFunc(asked, func(s *recordedStream) bool {
-			return s.fenced && !s.closed && !s.shadow.over()
+			return s.fenced && !s.closed && !s.shadow.Over()
 		})
 	})
 }
 
-// play has the shadow go through a line, as a replay will. The mutex is held.
-func (r *Recorder) play(line string) {
-	request, err := parseRequest(line)
-	if err == nil {
-		err = r.shadow.request(context.Background(), request)
-	}
+// play hands a line to the shadow and returns the number of the request. The mutex is held.
+func (r *Recorder) play(line string) uint64 {
+	number, err := r.shadow.Request(line)
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("record %q: %w", line, err)
 	}
+	return number
 }
 
 // tell says that something has come. The mutex is held.
 func (r *Recorder) tell() {
-	for now := time.Now(); len(r.late) < len(r.shadow.came); {
+	for now := time.Now(); len(r.late) < len(r.shadow.Came()); {
 		r.late = append(r.late, now)
 	}
 	close(r.news)
@@ -332,7 +335,7 @@ type recordedStream struct {
 	*Recorder
 	name     string
 	injector faults.Injector
-	shadow   *stream // nil before its start
+	shadow   *conformance.ShadowStream // nil before its start
 	timeout  time.Duration
 	ids      map[recordedID]uint64 // of the shadow's requests
 	fenced   bool
@@ -342,8 +345,8 @@ type recordedStream struct {
 
 // recordedID is a request as its client numbers it.
 type recordedID struct {
-	arm arm
-	id  uint64
+	verb string
+	id   uint64
 }
 
 // Open implements faults.Tap.
@@ -353,7 +356,7 @@ func (r *Recorder) Open(injector faults.Injector) faults.StreamTap {
 	r.streams++
 	s := &recordedStream{Recorder: r, name: fmt.Sprint("s", r.streams), injector: injector,
 		ids: make(map[recordedID]uint64)}
-	r.byClient[s] = s
+	r.byClient[s] = true
 	return s
 }
 
@@ -365,41 +368,37 @@ func (s *recordedStream) Request(m *sessionRequest, deliver func()) {
 
 // begin has the shadow make a request. The mutex is held.
 func (s *recordedStream) begin(m *sessionRequest) []string {
-	if s.closed || s.shadow != nil && s.shadow.over() || s.err != nil || s.full {
+	if s.closed || s.shadow != nil && s.shadow.Over() || s.err != nil || s.full {
 		return nil
 	}
 	line := s.name + ": " + s.line(m)
-	s.play(line)
+	number := s.play(line)
 	if s.shadow == nil {
-		s.shadow = s.Recorder.shadow.streams[s.name]
-		if s.shadow == nil {
+		if s.shadow = s.Recorder.shadow.Stream(s.name); s.shadow == nil {
 			return nil
 		}
-		delete(s.Recorder.shadow.byConnection, s.shadow.connection)
-		s.shadow.connection = s
-		s.Recorder.shadow.byConnection[s] = s.shadow
 	}
-	if a, id := asked(m); a != "" {
-		s.ids[recordedID{a, id}] = s.Recorder.shadow.nextReqID
+	if verb, id := asked(m); verb != "" {
+		s.ids[recordedID{verb, id}] = number
 	}
 	return []string{line}
 }
 
-// asked is what a semaphore request is, and its number; empty if it is none.
-func asked(m *sessionRequest) (arm, uint64) {
+// asked returns the verb of a semaphore request and its number; "" for other requests.
+func asked(m *sessionRequest) (verb string, number uint64) {
 	switch r := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
-		return armAcquire, r.AcquireSemaphore.GetReqId()
+		return "acquire", r.AcquireSemaphore.GetReqId()
 	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
-		return armRelease, r.ReleaseSemaphore.GetReqId()
+		return "release", r.ReleaseSemaphore.GetReqId()
 	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
-		return armCreate, r.CreateSemaphore.GetReqId()
+		return "create", r.CreateSemaphore.GetReqId()
 	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
-		return armUpdate, r.UpdateSemaphore.GetReqId()
+		return "update", r.UpdateSemaphore.GetReqId()
 	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
-		return armDelete, r.DeleteSemaphore.GetReqId()
+		return "delete", r.DeleteSemaphore.GetReqId()
 	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
-		return armDescribe, r.DescribeSemaphore.GetReqId()
+		return describe, r.DescribeSemaphore.GetReqId()
 	}
 	return "", 0
 }
@@ -411,7 +410,7 @@ func (s *recordedStream) Gone(halfClosed bool, deliver func()) {
 
 func (s *recordedStream) part(halfClosed bool) []string {
 	s.parting = true
-	if s.shadow == nil || s.shadow.over() || s.shadow.finished || s.err != nil || s.full {
+	if s.shadow == nil || s.shadow.Ending() || s.err != nil || s.full {
 		return nil
 	}
 	line := s.name + ": cancel"
@@ -426,8 +425,8 @@ func (s *recordedStream) part(halfClosed bool) []string {
 func (s *recordedStream) Reply(m *sessionReply) (pass bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	a, id, numbered := answered(m)
-	if numbered && a == armDescribe && id == s.fence {
+	verb, id, numbered := conformance.Answered(m)
+	if numbered && verb == describe && id == s.fence {
 		s.fenced = false
 		s.tell()
 		return false
@@ -437,16 +436,16 @@ func (s *recordedStream) Reply(m *sessionReply) (pass bool) {
 	}
 	m = proto.CloneOf(m)
 	if numbered {
-		own, known := s.ids[recordedID{a, id}]
+		own, known := s.ids[recordedID{verb, id}]
 		if !known {
 			return true
 		}
 		if lastOf(m) {
-			delete(s.ids, recordedID{a, id})
+			delete(s.ids, recordedID{verb, id})
 		}
 		renumber(m, own)
 	}
-	s.Recorder.shadow.handle(Event{Stream: s, Message: m})
+	s.shadow.Reply(m)
 	s.tell()
 	return true
 }
@@ -483,7 +482,7 @@ func (s *recordedStream) Ended(end *status.Status) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.shadow != nil && s.err == nil && !s.full {
-		s.Recorder.shadow.handle(Event{Stream: s, Status: end})
+		s.shadow.End(end)
 	}
 	s.tell()
 }
@@ -497,15 +496,6 @@ func (s *recordedStream) Close() {
 	s.tell()
 }
 
-// Send, CloseSend and Cancel make it the shadow's Stream: what the shadow says goes nowhere.
-func (s *recordedStream) Send([]byte) error { return nil }
-
-// CloseSend implements Stream.
-func (s *recordedStream) CloseSend() error { return nil }
-
-// Cancel implements Stream.
-func (s *recordedStream) Cancel() {}
-
 // line is a request as a script has it. The mutex is held.
 func (s *recordedStream) line(m *sessionRequest) string {
 	switch r := m.GetRequest().(type) {
@@ -517,17 +507,17 @@ func (s *recordedStream) line(m *sessionRequest) string {
 		a := r.AcquireSemaphore
 		line := "acquire " + scriptText(a.GetName())
 		if a.GetCount() != 1 {
-			line += " count=" + showNumber(a.GetCount())
+			line += " count=" + conformance.ShowNumber(a.GetCount())
 		}
 		if a.GetTimeoutMillis() != 0 {
-			line += " timeout=" + showMillis(a.GetTimeoutMillis())
+			line += " timeout=" + conformance.ShowMillis(a.GetTimeoutMillis())
 		}
 		return line + scriptData(a.GetData()) + flagIf(" ephemeral", a.GetEphemeral())
 	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
 		return "release " + scriptText(r.ReleaseSemaphore.GetName())
 	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
 		return "create " + scriptText(r.CreateSemaphore.GetName()) + " limit=" +
-			showNumber(r.CreateSemaphore.GetLimit()) + scriptData(r.CreateSemaphore.GetData())
+			conformance.ShowNumber(r.CreateSemaphore.GetLimit()) + scriptData(r.CreateSemaphore.GetData())
 	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
 		return "update " + scriptText(r.UpdateSemaphore.GetName()) + scriptData(r.UpdateSemaphore.GetData())
 	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
@@ -553,18 +543,18 @@ func flagIf(text string, set bool) string {
 func (s *recordedStream) startLine(start *Ydb_Coordination.SessionRequest_SessionStart) string {
 	s.timeout = time.Duration(min(start.GetTimeoutMillis(),
 		uint64(time.Hour/time.Millisecond))) * time.Millisecond
-	node := cleanPath(start.GetPath())
+	node := conformance.CleanPath(start.GetPath())
 	if _, seen := s.nodes[node]; !seen && s.inDatabase(node) {
 		s.implied = node
 	}
 	line := "start path=" + s.scriptPath(start.GetPath())
 	if id := start.GetSessionId(); id != 0 {
-		line += " session=" + nodeNames{s.Recorder.shadow.names, node}.session(id)
+		line += " session=" + s.Recorder.shadow.Session(node, id)
 	}
 	if seq := start.GetSeqNo(); seq != 0 {
-		line += " seq=" + showNumber(seq)
+		line += " seq=" + conformance.ShowNumber(seq)
 	}
-	line += " timeout=" + showMillis(start.GetTimeoutMillis())
+	line += " timeout=" + conformance.ShowMillis(start.GetTimeoutMillis())
 	if key := start.GetProtectionKey(); len(key) > 0 {
 		line += " key=" + s.keyName(key)
 	}
@@ -590,12 +580,12 @@ func (r *Recorder) keyName(key []byte) string {
 const maxKeyBytes = 16
 
 func (r *Recorder) inDatabase(path string) bool {
-	return strings.HasPrefix(path, r.shadow.env.Database()+"/")
+	return strings.HasPrefix(path, r.database+"/")
 }
 
 // scriptPath writes a path so that it names the same thing in a script's own directory.
 func (r *Recorder) scriptPath(path string) string {
-	database := r.shadow.env.Database()
+	database := r.database
 	for _, place := range []struct{ prefix, name string }{{database + "/", "{dir}/"},
 		{database[1:] + "/", "{reldir}/"}} {
 		if rest, found := strings.CutPrefix(path, place.prefix); found {
@@ -636,19 +626,22 @@ func (r *Recorder) Call(ctx context.Context, method string,
 	if line == "" {
 		return func(any, error) {}
 	}
-	turn, executed := make(chan struct{}), make(chan []message, 1)
+	turn, executed := make(chan struct{}), make(chan []conformance.Line, 1)
 	r.enqueue(func() {
 		r.act(func() []string { return []string{line} }, func() { close(turn) }, executed)
 	}, func() { close(turn) })
 	<-turn
 	return func(response any, err error) {
 		service, _, _ := strings.Cut(line, " ")
-		said := message{service, "gRPC " + strings.TrimPrefix(showEnd(status.Convert(err)), "end ")}
-		if answer, is := response.(operationResponse); is && err == nil {
+		said := conformance.Line{From: service,
+			Text: "gRPC " + strings.TrimPrefix(conformance.ShowEnd(status.Convert(err)), "end ")}
+		if answer, is := response.(interface {
+			GetOperation() *Ydb_Operations.Operation
+		}); is && err == nil {
 			operation := answer.GetOperation()
-			said.text = operation.GetStatus().String()
+			said.Text = operation.GetStatus().String()
 			if len(operation.GetIssues()) > 0 { // which differ between servers
-				said.text += "..."
+				said.Text += "..."
 			}
 			if operation.GetStatus() == Ydb.StatusIds_SUCCESS && node != "" {
 				r.mutex.Lock()
@@ -656,7 +649,7 @@ func (r *Recorder) Call(ctx context.Context, method string,
 				r.mutex.Unlock()
 			}
 		}
-		executed <- []message{said}
+		executed <- []conformance.Line{said}
 	}
 }
 
@@ -665,11 +658,11 @@ func (r *Recorder) callLine(request any) (line, node string) {
 	switch q := request.(type) {
 	case *Ydb_Coordination.CreateNodeRequest:
 		return "node create " + r.scriptPath(q.GetPath()) + scriptConfig(q.GetConfig()),
-			cleanPath(q.GetPath())
+			conformance.CleanPath(q.GetPath())
 	case *Ydb_Coordination.AlterNodeRequest:
 		return "node alter " + r.scriptPath(q.GetPath()) + scriptConfig(q.GetConfig()), ""
 	case *Ydb_Coordination.DropNodeRequest:
-		return "node drop " + r.scriptPath(q.GetPath()), cleanPath(q.GetPath())
+		return "node drop " + r.scriptPath(q.GetPath()), conformance.CleanPath(q.GetPath())
 	}
 	return "", ""
 }
@@ -678,23 +671,5 @@ func scriptConfig(c *Ydb_Coordination.Config) string {
 	if c == nil {
 		return ""
 	}
-	return strings.TrimPrefix(strings.ReplaceAll(showConfig(c), "\n  ", " "), " config")
-}
-
-// shadowEnvironment is where the shadow of a recording runs: the database is the script's directory, and
-// nothing happens.
-type shadowEnvironment struct {
-	Environment // nothing else is asked of it
-	database    string
-}
-
-// Database implements Environment, as the rest does.
-func (e shadowEnvironment) Database() string { return e.database }
-
-// Directory is the database itself.
-func (e shadowEnvironment) Directory() string { return e.database }
-
-// Connect makes a stream that leads nowhere.
-func (e shadowEnvironment) Connect(context.Context, StreamOptions) (Stream, error) {
-	return new(recordedStream), nil
+	return strings.TrimPrefix(strings.ReplaceAll(conformance.ShowConfig(c), "\n  ", " "), " config")
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,23 +22,8 @@ import (
 
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/testserver"
 )
-
-// freePorts are ports that nobody listens on. Somebody else may take one before it is used, so who needs them
-// tries again.
-func freePorts(t *testing.T, n int) []string {
-	t.Helper()
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", ":0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // when all are known, lest one comes twice
-		ports = append(ports, fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
-	}
-	return ports
-}
 
 // inPlaceOfLocalYDB is a stand-in with the variables of the local-ydb image.
 type inPlaceOfLocalYDB struct {
@@ -51,34 +34,43 @@ type inPlaceOfLocalYDB struct {
 
 func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYDB {
 	t.Helper()
-	for range 5 {
-		ports := freePorts(t, 3)
-		p := spawnIn(t, []string{"COORDD_LOCAL_YDB=true", "GRPC_PORT=" + ports[0],
-			"GRPC_TLS_PORT=" + ports[1], "MON_PORT=" + ports[2], "YDB_GRPC_TLS_DATA_PATH=" + certificates,
-			"YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=NOTICE"}, "standin")
-		line := receive(t, p.first, func() string { return "no ready line; stderr:\n" + p.log.String() })
-		if line == "" && strings.Contains(p.log.String(), "address already in use") {
-			continue
-		}
-		if want := "grpc://localhost:" + ports[0] + "/local"; line != want {
-			t.Fatalf("ready line %q, want %q; stderr:\n%s", line, want, p.log.String())
-		}
-		authority, err := os.ReadFile(filepath.Join(certificates, "ca.pem"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &inPlaceOfLocalYDB{p, "127.0.0.1:" + ports[0], "localhost:" + ports[1],
-			"127.0.0.1:" + ports[2], authority}
+	addresses := testserver.Addresses(t, 3)
+	var ports []string
+	for _, address := range addresses {
+		_, port, _ := strings.Cut(address, ":")
+		ports = append(ports, port)
 	}
-	t.Fatal("no free ports")
-	return nil
+	p := spawn(t, []string{"COORDD_LOCAL_YDB=true", "GRPC_PORT=" + ports[0],
+		"GRPC_TLS_PORT=" + ports[1], "MON_PORT=" + ports[2], "YDB_GRPC_TLS_DATA_PATH=" + certificates,
+		"YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=NOTICE"})
+	if line, want := p.line(t), "grpc://localhost:"+ports[0]+"/local"; line != want {
+		t.Fatalf("ready line %q, want %q; stderr:\n%s", line, want, p.log.String())
+	}
+	authority, err := os.ReadFile(filepath.Join(certificates, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &inPlaceOfLocalYDB{p, addresses[0], "localhost:" + ports[1], addresses[2], authority}
 }
 
 func (s *inPlaceOfLocalYDB) stop(t *testing.T) {
 	t.Helper()
 	s.command.Process.Signal(syscall.SIGTERM)
-	s.wantExit(t, exit.OK, "everybody knows the user root with the password 1234", "msg=serving",
-		"msg=stopped")
+	if line := s.line(t); line != "" {
+		t.Errorf("further lines on stdout: %q", line)
+	}
+	if err := s.command.Wait(); err != nil {
+		t.Error(err)
+	}
+	log := s.log.String()
+	for _, want := range []string{"everybody knows the user root with the password 1234", "msg=serving",
+		"msg=stopped"} {
+		_, rest, found := strings.Cut(log, want)
+		if !found {
+			t.Fatalf("no %q behind the rest in\n%s", want, s.log.String())
+		}
+		log = rest
+	}
 }
 
 // logsIn tells what becomes of a login.
@@ -134,8 +126,7 @@ func TestStandInInPlaceOfLocalYDB(t *testing.T) {
 	if err != nil || made.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Errorf("without a login: %v, %v", made, err)
 	}
-	order := newRun(nil, "COORDD_STANDIN="+s.monitoring)
-	order.begin("standin", "ctl", "dump")
+	order := begin([]string{"COORDD_STANDIN=" + s.monitoring}, "ctl", "dump")
 	if code := order.wait(t); code != exit.OK || order.out.String() != "/local/node\n" {
 		t.Errorf("exit code %d: %s%s", code, order.out.String(), order.log.String())
 	}
@@ -155,11 +146,11 @@ func TestStandInInPlaceOfLocalYDB(t *testing.T) {
 func TestStandInDefaultsOfLocalYDB(t *testing.T) {
 	for _, how := range []struct{ args, variables []string }{{args: []string{"--local-ydb"}},
 		{variables: []string{"COORDD_LOCAL_YDB=1"}}} {
-		flags := new(program).standinCommand().Flags()
+		flags := new(program).command().Flags()
 		if err := flags.Parse(how.args); err != nil {
 			t.Fatal(err)
 		}
-		s, _, err := resolveStandin(flags, cmdline.Environment(how.variables))
+		s, _, err := resolve(flags, cmdline.Environment(how.variables))
 		if err != nil {
 			t.Fatal(err)
 		}
