@@ -3,11 +3,9 @@
 package abuse
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 const (
@@ -44,12 +42,11 @@ const (
 // TestAbuse attacks a server in every way there is, one after the other; in the short form, in all ways at
 // once that need no preparation.
 func TestAbuse(t *testing.T) {
-	binary := builtServer(t)
-	s := startServer(t, binary)
+	s := startServer(t)
 	client := s.startGood(t)
 	besides, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	client.beside(besides, s, binary)
+	client.beside(besides, s, testserver.Binary(t))
 	text := os.Getenv(secondsVariable)
 	if text == "" {
 		all := append(attacks(s), shares(s)...)
@@ -83,11 +80,8 @@ func TestAbuse(t *testing.T) {
 	}
 	t.Logf("beside its session the good client did %v", client.things)
 	client.stop()
-	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.Stop(); err != nil {
 		t.Fatal(err)
-	}
-	if err := <-s.ended; err != nil {
-		t.Fatalf("the server ended with %v\n%s", err, s.logged())
 	}
 }
 
@@ -112,7 +106,7 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 	back := s.awaitMemory(t)
 	rounds, p99, err := client.lap()
 	if err != nil {
-		t.Fatalf("%s: the good client: %v\n%s", name, err, s.logged())
+		t.Fatalf("%s: the good client: %v\n%s", name, err, s.LogTail())
 	}
 	t.Logf("%-50s peak %4d MiB, back under the limit after %4.1f s; good client: %4d rounds, p99 %v", name,
 		peak>>20, back.Seconds(), rounds, p99.Round(time.Millisecond))
@@ -120,30 +114,11 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 
 // server is the process under attack.
 type server struct {
-	process *exec.Cmd
-	address,
-	tlsAddress,
-	httpAddress string // of the first server alone
-	log    string
-	output io.Reader // of peers
-	ended  chan error
+	*testserver.Process
+	address string
 }
 
-// builtServer is the path of the program.
-func builtServer(t *testing.T) string {
-	t.Helper()
-	if binary := os.Getenv("COORDD_BIN"); binary != "" {
-		return binary
-	}
-	binary := filepath.Join(t.TempDir(), "coordd")
-	if out, err := exec.Command("go", "build", "-o", binary,
-		"../../cmd/coordd").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return binary
-}
-
-func startServer(t *testing.T, binary string) *server {
+func startServer(t *testing.T) *server {
 	t.Helper()
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens")
@@ -154,52 +129,42 @@ func startServer(t *testing.T, binary string) *server {
 	if err := os.WriteFile(password, []byte(rootPassword), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{log: filepath.Join(dir, "log"), ended: make(chan error, 1)}
-	log, err := os.Create(s.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	if out, err := exec.Command(binary, "cert", "--dir", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testserver.Binary(t), "cert", "--dir", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s.process = exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, descriptorLimit), "sh",
-		binary, "serve", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert",
+	c := limited(t, descriptorLimit, "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert",
 		filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"), "--data-dir",
 		filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens, "--initial-admin", "root",
 		"--initial-admin-password-file", password, "--disk-reserve", "0", "--listen-http", "127.0.0.1:0")
-	s.process.Stderr = log
-	how := s.limitMemory(t)
-	out, err := s.process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.process.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the server does not start: %v\n%s", err, s.logged())
-	}
-	s.address = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "grpc://"), "/local")
-	go func() { s.ended <- s.process.Wait() }()
-	_, tls, _ := strings.Cut(s.logged(), "connection=grpcs://")
-	if s.tlsAddress, _, _ = strings.Cut(tls, "/"); s.tlsAddress == "" {
-		t.Fatalf("no address for TLS\n%s", s.logged())
-	}
-	_, monitoring, _ := strings.Cut(s.logged(), `msg="serving monitoring programs" address=`)
-	if s.httpAddress, _, _ = strings.Cut(monitoring, "\n"); s.httpAddress == "" {
-		t.Fatalf("no address for monitoring programs\n%s", s.logged())
+	how := limitMemory(t, &c)
+	s := &server{Process: testserver.Launch(t, c)}
+	s.await(t)
+	if s.TLSAddress() == "" || s.HTTPAddress() == "" {
+		t.Fatalf("no address for TLS or for monitoring programs\n%s", s.LogTail())
 	}
 	t.Logf("%d MiB of memory (%s), %d descriptors", memoryLimit>>20, how, descriptorLimit)
 	return s
 }
 
-// limitMemory puts the process into a control group with the limit where that can be made, and says how it is
-// limited: then the kernel ends a server that needs more. Elsewhere the process is told by GOMEMLIMIT, and
-// only the memory of its own is judged.
-func (s *server) limitMemory(t *testing.T) string {
+// limited returns a server that may have so many files and connections open. The shell that limits it becomes it.
+func limited(t *testing.T, descriptors int, args ...string) testserver.Config {
+	t.Helper()
+	return testserver.Config{Program: "/bin/sh", Args: append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`,
+		descriptors), "sh", testserver.Binary(t), "serve"}, args...)}
+}
+
+func (s *server) await(t *testing.T) {
+	t.Helper()
+	var err error
+	if s.address, err = s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limitMemory puts the process into a control group with the limit where that can be made, and returns the kind of
+// limit: then the kernel ends a server that needs more. Elsewhere GOMEMLIMIT limits it, and only the memory of its own
+// is judged.
+func limitMemory(t *testing.T, c *testserver.Config) string {
 	for _, kind := range []struct{ name, mount, file string }{
 		{"control group", "/sys/fs/cgroup", "memory.max"},
 		{"control group of the first version", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
@@ -213,20 +178,19 @@ func (s *server) limitMemory(t *testing.T) string {
 		if limit, err := os.OpenFile(filepath.Join(group, kind.file), os.O_WRONLY, 0); err == nil {
 			_, err = limit.WriteString(strconv.Itoa(memoryLimit))
 			if err = errors.Join(err, limit.Close()); err == nil {
-				s.process.Args[2], s.process.Args[3] = `echo $$ > "$0" && `+s.process.Args[2],
-					filepath.Join(group, "cgroup.procs")
+				c.Args[1], c.Args[2] = `echo $$ > "$0" && `+c.Args[1], filepath.Join(group, "cgroup.procs")
 				return kind.name
 			}
 		}
 	}
-	s.process.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
+	c.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
 	return "no control group can be made: GOMEMLIMIT, and what the process has of its own"
 }
 
 // memory is how much memory the process has of its own, 0 when it is gone. Pages of state.db that are mapped
 // are the kernel's to take back, and do not count.
 func (s *server) memory() (sum int64) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	for line := range strings.Lines(string(text)) {
 		name, size, _ := strings.Cut(line, ":")
 		var kib int64
@@ -260,8 +224,8 @@ func (s *server) watchMemory() (stop func() (peak int64)) {
 // alive fails if the process has ended, or had more memory than it may have.
 func (s *server) alive(peak int64) error {
 	select {
-	case err := <-s.ended:
-		return fmt.Errorf("the server has ended: %v\n%s", err, s.logged())
+	case <-s.Ended():
+		return fmt.Errorf("the server has ended: %v\n%s", s.Command.ProcessState, s.LogTail())
 	default:
 	}
 	if peak > memoryLimit {
@@ -281,12 +245,6 @@ func (s *server) awaitMemory(t *testing.T) time.Duration {
 		time.Sleep(100 * time.Millisecond)
 	}
 	return time.Since(begun)
-}
-
-// logged is the end of the server's log.
-func (s *server) logged() string {
-	text, _ := os.ReadFile(s.log)
-	return string(text[max(0, len(text)-4000):])
 }
 
 // good is a client that behaves: a session that takes and releases a lock again and again.

@@ -155,8 +155,8 @@ func attacks(s *server) []attack {
 		{"held: rapid reset behind messages", 2, onConnections(true, reset(prefixed(0, 0, nil)))},
 		{"held: half a header", 3, silent(http2.ClientPreface +
 			"\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x01\x00\x01\x04\x00\x00\x00\x01\x88")},
-		{"held: TLS without a handshake", 3, at(s.tlsAddress, silent(""))},
-		{"held: half a TLS handshake", 3, at(s.tlsAddress,
+		{"held: TLS without a handshake", 3, at(s.TLSAddress(), silent(""))},
+		{"held: half a TLS handshake", 3, at(s.TLSAddress(),
 			silent("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))},
 		{"held: requests whose answers are not read", 4, onConnections(false, pipeline)},
 	}

@@ -57,7 +57,7 @@ func (g *good) beside(ctx context.Context, s *server, binary string) {
 			return err
 		},
 		"a session that compresses": func(ctx context.Context) error { return compressed(ctx, s.address) },
-		"/healthz":                  func(ctx context.Context) error { return healthz(ctx, s.httpAddress) },
+		"/healthz":                  func(ctx context.Context) error { return healthz(ctx, s.HTTPAddress()) },
 		"coordd health": func(ctx context.Context) error {
 			out, err := exec.CommandContext(ctx, binary, "health", "--endpoint", "grpc://"+s.address,
 				"--timeout", "20s").CombinedOutput()

@@ -3,7 +3,6 @@
 package abuse
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +39,6 @@ import (
 // peers are the servers of a cluster, as processes.
 type peers struct {
 	t         *testing.T
-	binary    string
 	directory string
 	port      int // of all for each other: each has a host of its own
 	insecure  bool
@@ -59,7 +56,7 @@ func TestPeersAbuse(t *testing.T) {
 		p.begin(i)
 	}
 	for i := range 3 {
-		p.awaitStart(i)
+		p.servers[i].await(t)
 	}
 	client := p.servers[0].startGood(t)
 	removed := p.identity(2)
@@ -111,7 +108,7 @@ func TestPeersAbuse(t *testing.T) {
 	client.stop()
 	p.stop(0, 1)
 	for i := range 2 {
-		if log := p.servers[i].whole(); !strings.Contains(log,
+		if log := p.servers[i].Logged(); !strings.Contains(log,
 			"too many connections to the address for other servers") {
 			t.Errorf("server %d says nothing of the connections", i)
 		}
@@ -124,15 +121,15 @@ func TestInsecurePeersAbuse(t *testing.T) {
 	p := newPeers(t, true)
 	for range 2 {
 		p.begin(0)
-		p.awaitStart(0)
-		if log := p.servers[0].whole(); strings.Count(log,
+		p.servers[0].await(t)
+		if log := p.servers[0].Logged(); strings.Count(log,
 			`level=WARN msg="whoever reaches the port for the other servers`) != 1 {
 			t.Errorf("the server does not warn:\n%s", log)
 		}
 		p.stop(0)
 	}
 	p.begin(0)
-	p.awaitStart(0)
+	p.servers[0].await(t)
 	conn := p.dial(p.peer(0), "")
 	defer conn.Close()
 	command := codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none",
@@ -171,7 +168,7 @@ func TestInsecurePeersAbuse(t *testing.T) {
 
 func newPeers(t *testing.T, insecure bool) *peers {
 	t.Helper()
-	p := &peers{t: t, binary: builtServer(t), directory: t.TempDir(), insecure: insecure,
+	p := &peers{t: t, directory: t.TempDir(), insecure: insecure,
 		servers: make([]*server, 3)}
 	l, err := testserver.Listen()
 	if err != nil {
@@ -200,7 +197,7 @@ func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%d", i+1, p.
 // certificate makes one with which a server at a host shows itself to others, of the authority that all have.
 func (p *peers) certificate(name, host string) {
 	p.t.Helper()
-	if out, err := exec.Command(p.binary, "cert", "--dir", p.directory, "--peer", name, "--host",
+	if out, err := exec.Command(testserver.Binary(p.t), "cert", "--dir", p.directory, "--peer", name, "--host",
 		host).CombinedOutput(); err != nil {
 		p.t.Fatalf("%v\n%s", err, out)
 	}
@@ -210,7 +207,7 @@ func (p *peers) certificate(name, host string) {
 func (p *peers) begin(i int) {
 	p.t.Helper()
 	name := fmt.Sprint("s", i)
-	arguments := []string{"serve", "--listen", "127.0.0.1:0", "--listen-http", "off", "--data-dir",
+	arguments := []string{"--listen", "127.0.0.1:0", "--listen-http", "off", "--data-dir",
 		p.path("data-" + name), "--auth", "required", "--token-file", p.path("tokens"), "--initial-admin",
 		"root", "--initial-admin-password-file", p.path("password"), "--disk-reserve", "0", "--name", name}
 	if p.insecure {
@@ -225,54 +222,22 @@ func (p *peers) begin(i int) {
 			"--peer-cert", p.path(name+".pem"), "--peer-key", p.path(name+"-key.pem"), "--peer-ca",
 			p.path("ca.pem"))
 	}
-	s := &server{log: p.path(fmt.Sprintf("log-%s-%d", name, time.Now().UnixNano())),
-		ended: make(chan error, 1)}
-	log, err := os.Create(s.log)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer log.Close()
-	s.process = exec.Command("sh", append([]string{"-c", `ulimit -n 256 && exec "$@"`, "sh", p.binary},
-		arguments...)...)
-	s.process.Stderr = log
-	s.process.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
-	if s.output, err = s.process.StdoutPipe(); err == nil {
-		err = s.process.Start()
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() { _ = s.process.Process.Kill() })
-	p.servers[i] = s
-}
-
-func (p *peers) awaitStart(i int) {
-	p.t.Helper()
-	s := p.servers[i]
-	line, err := bufio.NewReader(s.output).ReadString('\n')
-	if err != nil {
-		p.t.Fatalf("server %d does not start: %v\n%s", i, err, s.logged())
-	}
-	s.address = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "grpc://"), "/local")
-	go func() { s.ended <- s.process.Wait() }()
+	c := limited(p.t, 256, arguments...)
+	c.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
+	p.servers[i] = &server{Process: testserver.Launch(p.t, c)}
 }
 
 func (p *peers) stop(which ...int) {
 	p.t.Helper()
+	var stopping sync.WaitGroup
 	for _, i := range which {
-		_ = p.servers[i].process.Process.Signal(syscall.SIGTERM)
+		stopping.Go(func() {
+			if err := p.servers[i].Stop(); err != nil {
+				p.t.Errorf("server %d: %v", i, err)
+			}
+		})
 	}
-	for _, i := range which {
-		if err := <-p.servers[i].ended; err != nil {
-			p.t.Errorf("server %d ended with %v\n%s", i, err, p.servers[i].logged())
-		}
-	}
-}
-
-// whole is the server's log.
-func (s *server) whole() string {
-	text, _ := os.ReadFile(s.log)
-	return string(text)
+	stopping.Wait()
 }
 
 // identityOf is what a data directory says of whose it is.
@@ -301,7 +266,7 @@ func (p *peers) removeLast(conn *grpc.ClientConn) {
 		p.t.Fatal(err)
 	}
 	select {
-	case <-p.servers[2].ended:
+	case <-p.servers[2].Ended():
 	case <-ctx.Done():
 		p.t.Fatal("the server that was removed goes on")
 	}

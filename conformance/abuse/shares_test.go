@@ -44,8 +44,8 @@ func shares(s *server) []attack {
 			_, err := c.login(ctx, fmt.Sprintf("u%x", rand.Uint64()), strings.Repeat("x", 1025))
 			return err
 		})},
-		{"M4 idle connections of monitoring programs", 1, at(s.httpAddress, silent(""))},
-		{"M4 requests of monitoring programs that do not end", 1, at(s.httpAddress, silent("GET /healthz HTTP/1.1\r\n"))},
+		{"M4 idle connections of monitoring programs", 1, at(s.HTTPAddress(), silent(""))},
+		{"M4 requests of monitoring programs that do not end", 1, at(s.HTTPAddress(), silent("GET /healthz HTTP/1.1\r\n"))},
 		{"M5 streams that the server has to reset", 2, onConnections(true, provoke(sessionMethod, userToken))},
 		{"M5 streams of strangers that the server has to reset", 2, onConnections(true, provoke(loginMethod, ""))},
 	}

@@ -99,9 +99,12 @@ func (c *cluster) start(i int) error {
 	c.starts++
 	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
 	c.mutex.Unlock()
-	p, err := testserver.Start(testserver.Config{Program: c.programs[i], Args: append([]string{"serve"}, c.arguments(i)...),
-		Env: append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), // not the flag, which would end older programs
-		Log: log})
+	p, err := testserver.Start(testserver.Config{
+		Program: c.programs[i],
+		Args:    append([]string{"serve"}, c.arguments(i)...),
+		Env:     append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), // not the flag, which would end older programs
+		Log:     log,
+	})
 	if err == nil {
 		c.set(i, p) // before it is ready: the proxy finds out by its process id that it connects
 		_, err = p.Ready()

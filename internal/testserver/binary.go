@@ -33,9 +33,9 @@ var binary = sync.OnceValues(func() (string, error) {
 	return Build(".", "coordd", "./cmd/coordd")
 })
 
-// Build builds the program that a package is, and returns its path below the directory that COORDD_BUILT names, or else
-// bin/built in the repository. With a name that ends in a slash, that is a directory for several programs. dir is a
-// module's, relative to the repository. A program that is there already, and is what would be built, is not linked again.
+// Build builds the program of a package and returns its path below the directory that COORDD_BUILT names, or else
+// bin/built in the repository. A name that ends in a slash is a directory for several programs. dir is the module's,
+// relative to the repository. A program that is there already, and is what would be built, is not linked again.
 func Build(dir, name, packages string) (path string, err error) {
 	root, err := repository()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// launches has the commands to start. The system kills a child when the thread ends that started it, so one thread starts
-// all of them, and lives as long as the test binary.
+// launches has the commands to start. The system kills a child when the thread ends that started it, so one thread
+// starts all of them, and lives as long as the test binary.
 var launches = sync.OnceValue(func() chan<- launch {
 	queue := make(chan launch)
 	go func() {

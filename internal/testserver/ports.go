@@ -9,15 +9,14 @@ import (
 	"testing"
 )
 
-// The ports of servers. They lie below those that operating systems give to outgoing connections: such a connection might
-// otherwise be made from a server's address before it listens, or while it is being restarted. The ports from endPort to
-// 32,767 belong to the SDKs' own tests.
+// The ports of servers. They lie below those that operating systems give to outgoing connections: such a connection
+// might otherwise be made from a server's address before it listens, or while it is being restarted.
 const (
 	firstPort = 10_240
-	endPort   = 30_720
-	// blockPorts is the number of ports in a block. A process reserves a block by listening on its first port until it
-	// ends. Tests of another process could otherwise take an address between its choice and the start of its server, or
-	// while that is being restarted.
+	endPort   = 32_768
+	// blockPorts is the number of ports in a block. A process reserves a block by listening on its first port until
+	// it ends. Tests of another process could otherwise take an address between its choice and the start of its
+	// server, or while that is being restarted.
 	blockPorts = 128
 )
 
@@ -28,9 +27,9 @@ var ports struct {
 	held      []net.Listener
 }
 
-// Listen listens on an address of its own. As long as this process lives, no other process gets the address from this
-// package, and this one gets it again only after thousands of others. A caller that needs the address for another
-// process closes the listener right before that starts.
+// Listen listens on an address of its own. As long as this process lives, no other process gets the address from
+// this package, and this one gets it again only after thousands of others. A caller that needs the address for
+// another process closes the listener before that starts.
 func Listen() (net.Listener, error) {
 	ports.mutex.Lock()
 	defer ports.mutex.Unlock()

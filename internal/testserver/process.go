@@ -94,8 +94,8 @@ func (p *Process) read(stdout io.Reader) {
 	_ = p.Command.Wait() // ProcessState has the code
 }
 
-// Launch starts a process that is killed when the test ends. If the test has failed, its log is shown. Without a file for
-// the log there is one of the test's.
+// Launch starts a process that is killed when the test ends. If the test has failed, the end of its log is shown. The
+// log is a file of the test's if the configuration names none.
 func Launch(t testing.TB, c Config) *Process {
 	t.Helper()
 	if c.Log == "" {
@@ -108,7 +108,7 @@ func Launch(t testing.TB, c Config) *Process {
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("standard error of coordd %s:\n%s", strings.Join(c.Args, " "), p.Logged())
+			t.Logf("standard error of coordd %s:\n%s", strings.Join(c.Args, " "), p.LogTail())
 		}
 	})
 	return p

@@ -21,8 +21,8 @@ type Server struct {
 	t testing.TB
 }
 
-// New returns a server that is not started, with further arguments of `coordd serve`. When the test ends, it is stopped
-// and must exit with code 0, unless it was killed.
+// New returns a server that is not started, with further arguments of `coordd serve`. When the test ends, it is
+// stopped and must exit with code 0, unless it was killed.
 func New(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, Address: Address(t)}
