@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +22,10 @@ import (
 const (
 	// waitMax bounds every wait. It is only ever reached by a test that fails.
 	waitMax = 60 * time.Second
-	// imageBytesMax is the promise of docs/docker.md.
-	imageBytesMax = 30_000_000
-	user          = "65532"
+	// The promises of docs/docker.md.
+	imageBytesMax   = 30_000_000
+	standInBytesMax = 50_000_000
+	user            = "65532"
 )
 
 // image is the image to test.
@@ -189,6 +191,19 @@ func wantLock(t *testing.T, conn *grpc.ClientConn, path string, owner uint64) {
 	if owner == 0 && len(owners) != 0 || owner != 0 &&
 		(len(owners) != 1 || owners[0].GetSessionId() != owner) {
 		t.Errorf("owners of %s are %v, want session %d", path, owners, owner)
+	}
+}
+
+// TestStandInImage holds the image of the stand-in against docs/docker.md.
+func TestStandInImage(t *testing.T) {
+	name := standInImage(t)
+	if got := docker(t, "image", "inspect", "--format", "{{.Config.Entrypoint}} {{.Config.Cmd}} {{.Config.User}}",
+		name); got != "[/coordd-standin] [] "+user+":"+user {
+		t.Errorf("it runs %q", got)
+	}
+	size, err := strconv.Atoi(docker(t, "image", "inspect", "--format", "{{.Size}}", name))
+	if err != nil || size > standInBytesMax {
+		t.Errorf("the image has %d bytes, %v", size, err)
 	}
 }
 
