@@ -3,12 +3,9 @@
 package crash
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,10 +20,7 @@ import (
 // sdkLoad is the program conformance/bench/sdkload with one server as its home: two sessions through the unmodified SDK.
 type sdkLoad struct {
 	server     int
-	command    *exec.Cmd
-	input      io.Closer
-	ended      chan error
-	errors     strings.Builder
+	process    *testserver.Process
 	violations *violations
 	fallible   *serverSet
 	ready      chan struct{}
@@ -73,33 +67,13 @@ var (
 func startLoad(t *testing.T, binary string, server int, addresses []string, seed uint64, v *violations,
 	fallible *serverSet) *sdkLoad {
 	t.Helper()
-	l := &sdkLoad{server: server, violations: v, fallible: fallible, ended: make(chan error, 1),
+	l := &sdkLoad{server: server, violations: v, fallible: fallible,
 		ready: make(chan struct{}), at: make(map[uint64]int), written: make(map[string]uint64)}
-	l.command = exec.Command(binary, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(server),
-		"-node", nodePath, "-name", fmt.Sprintf("load%d", server), "-workers", strconv.Itoa(sdkWorkers),
-		"-seed", fmt.Sprint(seed+uint64(server)), "-session-timeout", sdkSessionTimeout.String(),
-		"-keep-alive", sdkSilenceMost.String(), "-pause", sdkPause.String())
-	l.command.Stderr = &l.errors
-	input, err := l.command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.input = input
-	output, err := l.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testserver.StartCommand(l.command); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.command.Process.Kill() })
-	go func() {
-		lines := bufio.NewScanner(output)
-		for lines.Scan() {
-			l.take(lines.Bytes())
-		}
-		l.ended <- l.command.Wait()
-	}()
+	l.process = testserver.Launch(t, testserver.Config{Program: binary, OpenStdin: true, Line: l.take,
+		Args: []string{"-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(server), "-node", nodePath,
+			"-name", fmt.Sprintf("load%d", server), "-workers", strconv.Itoa(sdkWorkers), "-seed",
+			fmt.Sprint(seed + uint64(server)), "-session-timeout", sdkSessionTimeout.String(), "-keep-alive",
+			sdkSilenceMost.String(), "-pause", sdkPause.String()}})
 	select {
 	case <-l.ready:
 	case <-time.After(clusterPatience):
@@ -109,9 +83,9 @@ func startLoad(t *testing.T, binary string, server int, addresses []string, seed
 }
 
 // take judges one event.
-func (l *sdkLoad) take(line []byte) {
+func (l *sdkLoad) take(line string) {
 	var e sdkEvent
-	if err := json.Unmarshal(line, &e); err != nil {
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
 		l.violations.add("load program on server %d: %v: %s", l.server, err, line)
 		return
 	}
@@ -160,11 +134,11 @@ func (l *sdkLoad) moved(server int, format string, args ...any) {
 
 // finish ends the program in good order.
 func (l *sdkLoad) finish() error {
-	_ = l.input.Close()
+	_ = l.process.Stdin.Close()
 	select {
-	case err := <-l.ended:
-		if err != nil {
-			return fmt.Errorf("load program on server %d: %w: %s", l.server, err, l.errors.String())
+	case <-l.process.Ended():
+		if code := l.process.ExitCode(); code != 0 {
+			return fmt.Errorf("load program on server %d: exit code %d: %s", l.server, code, l.process.LogTail())
 		}
 		return nil
 	case <-time.After(clusterPatience):

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -34,8 +35,11 @@ type Config struct {
 	Args []string
 	// Env is the environment; nil stands for that of the test.
 	Env []string
-	// Stdin may be nil.
-	Stdin io.Reader
+	// Stdin may be nil. With OpenStdin, Process.Stdin is a pipe to it.
+	Stdin     io.Reader
+	OpenStdin bool
+	// Line, if it is not nil, is called with each line of standard output as it comes, and no line is kept.
+	Line func(string)
 	// Log is the file to which the process appends what it writes to standard error.
 	Log string
 }
@@ -43,7 +47,8 @@ type Config struct {
 // Process is one run of a program, from its start to its end.
 type Process struct {
 	Command *exec.Cmd
-	Log     string // the file
+	Log     string         // the file
+	Stdin   io.WriteCloser // nil without Config.OpenStdin
 
 	said    chan struct{} // closed once first is set
 	first   string        // line of standard output, "" if there is none
@@ -62,30 +67,46 @@ func Start(c Config) (*Process, error) {
 	p := &Process{Command: exec.Command(c.Program, c.Args...), Log: c.Log, said: make(chan struct{}),
 		ended: make(chan struct{})}
 	p.Command.Env, p.Command.Stdin, p.Command.Stderr = c.Env, c.Stdin, log
+	if c.OpenStdin {
+		if p.Stdin, err = p.Command.StdinPipe(); err != nil {
+			return nil, err
+		}
+	}
 	stdout, err := p.Command.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := StartCommand(p.Command); err != nil {
-		return nil, err
-	}
-	go p.read(stdout)
-	return p, nil
+	dieWithParent(p.Command)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // its end would be that of the process
+		defer runtime.UnlockOSThread()
+		err := p.Command.Start()
+		started <- err
+		if err == nil {
+			p.read(stdout, c.Line)
+		}
+	}()
+	return p, <-started
 }
 
 // read reads standard output to its end, and waits for that of the process.
-func (p *Process) read(stdout io.Reader) {
+func (p *Process) read(stdout io.Reader, each func(line string)) {
 	defer close(p.ended)
 	reader := bufio.NewReader(stdout)
 	for first := true; ; first = false {
 		text, err := reader.ReadString('\n')
 		line := strings.TrimSuffix(text, "\n")
-		if text != "" {
-			p.lines = append(p.lines, line)
-		}
 		if first {
 			p.first = line
 			close(p.said)
+		}
+		switch {
+		case text == "": // the end
+		case each != nil:
+			each(line)
+		default:
+			p.lines = append(p.lines, line)
 		}
 		if err != nil {
 			break

@@ -1,14 +1,12 @@
 package group
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,11 +26,6 @@ func BenchmarkRestart(b *testing.B) {
 	if folder == "" {
 		folder = b.TempDir()
 	}
-	binary := filepath.Join(b.TempDir(), "coordd")
-	if output, err := exec.Command("go", "build", "-o", binary,
-		"github.com/coordd/coordd/cmd/coordd").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, output)
-	}
 	for _, semaphores := range []int{10_000, 100_000, 1_000_000} {
 		directory := filepath.Join(folder, fmt.Sprint(semaphores))
 		b.Run(fmt.Sprint(semaphores), func(b *testing.B) {
@@ -46,7 +39,7 @@ func BenchmarkRestart(b *testing.B) {
 			var listening, attached, cpu time.Duration
 			b.ResetTimer()
 			for range b.N {
-				l, a, c := restart(b, binary, directory)
+				l, a, c := restart(b, directory)
 				listening, attached, cpu = listening+l, attached+a, cpu+c
 			}
 			b.ReportMetric(listening.Seconds()/float64(b.N), "s-to-listen")
@@ -59,36 +52,30 @@ func BenchmarkRestart(b *testing.B) {
 
 // restart starts the server's process and returns how long it took until it listened, and until it had
 // answered the first attach, and the time of processors that it used.
-func restart(b *testing.B, binary, directory string) (listening, attached, cpu time.Duration) {
+func restart(b *testing.B, directory string) (listening, attached, cpu time.Duration) {
 	b.Helper()
-	address := testserver.Address(b)
+	server := testserver.New(b, "--data-dir", directory)
 	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 	defer cancel()
-	var log bytes.Buffer
-	server := exec.CommandContext(ctx, binary, "serve", "--data-dir", directory, "--listen", address)
-	server.Stderr = &log
 	begun := time.Now()
-	if err := server.Start(); err != nil {
-		b.Fatal(err)
-	}
+	server.Begin()
 	defer func() {
-		_ = server.Process.Kill()
-		_ = server.Wait() // it was killed
-		cpu = server.ProcessState.UserTime() + server.ProcessState.SystemTime()
+		server.Kill()
+		cpu = server.Command.ProcessState.UserTime() + server.Command.ProcessState.SystemTime()
 	}()
 	for {
-		conn, err := net.Dial("tcp", address)
+		conn, err := net.Dial("tcp", server.Address)
 		if err == nil {
 			conn.Close()
 			break
 		}
 		if ctx.Err() != nil {
-			b.Fatalf("it does not listen:\n%s", log.String())
+			b.Fatalf("it does not listen:\n%s", server.LogTail())
 		}
 		time.Sleep(time.Millisecond)
 	}
 	listening = time.Since(begun)
-	conns, err := raw.Dial(address, 1)
+	conns, err := raw.Dial(server.Address, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
