@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 const (
@@ -41,7 +43,7 @@ type kill struct {
 
 // faults has leaders change and servers die, and knows of each.
 type faults struct {
-	servers []*server
+	servers []*testserver.Server
 	up      []atomic.Bool
 
 	mutex     sync.Mutex
@@ -50,7 +52,7 @@ type faults struct {
 	transfers int
 }
 
-func newFaults(servers []*server) *faults {
+func newFaults(servers []*testserver.Server) *faults {
 	f := &faults{servers: servers, up: make([]atomic.Bool, len(servers))}
 	for i := range servers {
 		f.up[i].Store(true)
@@ -83,7 +85,7 @@ func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 			if time.Since(f.last()) < settling {
 				continue
 			}
-			if err := f.servers[0].lead(ctx); err == nil {
+			if err := transferLeader(ctx, f.servers[0]); err == nil {
 				f.mutex.Lock()
 				f.transfers++
 				f.mutex.Unlock()
@@ -97,7 +99,7 @@ func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 // killOne kills the leader, or the follower that has served for longest, and has it come back. It does
 // nothing while none leads.
 func (f *faults) killOne(ctx context.Context, ofLeader bool, down time.Duration) bool {
-	leader := f.servers[0].leader(ctx)
+	leader := leader(ctx, f.servers[0])
 	if leader < 0 {
 		return false
 	}
@@ -110,9 +112,9 @@ func (f *faults) killOne(ctx context.Context, ofLeader bool, down time.Duration)
 	k.at = time.Now()
 	f.kills = append(f.kills, k)
 	f.mutex.Unlock()
-	f.servers[k.server].kill()
+	f.servers[k.server].Kill()
 	time.Sleep(down) // the fault itself
-	f.servers[k.server].again()
+	f.servers[k.server].Start()
 	f.up[k.server].Store(true)
 	f.mutex.Lock()
 	f.back = time.Now()
@@ -187,7 +189,7 @@ func (w *way) dial(ctx context.Context, _ string) (net.Conn, error) {
 			break
 		}
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.faults.servers[at].address)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.faults.servers[at].Address)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.been = append(w.been, stay{at, time.Now()})

@@ -1,18 +1,16 @@
 package doubles
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 const (
@@ -39,10 +37,7 @@ type goLoad struct {
 	t       *testing.T
 	home    int
 	faults  *faults
-	command *exec.Cmd
-	input   io.Closer
-	ended   chan error
-	errors  strings.Builder
+	process *testserver.Process
 
 	mutex      sync.Mutex
 	at         map[uint64]int // the server that a session was last attached through
@@ -65,11 +60,9 @@ type goEvent struct {
 // buildGoLoad builds the program in its own module, and returns it and the SDK's version.
 func buildGoLoad(t *testing.T) (program, version string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), "load")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./sdkload")
-	build.Dir, build.Env = goSDKFolder, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the load program: %v\n%s", err, out)
+	program, err := testserver.Build("conformance/bench", "sdkload", "./sdkload")
+	if err != nil {
+		t.Fatal(err)
 	}
 	list := exec.Command("go", "list", "-m", "-f", "{{.Version}}", goSDKModule)
 	list.Dir = goSDKFolder
@@ -84,40 +77,21 @@ func startGoLoad(t *testing.T, program string, home int, f *faults, node string)
 	t.Helper()
 	var addresses []string
 	for _, s := range f.servers {
-		addresses = append(addresses, s.address)
+		addresses = append(addresses, s.Address)
 	}
-	l := &goLoad{t: t, home: home, faults: f, ended: make(chan error, 1), at: make(map[uint64]int),
+	l := &goLoad{t: t, home: home, faults: f, at: make(map[uint64]int),
 		written: make(map[string]uint64), states: make(map[FailureState]int)}
-	l.command = exec.Command(program, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(home),
-		"-node", node, "-name", fmt.Sprintf("load%d", home), "-workers", strconv.Itoa(goWorkers), "-seed",
-		strconv.Itoa(home+1), "-session-timeout", goTimeout.String(), "-keep-alive", goKeepAlive.String())
-	l.command.Stderr = &l.errors
-	var output io.Reader
-	var err error
-	if l.input, err = l.command.StdinPipe(); err == nil {
-		output, err = l.command.StdoutPipe()
-	}
-	if err == nil {
-		err = l.command.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.command.Process.Kill() })
-	go func() {
-		lines := bufio.NewScanner(output)
-		for lines.Scan() {
-			l.take(lines.Bytes())
-		}
-		l.ended <- l.command.Wait()
-	}()
+	l.process = testserver.Launch(t, testserver.Config{Program: program, OpenStdin: true, Line: l.take,
+		Args: []string{"-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(home), "-node", node, "-name",
+			fmt.Sprintf("load%d", home), "-workers", strconv.Itoa(goWorkers), "-seed", strconv.Itoa(home + 1),
+			"-session-timeout", goTimeout.String(), "-keep-alive", goKeepAlive.String()}})
 	return l
 }
 
 // take judges one line.
-func (l *goLoad) take(line []byte) {
+func (l *goLoad) take(line string) {
 	var e goEvent
-	if err := json.Unmarshal(line, &e); err != nil {
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
 		l.t.Errorf("load program of server %d: %v: %s", l.home+1, err, line)
 		return
 	}
@@ -166,11 +140,11 @@ func (l *goLoad) onlyIfKilled(server int, format string, args ...any) {
 
 // finish ends the program in good order.
 func (l *goLoad) finish() {
-	_ = l.input.Close()
+	_ = l.process.Stdin.Close()
 	select {
-	case err := <-l.ended:
-		if err != nil {
-			l.t.Errorf("load program of server %d: %v: %s", l.home+1, err, l.errors.String())
+	case <-l.process.Ended():
+		if code := l.process.ExitCode(); code != 0 {
+			l.t.Errorf("load program of server %d: exit code %d: %s", l.home+1, code, l.process.LogTail())
 		}
 	case <-time.After(3 * time.Minute):
 		l.t.Errorf("the load program of server %d does not end", l.home+1)

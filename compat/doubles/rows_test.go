@@ -28,6 +28,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Query"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Table"
+
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // row is a row of surface.md §7: a bug of an SDK that a server has to live with.
@@ -91,7 +93,7 @@ func TestRows(t *testing.T) {
 			t.Run(sdk.SDK+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				show(t, sdk.SDK, sdk.Version, name, "plain", r.note)
-				r.test(t, sdk, dial(t, s.address))
+				r.test(t, sdk, dial(t, s.Address))
 			})
 		}
 	}
@@ -526,8 +528,9 @@ func deflates(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 
 // TestListeners is row 18: Go and Python leave out endpoints whose kind is not that of the connection.
 func TestListeners(t *testing.T) {
+	needProgram(t)
 	certificates := filepath.Join(t.TempDir(), "certificates")
-	if out, err := exec.Command(coordd(t), "cert", "--dir", certificates).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testserver.Binary(t), "cert", "--dir", certificates).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s := startServer(t, "--in-memory", "--listen-tls=127.0.0.1:0", "--tls-cert",
@@ -538,15 +541,15 @@ func TestListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure, err := grpc.NewClient(s.tlsAddress(), grpc.WithTransportCredentials(ca))
+	secure, err := grpc.NewClient(s.TLSAddress(), grpc.WithTransportCredentials(ca))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer secure.Close()
-	for _, conn := range []*grpc.ClientConn{dial(t, s.address), secure} {
+	for _, conn := range []*grpc.ClientConn{dial(t, s.Address), secure} {
 		for _, e := range endpoints(t, conn) {
 			if e.GetSsl() != (conn == secure) || conn == secure &&
-				!strings.HasSuffix(s.tlsAddress(), ":"+strconv.Itoa(int(e.GetPort()))) {
+				!strings.HasSuffix(s.TLSAddress(), ":"+strconv.Itoa(int(e.GetPort()))) {
 				t.Errorf("%s is told of %v", conn.Target(), e)
 			}
 		}
@@ -558,7 +561,7 @@ func TestNodeIDs(t *testing.T) {
 	servers := startCluster(t)
 	show(t, "JS", "wire", "row 15: node ids of three servers", "servers", "")
 	for _, s := range servers {
-		conn := dial(t, s.address)
+		conn := dial(t, s.Address)
 		eventually(t, "three endpoints", func() bool { return len(endpoints(t, conn)) == 3 })
 		ids := make(map[uint32]bool)
 		for _, e := range endpoints(t, conn) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestRules(t *testing.T) {
 			t.Run(sdk.SDK+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				show(t, sdk.SDK, sdk.Version, name, "plain", "")
-				r.test(t, sdk, dial(t, s.address))
+				r.test(t, sdk, dial(t, s.Address))
 			})
 		}
 	}
@@ -242,14 +243,16 @@ func attachesAgain(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 // TestShutdown is rule 13: a server that ends says so to every client, and then ends the stream with OK.
 func TestShutdown(t *testing.T) {
 	s := startServer(t, "--in-memory")
-	conn := dial(t, s.address)
+	conn := dial(t, s.Address)
 	path := node(t, conn)
 	var doubles []*Double
 	for _, sdk := range All() {
 		show(t, sdk.SDK, sdk.Version, "rule 13: a server that is stopped", "plain", "")
 		doubles = append(doubles, begin(t, sdk, conn, path))
 	}
-	s.terminate()
+	var stopping sync.WaitGroup
+	stopping.Go(s.Stop)
+	defer stopping.Wait()
 	for _, d := range doubles {
 		eventually(t, "Failure for "+d.SDK, func() bool {
 			// Python's comes back at once, and may be told again.

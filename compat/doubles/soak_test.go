@@ -57,8 +57,8 @@ func TestLeaderChanges(t *testing.T) {
 	}
 	program, goVersion := buildGoLoad(t)
 	servers := startCluster(t)
-	path := node(t, dial(t, servers[0].address))
-	do(t, begin(t, CPP, dial(t, servers[0].address), path), Create(goShared, goSharedMost))
+	path := node(t, dial(t, servers[0].Address))
+	do(t, begin(t, CPP, dial(t, servers[0].Address), path), Create(goShared, goSharedMost))
 
 	working, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -88,7 +88,7 @@ func TestLeaderChanges(t *testing.T) {
 		l.finish()
 	}
 	running.Wait()
-	checker := begin(t, CPP, dial(t, servers[0].address), path)
+	checker := begin(t, CPP, dial(t, servers[0].Address), path)
 	checked := 0
 	for _, l := range programs {
 		checked += l.check(checker)
