@@ -39,7 +39,7 @@ func buildAndRun(m *testing.M) int {
 	defer os.RemoveAll(directory)
 	binary = filepath.Join(directory, "coordd")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off") // with the versions of go.mod
 	if output, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build coordd: %v\n%s", err, output)
 		return 1

@@ -150,7 +150,7 @@ func TestSecretsStayOut(t *testing.T) {
 		{appPassword + "\n", []string{"add", "app"}, 0, ""},
 		{appPassword + "\n", []string{"add", "app"}, 1, "already exists"},
 		{newPassword + "\n", []string{"passwd", "app"}, 0, ""},
-		{"", []string{"list"}, 0, "app\tuser\nroot\tadministrator\n"},
+		{"", []string{"list"}, 0, "NAME  ROLE\napp   user\nroot  administrator\n"},
 		{"", []string{"passwd", "app"}, 1, "no password"},
 		{"", []string{"rotate-key"}, 0, ""},
 	} {

@@ -184,7 +184,7 @@ func TestFormsOfEndpoints(t *testing.T) {
 			if got.code != test.code || !strings.Contains(got.stderr, test.want) {
 				t.Errorf("exit code %d, want %d; %q, want %q", got.code, test.code, got.stderr, test.want)
 			}
-			if test.code == exit.OK && got.stdout != "root\tadministrator\n" {
+			if test.code == exit.OK && got.stdout != "NAME  ROLE\nroot  administrator\n" {
 				t.Errorf("got %q", got.stdout)
 			}
 		})
