@@ -66,7 +66,7 @@ func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) 
 	admitting := *desc
 	admitting.Methods = make([]grpc.MethodDesc, len(desc.Methods))
 	for _, m := range desc.Streams {
-		a.server.meters.add("/" + desc.ServiceName + "/" + m.StreamName)
+		a.server.meters.Add("/" + desc.ServiceName + "/" + m.StreamName)
 	}
 	for i, m := range desc.Methods {
 		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName,
@@ -77,12 +77,12 @@ func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) 
 
 // admitting is a method's handler behind the admission.
 func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.MethodHandler {
-	meter := s.meters.add(method)
+	meter := s.meters.Add(method)
 	return func(service any, ctx context.Context, receive func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (answer any, err error) {
 		begun := time.Now()
-		defer func() { meter.timed(begun, answer, err) }()
-		defer s.panics.guard(method, &err)
+		defer func() { meter.Timed(begun, answer, err) }()
+		defer s.panics.Guard(method, &err)
 		call := listen.CallOf(ctx)
 		ctx, first, err := s.admit(ctx, call, method)
 		if err != nil {
@@ -152,7 +152,7 @@ func fits(call *listen.Call, most int) error {
 // admitStream is the same for calls with streams.
 func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
-	defer func() { s.meters.of(info.FullMethod).count(nil, err) }()
+	defer func() { s.meters.Ended(info.FullMethod, err) }()
 	call := listen.CallOf(stream.Context())
 	ctx, first, err := s.admit(stream.Context(), call, info.FullMethod)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/meters"
 )
 
 // The values of Config.Auth.
@@ -68,7 +69,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	switch {
 	case err != nil:
 		s.auth.TellRefusedToken(ctx, err, s.config.Logger)
-		s.meters.reject(rejectedToken)
+		s.meters.Reject(meters.RejectedToken)
 		return nil, err
 	case s.auth.Required && id.ByLogin() && s.cutOff():
 		return nil, errCutOff

@@ -1,16 +1,10 @@
 package server
 
 import (
-	"maps"
-	"slices"
-
-	"google.golang.org/grpc/codes"
-
-	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
-	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/meters"
 )
 
 // Figures is how a server does, for monitoring. No value in it is one that a client chooses.
@@ -28,27 +22,12 @@ type Figures struct {
 	// HTTPConnections is how many connections of monitoring programs are open.
 	HTTPConnections int
 
-	// Methods is by name; those that are not served here are together under the name UnknownMethod.
-	Methods map[string]MethodFigures
-	// Requests is Session requests that were answered, by their kind and the status.
-	Requests map[string]map[string]uint64
-	// Failures is Session streams that were ended with a Failure, by its status.
-	Failures map[string]uint64
-	// Changes is how many changes clients were told of.
-	Changes uint64
-	// Granted is how long clients waited for an acquire that was granted without a Pending, Queued with one
-	// before.
-	Granted, Queued histogram.Reading
-	// Rejected is how often a login or a token was, by why.
-	Rejected map[string]uint64
+	meters.Figures // of calls and their answers
 	// Panics is how many panics were recovered from.
 	Panics uint64
 	// Resources are those of rate limiters that somebody wants the figures of; see Server.ResourceFigures.
 	Resources []ResourceFigures
 }
-
-// UnknownMethod stands for all methods that the server does not have.
-const UnknownMethod = "unknown"
 
 // ConnectionFigures is how many there are and were of what clients open, and of what the limits kept out or
 // closed.
@@ -57,15 +36,6 @@ type ConnectionFigures struct {
 	ReceivedBytes                                      int64
 	Refused, Evicted, Resets, ReceivingMost, EndUnread uint64 // connections
 	RefusedCalls, RefusedStreams                       uint64
-}
-
-// MethodFigures is what became of the calls of a method.
-type MethodFigures struct {
-	// Results is by status: YDB's name of it, such as NOT_FOUND, where the answer has one; gRPC's, such as
-	// Unavailable, otherwise.
-	Results map[string]uint64
-	// Latency is of calls with one request; Count is 0 for streams.
-	Latency histogram.Reading
 }
 
 // ResourceFigures is what this server has of a resource of a rate limiter.
@@ -95,60 +65,13 @@ func (s *Server) Figures() Figures {
 			Evicted: c.Evicted(), Resets: c.Cut(), ReceivingMost: c.CutForReceiving(),
 			EndUnread: c.CutForUnread(), RefusedCalls: c.RefusedCalls(),
 			RefusedStreams: c.RefusedStreams()},
-		Hardening: s.config.Hardening, Methods: make(map[string]MethodFigures),
-		Requests: make(map[string]map[string]uint64), Failures: make(map[string]uint64),
-		Changes: s.meters.changed.Load(), Granted: s.meters.granted.Read(), Queued: s.meters.queued.Read(),
-		Rejected: make(map[string]uint64), Panics: s.panics.count.Load(),
+		Hardening: s.config.Hardening, Figures: s.meters.Read(), Panics: s.panics.Count(),
 	}
 	if limits.State != UnlimitedState {
 		f.StateLimit = limits.State
 	}
 	if s.http.server != nil {
 		f.HTTPConnections = s.http.server.Open()
-	}
-	for method, meter := range s.meters.methods {
-		f.Methods[method] = meter.read()
-	}
-	f.Methods[UnknownMethod] = s.meters.unknown.read()
-	for kind, name := range sessionRequests {
-		f.Requests[name] = make(map[string]uint64)
-		for slot := range statusSlots {
-			if n := s.meters.requests[kind][slot].Load(); n > 0 || slot == 0 {
-				f.Requests[name][slotStatus(slot)] = n
-			}
-		}
-	}
-	f.Requests["start"] = map[string]uint64{slotStatus(0): s.meters.started.Load()}
-	for slot := 1; slot < statusSlots; slot++ {
-		if n := s.meters.failures[slot].Load(); n > 0 {
-			f.Failures[slotStatus(slot)] = n
-		}
-	}
-	for why := range rejections {
-		f.Rejected[why.String()] = s.meters.rejected[why].Load()
-	}
-	return f
-}
-
-// sessionRequests is what the kinds of requests are called.
-var sessionRequests = map[coordination.RequestKind]string{
-	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release",
-	coordination.RequestCreate: "create",
-	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete",
-	coordination.RequestDescribe: "describe", coordination.RequestStop: "stop",
-}
-
-func (m *methodMeter) read() MethodFigures {
-	f := MethodFigures{Results: make(map[string]uint64), Latency: m.latency.Read()}
-	for code := range m.codes {
-		if n := m.codes[code].Load(); n > 0 {
-			f.Results[codes.Code(code).String()] = n
-		}
-	}
-	for slot := range m.statuses {
-		if n := m.statuses[slot].Load(); n > 0 {
-			f.Results[slotStatus(slot)] = n
-		}
 	}
 	return f
 }
@@ -178,6 +101,3 @@ func (s *Server) shownIssues() map[string]bool {
 	}
 	return found
 }
-
-// MethodNames are those of all methods that the server counts, in order.
-func (f *Figures) MethodNames() []string { return slices.Sorted(maps.Keys(f.Methods)) }

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/meters"
 )
 
 // authService is Ydb.Auth.V1.AuthService (surface.md §5).
@@ -46,17 +47,17 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 	var wait *auth.WaitError
 	switch {
 	case errors.As(err, &wait):
-		s.meters.reject(rejectedWait)
+		s.meters.Reject(meters.RejectedWait)
 		return "", outcome.Because(outcome.Overloaded, wait.Error()), nil
 	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), calls.ErrPatience):
-		s.meters.reject(rejectedOverload)
+		s.meters.Reject(meters.RejectedOverload)
 		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, auth.ErrStoredHash):
 		return "", outcome.Because(outcome.InternalError, err.Error()), nil
 	case err != nil:
 		return "", outcome.Outcome{}, err
 	case !right:
-		s.meters.reject(rejectedPassword)
+		s.meters.Reject(meters.RejectedPassword)
 		return "", outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: uint32(outcome.Unauthorized),
 			Severity: outcome.SeverityError, Message: "Invalid user or password"}), nil
 	}

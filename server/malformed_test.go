@@ -462,7 +462,7 @@ func TestMalformedStreams(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := s.panics.count.Load(); n != 0 {
+	if n := s.panics.Count(); n != 0 {
 		t.Errorf("%d panics", n)
 	}
 }

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -12,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -22,44 +19,6 @@ import (
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/services"
 )
-
-// TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
-func TestPanicOfHandler(t *testing.T) {
-	p := &panicCounter{logger: slog.New(slog.DiscardHandler)}
-	_, unary := p.unary(t.Context(), nil, &grpc.UnaryServerInfo{},
-		func(context.Context, any) (any, error) { panic("secret") })
-	stream := p.stream(nil, nil, &grpc.StreamServerInfo{},
-		func(any, grpc.ServerStream) error { panic("secret") })
-	for _, err := range []error{unary, stream} {
-		if s := status.Convert(err); s.Code() != codes.Internal || strings.Contains(s.Message(), "secret") {
-			t.Errorf("got %v", err)
-		}
-	}
-	if p.count.Load() != 2 {
-		t.Errorf("%d panics are counted", p.count.Load())
-	}
-	if answer, err := p.unary(t.Context(), nil, nil,
-		func(context.Context, any) (any, error) { return 1, nil }); answer != 1 || err != nil {
-		t.Errorf("got %v, %v", answer, err)
-	}
-}
-
-// TestPanicsAreToldRarely has one handler panic over and over, and another one once: each is told, with its
-// stack, and not each time.
-func TestPanicsAreToldRarely(t *testing.T) {
-	log := &logText{}
-	p := &panicCounter{logger: log.logger()}
-	for i := range 1000 {
-		p.note("/a/Call", i)
-	}
-	p.note("/another/Call", "once")
-	if told := log.with("recovered from a panic", "in=/a/Call", "stack="); told < 1 || told > 10 {
-		t.Errorf("a thousand panics are told %d times", told)
-	}
-	if log.with("in=/another/Call", "reason=once") != 1 || p.count.Load() != 1001 {
-		t.Errorf("%d panics are counted; the log:\n%s", p.count.Load(), log.content())
-	}
-}
 
 // onPing makes fn part of every ping that the server sends.
 func onPing(s *Server, fn func(number int64)) {
@@ -91,8 +50,8 @@ func TestPanicOfTimer(t *testing.T) {
 		again)).GetSessionStarted().GetSessionId(); got != id {
 		t.Fatalf("took up session %d, want %d", got, id)
 	}
-	if s.panics.count.Load() != 1 {
-		t.Errorf("%d panics are counted", s.panics.count.Load())
+	if s.panics.Count() != 1 {
+		t.Errorf("%d panics are counted", s.panics.Count())
 	}
 }
 
@@ -112,7 +71,7 @@ func (b *brokenStream) RecvMsg(m any) error {
 // TestPanicOfReader has the handler of an attached stream panic. The group is told, so the session is free.
 func TestPanicOfReader(t *testing.T) {
 	s, conn := startTest(t, nil)
-	proxied := grpc.NewServer(listen.Codec(), grpc.ChainStreamInterceptor(s.panics.stream))
+	proxied := grpc.NewServer(listen.Codec(), grpc.ChainStreamInterceptor(s.panics.Stream))
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(proxied,
 		breaking{services.Coordination{Runner: s.calls, Sessions: s.serveSession}})
 	own := serveTest(t, proxied)

@@ -42,6 +42,7 @@ import (
 	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/services"
 )
 
@@ -74,8 +75,8 @@ type Server struct {
 	lookout     lookout
 	shown       atomic.Pointer[shown] // what is told about the readiness
 	http        httpListeners
-	panics      panicCounter
-	meters      meters
+	panics      meters.Panics
+	meters      meters.Meters
 	held        *heldAnswers
 	refusedActs lograte.ByKey // of administrators, or who would be one
 	// of administrators what failed, of others what they did
@@ -151,7 +152,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		}
 	}
 	s.writers = newWriters()
-	s.panics.logger = config.Logger
+	s.panics.Logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
 		config.Logger)
 	s.setAdvertised()
@@ -292,13 +293,13 @@ func transportOptions(idle, keepaliveAnswer time.Duration) []grpc.ServerOption {
 }
 
 func (s *Server) startGRPC() {
-	options := append(s.connections.Options(kindOf, mostBytes, s.meters.refuse),
+	options := append(s.connections.Options(kindOf, mostBytes, s.meters.Ended),
 		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.keepalive, keepaliveTimeout))...)
 	options = append(options,
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
-		grpc.ChainUnaryInterceptor(s.panics.unary),
-		grpc.ChainStreamInterceptor(s.panics.stream),
+		grpc.ChainUnaryInterceptor(s.panics.Unary),
+		grpc.ChainStreamInterceptor(s.panics.Stream),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
 		grpc.ChainUnaryInterceptor(s.debugUnary, s.auditUnary, s.held.unary),

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -26,8 +27,8 @@ type session struct {
 	rpc      Ydb_Coordination_V1.CoordinationService_SessionServer
 	finish   listen.StatusWriter
 	pool     *writers
-	panics   *panicCounter
-	meters   *meters
+	panics   *meters.Panics
+	meters   *meters.Meters
 	identity *auth.Identity
 	opened   int64 // milliseconds since 1970
 	progress progress
@@ -148,8 +149,8 @@ func (s *session) CutOff() {
 
 // Panicked implements group.Client.
 func (s *session) Panicked(reason any) {
-	s.panics.note("a stream", reason)
-	go s.finish.WriteStatus(errPanic)
+	s.panics.Note("a stream", reason)
+	go s.finish.WriteStatus(meters.PanicStatus)
 }
 
 // hasRoom reports whether a small message can be sent without waiting for the client.
@@ -192,7 +193,7 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 		}
 		s.progress.sending(&replies[i], size)
 		s.log.replied(&replies[i])
-		s.meters.reply(&replies[i])
+		s.meters.Reply(&replies[i])
 		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/meters"
 )
 
 // What clients ask for, and what comes of it, is told for debugging only. Whether anybody wants to know is
@@ -75,13 +76,6 @@ func traceOf(ctx context.Context) string {
 	return strings.Clone(text)
 }
 
-var requestNames = map[coordination.RequestKind]string{
-	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release",
-	coordination.RequestCreate: "create",
-	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete",
-	coordination.RequestDescribe: "describe", coordination.RequestStop: "stop",
-}
-
 // heard tells of a message of the client.
 func (l *sessionLog) heard(m *coordination.ClientMessage) {
 	if l == nil {
@@ -97,7 +91,7 @@ func (l *sessionLog) heard(m *coordination.ClientMessage) {
 	case coordination.ClientSemaphore:
 		l.requests.Add(1)
 		l.logger.Debug("session: request", "session", l.session.Load(), "req_id", m.ReqID, "request",
-			requestNames[m.Request.Kind], "semaphore", lograte.Cut(m.Request.Name), "count", m.Request.Count)
+			meters.RequestNames[m.Request.Kind], "semaphore", lograte.Cut(m.Request.Name), "count", m.Request.Count)
 	}
 }
 
@@ -121,7 +115,7 @@ func (l *sessionLog) replied(r *coordination.Reply) {
 		l.logger.Debug("session: a watch has fired", "session", l.session.Load(), "req_id", r.ReqID)
 	case coordination.ReplyResult:
 		l.logger.Debug("session: answer", append([]any{"session", l.session.Load(), "req_id", r.ReqID,
-			"request", requestNames[r.Request], "done", r.Done}, refusalFields(r.Refusal)...)...)
+			"request", meters.RequestNames[r.Request], "done", r.Done}, refusalFields(r.Refusal)...)...)
 	}
 }
 

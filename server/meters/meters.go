@@ -1,4 +1,4 @@
-package server
+package meters
 
 import (
 	"sync/atomic"
@@ -13,10 +13,10 @@ import (
 	"github.com/coordd/coordd/server/calls"
 )
 
-// meters count what clients ask for and what they are told. All of it is atomic additions.
-type meters struct {
-	methods map[string]*methodMeter // complete before the first call
-	unknown methodMeter             // all methods that are not served here
+// Meters count requests of clients and the answers to them. All of it is atomic additions.
+type Meters struct {
+	methods map[string]*Method // complete before the first call
+	unknown Method             // all methods that are not served here
 	// requests is by kind and status, failures by status.
 	requests [coordination.RequestStop + 1][statusSlots]atomic.Uint64
 	failures [statusSlots]atomic.Uint64
@@ -27,18 +27,20 @@ type meters struct {
 	rejected        [rejections]atomic.Uint64
 }
 
-// rejection is why a caller is not taken for who he says he is.
-type rejection int
+// Rejection is the reason for which a login or a token was refused.
+type Rejection int
 
+// The reasons.
 const (
-	rejectedPassword rejection = iota
-	rejectedWait               // too many wrong passwords before
-	rejectedOverload           // too many logins at once
-	rejectedToken
+	RejectedPassword Rejection = iota
+	RejectedWait               // too many wrong passwords before
+	RejectedOverload           // too many logins at once
+	RejectedToken
 	rejections
 )
 
-func (r rejection) String() string {
+// String returns the name of the reason in the metrics.
+func (r Rejection) String() string {
 	return [rejections]string{"wrong_password", "too_many_attempts", "overloaded", "invalid_token"}[r]
 }
 
@@ -68,15 +70,15 @@ func slotStatus(slot int) string {
 	return (outcome.Success + outcome.Status(slot*statusStep)).String()
 }
 
-// methodMeter counts the calls of one method.
-type methodMeter struct {
+// Method counts the calls of one method.
+type Method struct {
 	latency  histogram.Histogram // of calls with one request
 	codes    [codeSlots]atomic.Uint64
 	statuses [statusSlots]atomic.Uint64 // of calls that are answered by an Operation
 }
 
 // count counts a call that is over.
-func (m *methodMeter) count(answer any, err error) {
+func (m *Method) count(answer any, err error) {
 	if operation, is := calls.OperationIn(answer); is && err == nil {
 		m.statuses[statusSlot(outcome.Status(operation.GetStatus()))].Add(1)
 		return
@@ -86,36 +88,36 @@ func (m *methodMeter) count(answer any, err error) {
 	}
 }
 
-// add makes a meter of a method before it is served.
-func (m *meters) add(method string) *methodMeter {
+// Add makes a meter of a method before it is served.
+func (m *Meters) Add(method string) *Method {
 	if m.methods == nil {
-		m.methods = make(map[string]*methodMeter)
+		m.methods = make(map[string]*Method)
 	}
 	if m.methods[method] == nil {
-		m.methods[method] = new(methodMeter)
+		m.methods[method] = new(Method)
 	}
 	return m.methods[method]
 }
 
 // of is the meter of a method.
-func (m *meters) of(method string) *methodMeter {
+func (m *Meters) of(method string) *Method {
 	if known := m.methods[method]; known != nil {
 		return known
 	}
 	return &m.unknown
 }
 
-// refuse counts a call that was refused before it had a handler.
-func (m *meters) refuse(method string, err error) { m.of(method).count(nil, err) }
+// Ended counts a stream that has ended, or a call that was refused before it had a handler.
+func (m *Meters) Ended(method string, err error) { m.of(method).count(nil, err) }
 
-// timed counts calls of a handler and how long they take.
-func (m *methodMeter) timed(begun time.Time, answer any, err error) {
+// Timed counts calls of a handler and how long they take.
+func (m *Method) Timed(begun time.Time, answer any, err error) {
 	m.latency.Observe(time.Since(begun))
 	m.count(answer, err)
 }
 
-// reply counts what a Session stream is told.
-func (m *meters) reply(r *coordination.Reply) {
+// Reply counts a message to the client of a Session stream.
+func (m *Meters) Reply(r *coordination.Reply) {
 	switch r.Kind {
 	case coordination.ReplyResult:
 		m.requests[r.Request][refusalSlot(r.Refusal)].Add(1)
@@ -144,5 +146,5 @@ func refusalSlot(r *coordination.Refusal) int {
 	return statusSlot(r.Status)
 }
 
-// reject counts a caller who is turned away.
-func (m *meters) reject(why rejection) { m.rejected[why].Add(1) }
+// Reject counts a caller who is turned away.
+func (m *Meters) Reject(why Rejection) { m.rejected[why].Add(1) }
