@@ -15,6 +15,10 @@ import (
 	"go.uber.org/goleak"
 )
 
+// The tests that run without the race detector repeat many times, or with damaged files, what these run with it:
+// TestEveryFailureEndsTheStore (the life of a store, cut short at each step), TestManyProposersWithCheckpointsUnderWay,
+// TestASlowHandlerIsNoSlowDisk, TestCheckpointBegunDuringAnInstallation, TestLaggingMemberCatchesUpFromTheLog,
+// TestLargeMessageOfAStranger and TestRestartedMembersKnowTheirCluster.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Under the race detector, collecting garbage as often as usual takes a seventh of the time. Only
