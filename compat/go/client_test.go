@@ -156,7 +156,7 @@ func (c *client) sessionAfterALoss(opts ...options.SessionOption) coordination.S
 func newNode(t *testing.T) *client {
 	t.Helper()
 	t.Parallel()
-	c := open(t, startServer(t).dsn)
+	c := open(t, startServer(t).Endpoint())
 	c.createNode()
 	return c
 }

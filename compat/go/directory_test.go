@@ -18,7 +18,7 @@ import (
 // The steps of the SDK's own test of its recursive helpers, as far as they are about directories.
 func TestMakeAndRemoveRecursive(t *testing.T) {
 	t.Parallel()
-	db := open(t, startServer(t).dsn)
+	db := open(t, startServer(t).Endpoint())
 	ctx := testContext(t)
 	folder := path.Join(db.Name(), "sugar")
 	prefix := path.Join(folder, "path", "to", "tables")
@@ -46,7 +46,7 @@ func TestMakeAndRemoveRecursive(t *testing.T) {
 // mkdir, describe, list, rmdir under the database.
 func TestDirectories(t *testing.T) {
 	t.Parallel()
-	db := open(t, startServer(t).dsn)
+	db := open(t, startServer(t).Endpoint())
 	ctx := testContext(t)
 	directory := path.Join(db.Name(), "a", "b")
 	if err := db.Scheme().MakeDirectory(ctx, directory); err != nil {
@@ -88,7 +88,7 @@ func TestDirectories(t *testing.T) {
 // Permissions are kept and shown although nothing is enforced.
 func TestModifyPermissions(t *testing.T) {
 	t.Parallel()
-	db := open(t, startServer(t).dsn)
+	db := open(t, startServer(t).Endpoint())
 	db.createNode()
 	db.grant("/local", "alice", "ydb.generic.read")
 	db.grant(testNode, "bob", "ydb.generic.write", "ydb.generic.list")
@@ -115,7 +115,7 @@ func TestModifyPermissions(t *testing.T) {
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	compressed := config.WithGrpcOptions(grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
-	db := open(t, startServer(t).dsn, ydb.With(compressed))
+	db := open(t, startServer(t).Endpoint(), ydb.With(compressed))
 	db.createNode()
 	ctx := testContext(t)
 	if _, err := db.Discovery().Discover(ctx); err != nil {

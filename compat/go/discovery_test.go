@@ -2,70 +2,21 @@ package compat_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
-	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
+
+	"github.com/coordd/coordd/compat/go/internal/testserver"
 )
 
 // startThree runs three servers of one cluster.
-func startThree(t *testing.T) []*server {
+func startThree(t *testing.T) []*testserver.Server {
 	t.Helper()
-	dir := t.TempDir()
-	var initial []string
-	var servers []*server
-	for i := range 3 {
-		peer := freeAddress(t)
-		for strings.Contains(strings.Join(initial, ","), "="+peer) { // nobody listens on the others' yet
-			peer = freeAddress(t)
-		}
-		initial = append(initial, fmt.Sprintf("s%d=%s", i, peer))
-		servers = append(servers, &server{t: t,
-			args: []string{"--insecure-peers", "--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--name",
-				fmt.Sprintf("s%d", i), "--listen-peer", peer}})
-	}
-	var started sync.WaitGroup
-	for _, s := range servers {
-		s.args = append(s.args, "--initial-cluster", strings.Join(initial, ","))
-		t.Cleanup(func() {
-			s.stop()
-			if t.Failed() {
-				t.Logf("standard error of coordd:\n%s", s.stderr.String())
-			}
-		})
-		started.Go(func() { s.run("127.0.0.1:0") })
-	}
-	started.Wait()
-	for _, s := range servers {
-		if s.dsn == "" {
-			t.FailNow() // run has said why
-		}
-	}
-	return servers
-}
-
-// freeAddress is one on which nobody listens. Its port lies below those of outgoing connections, which might
-// otherwise be made from there before the server listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 30_720+rand.IntN(2_048)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			t.Fatal(err)
-		}
-	}
+	return testserver.StartCluster(t, []string{"s0", "s1", "s2"})
 }
 
 // discovered is the addresses that the cluster gives to a client.
@@ -85,15 +36,15 @@ func (c *client) discovered() map[string]bool {
 // A program that starts together with its server finds all three, and goes on when that server dies: the SDK keeps the
 // list that it got first for a minute.
 func TestFirstDiscoveryIsComplete(t *testing.T) {
-	for name, end := range map[string]func(*server){"stopped": (*server).stop, "killed": (*server).kill} {
+	for name, end := range map[string]func(*testserver.Server){"stopped": (*testserver.Server).Stop, "killed": (*testserver.Server).Kill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers := startThree(t)
 			s := servers[0]
-			address := s.address()
+			address := s.Address
 			end(s)
 			var restarted sync.WaitGroup
-			restarted.Go(func() { s.run(address) })
+			restarted.Go(func() { s.Start() })
 			eventually(t, "the port to be open", func() bool {
 				c, err := net.Dial("tcp", address)
 				if err == nil {
@@ -106,7 +57,7 @@ func TestFirstDiscoveryIsComplete(t *testing.T) {
 				t.Errorf("discovered %v", got)
 			}
 			restarted.Wait()
-			s.kill()
+			s.Kill()
 			failed := 0
 			for range 20 {
 				ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)
@@ -125,29 +76,29 @@ func TestFirstDiscoveryIsComplete(t *testing.T) {
 // A client that was given one server's address finds all three, and goes on when that server is gone: what it
 // holds it holds, and new sessions and calls find the others.
 func TestThreeServersAreFound(t *testing.T) {
-	for name, end := range map[string]func(*server){"stopped": (*server).stop, "killed": (*server).kill} {
+	for name, end := range map[string]func(*testserver.Server){"stopped": (*testserver.Server).Stop, "killed": (*testserver.Server).Kill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers := startThree(t)
-			first := open(t, servers[0].dsn)
+			first := open(t, servers[0].Endpoint())
 			if n := len(first.discovered()); n != 3 {
 				t.Errorf("%d servers are discovered when all have said that they are ready", n)
 			}
 			for _, s := range servers {
-				if !first.discovered()[s.address()] {
-					t.Errorf("%s is not among %v", s.address(), first.discovered())
+				if !first.discovered()[s.Address] {
+					t.Errorf("%s is not among %v", s.Address, first.discovered())
 				}
 			}
 			first.createNode()
 			// The SDK keeps the list that it got when it was opened for a minute.
-			c := open(t, servers[0].dsn)
+			c := open(t, servers[0].Endpoint())
 			// It spreads sessions over the servers, so that some of these lose theirs.
 			var leases []coordination.Lease
 			for i := range 6 {
 				leases = append(leases, acquire(t, c.session(longTimeout), fmt.Sprint("lock-", i),
 					coordination.Exclusive, ephemeral))
 			}
-			gone := servers[0].address()
+			gone := servers[0].Address
 			end(servers[0])
 			lost := 0
 			for i := range leases {
@@ -171,7 +122,7 @@ func TestThreeServersAreFound(t *testing.T) {
 			}
 			// The SDK asks only the address that it was given, so this needs another client. A server that
 			// was killed may still be named.
-			if name == "stopped" && open(t, servers[1].dsn).discovered()[gone] {
+			if name == "stopped" && open(t, servers[1].Endpoint()).discovered()[gone] {
 				t.Errorf("%s has stopped and is still named", gone)
 			}
 		})

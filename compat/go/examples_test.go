@@ -3,70 +3,62 @@ package compat_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
+
+	"github.com/coordd/coordd/compat/go/internal/testserver"
 )
 
 // program is a running example.
 type program struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	stdout lockedBuffer
-	stderr lockedBuffer
-	exited chan struct{}
+	*testserver.Process
+	t *testing.T
+
+	mutex sync.Mutex
+	lines []string // that it has printed
 }
 
-// startExample runs an example against the server. It is killed at the end of the test if it still
-// runs; what it printed is logged if the test failed.
+// startExample runs an example against the server. It is killed at the end of the test if it still runs.
 func startExample(t *testing.T, dsn, name string, args ...string) *program {
 	t.Helper()
-	dir, err := exampleBinaries()
+	dir, err := examples()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t: t, exited: make(chan struct{})}
-	p.cmd = exec.Command(filepath.Join(dir, name), args...)
-	p.cmd.Env = append(os.Environ(), "YDB_CONNECTION_STRING="+dsn)
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start example %s: %v", name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.exited)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("%s %v printed:\n%s%s", name, args, p.stdout.String(), p.stderr.String())
-		}
-	})
+	p := &program{t: t}
+	p.Process = testserver.Launch(t, testserver.Config{Program: filepath.Join(dir, name), Args: args,
+		Env: append(os.Environ(), "YDB_CONNECTION_STRING="+dsn), Line: p.print})
 	return p
 }
 
-func (p *program) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.exited
+func (p *program) print(line string) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.lines = append(p.lines, line)
+}
+
+func (p *program) printed() []string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return slices.Clone(p.lines)
 }
 
 // stop sends SIGTERM and wants exit code 0.
 func (p *program) stop() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Stop(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.finish()
 }
 
 // finish waits for the program to end by itself, with exit code 0.
 func (p *program) finish() {
 	p.t.Helper()
-	receive(p.t, "the end of the example", p.exited)
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+	receive(p.t, "the end of the example", p.Ended())
+	if code := p.ExitCode(); code != 0 {
 		p.t.Fatalf("the example ended with code %d", code)
 	}
 }
@@ -75,17 +67,17 @@ func (p *program) finish() {
 func (p *program) prints(want string) {
 	p.t.Helper()
 	eventually(p.t, "the example prints "+want, func() bool {
-		lines := p.stdout.lines()
-		return len(lines) > 0 && lines[len(lines)-1] == want+"\n"
+		lines := p.printed()
+		return len(lines) > 0 && lines[len(lines)-1] == want
 	})
 }
 
 // The first lock, as the README shows it.
 func TestQuickstartExample(t *testing.T) {
 	t.Parallel()
-	p := startExample(t, startServer(t).dsn, "quickstart")
+	p := startExample(t, startServer(t).Endpoint(), "quickstart")
 	p.finish()
-	if !strings.Contains(p.stderr.String(), "holds my-lock") {
+	if !strings.Contains(p.Logged(), "holds my-lock") {
 		t.Error("it did not say that it holds the lock")
 	}
 }
@@ -93,10 +85,10 @@ func TestQuickstartExample(t *testing.T) {
 // Every payment is made under a token of its own, none is lost, and the late write is turned away.
 func TestLockExample(t *testing.T) {
 	t.Parallel()
-	p := startExample(t, startServer(t).dsn, "lock")
+	p := startExample(t, startServer(t).Endpoint(), "lock")
 	p.finish()
 
-	lines := p.stdout.lines()
+	lines := p.printed()
 	if len(lines) != 17 {
 		t.Fatalf("%d lines, want 15 payments and 2 more", len(lines))
 	}
@@ -104,7 +96,7 @@ func TestLockExample(t *testing.T) {
 	for i, line := range lines[:15] {
 		var token uint64
 		var teller, balance int
-		if _, err := fmt.Sscanf(line, "token %d: teller %d pays into %d\n", &token, &teller,
+		if _, err := fmt.Sscanf(line, "token %d: teller %d pays into %d", &token, &teller,
 			&balance); err != nil {
 			t.Fatalf("line %q: %v", line, err)
 		}
@@ -113,7 +105,7 @@ func TestLockExample(t *testing.T) {
 		}
 		last = token
 	}
-	if lines[15] != "balance 150\n" || !strings.HasPrefix(lines[16], "late write refused") {
+	if lines[15] != "balance 150" || !strings.HasPrefix(lines[16], "late write refused") {
 		t.Errorf("the end is %q", lines[15:])
 	}
 }
@@ -122,26 +114,26 @@ func TestLockExample(t *testing.T) {
 func TestWorkersExample(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	watcher := startExample(t, server.dsn, "workers", "-watch")
+	watcher := startExample(t, server.Endpoint(), "workers", "-watch")
 	watcher.prints("leader [] workers []")
 
 	const a, b, c = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
-	first := startExample(t, server.dsn, "workers", "-endpoint", a)
+	first := startExample(t, server.Endpoint(), "workers", "-endpoint", a)
 	first.prints(a + " leads")
 	watcher.prints("leader [" + a + "] workers [" + a + "]")
 
-	second := startExample(t, server.dsn, "workers", "-endpoint", b)
+	second := startExample(t, server.Endpoint(), "workers", "-endpoint", b)
 	second.prints(b + " works")
-	third := startExample(t, server.dsn, "workers", "-endpoint", c)
+	third := startExample(t, server.Endpoint(), "workers", "-endpoint", c)
 	watcher.prints("leader [" + a + "] workers [" + strings.Join([]string{a, b, c}, " ") + "]")
 
 	// A crash is noticed when the session timeout has passed.
-	first.kill()
+	first.Kill()
 	var next *program
 	eventually(t, "somebody else leads", func() bool {
 		for _, p := range []*program{second, third} {
-			if slices.ContainsFunc(p.stdout.lines(),
-				func(l string) bool { return strings.HasSuffix(l, " leads\n") }) {
+			if slices.ContainsFunc(p.printed(),
+				func(l string) bool { return strings.HasSuffix(l, " leads") }) {
 				next = p
 			}
 		}

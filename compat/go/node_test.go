@@ -19,7 +19,7 @@ import (
 func TestNode(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	nodes := open(t, startServer(t).dsn).Coordination()
+	nodes := open(t, startServer(t).Endpoint()).Coordination()
 
 	first := coordination.NodeConfig{
 		SelfCheckPeriodMillis:    1234,
@@ -66,7 +66,7 @@ func TestNode(t *testing.T) {
 func TestNodeConfigIsStoredAsSent(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	nodes := open(t, startServer(t).dsn).Coordination()
+	nodes := open(t, startServer(t).Endpoint()).Coordination()
 	for _, config := range []coordination.NodeConfig{
 		{},
 		{SelfCheckPeriodMillis: 10, SessionGracePeriodMillis: 10},
@@ -86,7 +86,7 @@ func TestNodeConfigIsStoredAsSent(t *testing.T) {
 func TestNodeInDirectories(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	db := open(t, startServer(t).dsn)
+	db := open(t, startServer(t).Endpoint())
 	if err := db.Scheme().MakeDirectory(ctx, "/local/made"); err != nil {
 		t.Fatal(err)
 	}
@@ -186,13 +186,13 @@ func TestDropNodeUnderHolder(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	db := open(t, server.dsn)
+	db := open(t, server.Endpoint())
 	endpoints, err := db.Discovery().Discover(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(endpoints) != 1 || endpoints[0].Address() != server.address() || endpoints[0].NodeID() == 0 {
-		t.Errorf("endpoints %v, want %s alone with a node id", endpoints, server.address())
+	if len(endpoints) != 1 || endpoints[0].Address() != server.Address || endpoints[0].NodeID() == 0 {
+		t.Errorf("endpoints %v, want %s alone with a node id", endpoints, server.Address)
 	}
 	if _, err := db.Discovery().WhoAmI(testContext(t)); !ydb.IsOperationError(err,
 		Ydb.StatusIds_GENERIC_ERROR) {

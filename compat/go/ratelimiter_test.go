@@ -15,7 +15,7 @@ import (
 // The steps of the SDK's own TestRatelimiter, with the same times, and what it does not look at.
 func TestRatelimiter(t *testing.T) {
 	t.Parallel()
-	db := open(t, startServer(t).dsn)
+	db := open(t, startServer(t).Endpoint())
 	ctx := testContext(t)
 	node, resource := path.Join(db.Name(), "ratelimiter_test"), "test_resource"
 	limiter := db.Ratelimiter()

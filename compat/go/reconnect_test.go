@@ -90,8 +90,8 @@ func TestLostConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := startServer(t)
-			between := startProxy(t, server.address())
-			near := open(t, server.dsn)
+			between := startProxy(t, server.Address)
+			near := open(t, server.Endpoint())
 			far := open(t, between.dsn(), ydb.WithBalancer(balancers.SingleConn()))
 			near.createNode()
 
@@ -123,12 +123,12 @@ func TestLostConnection(t *testing.T) {
 func TestShortBreak(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	near := open(t, server.dsn)
+	near := open(t, server.Endpoint())
 	near.createNode()
 	other := near.session()
 	create(t, other, "semaphore", 1)
 
-	between := startProxy(t, server.address())
+	between := startProxy(t, server.Address)
 	far := open(t, between.dsn(), ydb.WithBalancer(balancers.SingleConn()))
 	travelling := far.session(options.WithSessionTimeout(time.Minute))
 	lease := acquire(t, travelling, "semaphore", 1)

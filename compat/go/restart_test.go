@@ -6,6 +6,8 @@ import (
 
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination/options"
+
+	"github.com/coordd/coordd/compat/go/internal/testserver"
 )
 
 // longTimeout gives a server all the time it may need to come back on a busy machine.
@@ -14,18 +16,18 @@ var longTimeout = options.WithSessionTimeout(time.Minute)
 // A server that is killed and started again on the same directory and port has forgotten nothing: the SDK
 // restores its sessions, holders hold and waiters wait under the same order ids.
 func TestKilledServer(t *testing.T) {
-	restartUnderHolder(t, (*server).kill)
+	restartUnderHolder(t, (*testserver.Server).Kill)
 }
 
 // The same after a clean stop, which must not wait for the sessions to leave.
 func TestStoppedServer(t *testing.T) {
-	restartUnderHolder(t, (*server).stop)
+	restartUnderHolder(t, (*testserver.Server).Stop)
 }
 
-func restartUnderHolder(t *testing.T, end func(*server)) {
+func restartUnderHolder(t *testing.T, end func(*testserver.Server)) {
 	t.Parallel()
 	server := startServer(t, "--data-dir", t.TempDir())
-	c := open(t, server.dsn)
+	c := open(t, server.Endpoint())
 	c.createNode()
 	holder, waiter := c.session(longTimeout), c.session(longTimeout)
 	create(t, holder, "settings", 1, options.WithCreateData([]byte("kept")))
@@ -38,7 +40,7 @@ func restartUnderHolder(t *testing.T, end func(*server)) {
 	for range 2 {
 		before := [2]int{c.seen.attachments(holder.SessionID()), c.seen.attachments(waiter.SessionID())}
 		end(server)
-		server.restart()
+		server.Start()
 		eventually(t, "both sessions are restored", func() bool {
 			return c.seen.attachments(holder.SessionID()) > before[0] &&
 				c.seen.attachments(waiter.SessionID()) > before[1]
@@ -75,12 +77,12 @@ func restartUnderHolder(t *testing.T, end func(*server)) {
 func TestStoppedForGood(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	c := open(t, server.dsn)
+	c := open(t, server.Endpoint())
 	c.createNode()
 	s := c.session(options.WithSessionTimeout(time.Second))
 	lease := acquire(t, s, "lock", coordination.Exclusive, ephemeral)
 
-	server.stop()
+	server.Stop()
 	receive(t, "the end of the lease", lease.Context().Done())
 	receive(t, "the end of the session", s.Context().Done())
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -18,19 +17,21 @@ import (
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination/options"
 	"github.com/ydb-platform/ydb-go-sdk/v3/credentials"
 	"github.com/ydb-platform/ydb-go-sdk/v3/scheme"
+
+	"github.com/coordd/coordd/compat/go/internal/testserver"
 )
 
 // secured is a server that requires authentication, with the user root (password 1234, as in the SDK's own
 // tests) and the access tokens alice-token and bob-token.
 type secured struct {
-	*server
+	*testserver.Server
 	directory string
 }
 
 func startSecured(t *testing.T, args ...string) *secured {
 	t.Helper()
 	s := &secured{directory: t.TempDir()}
-	s.server = startServer(t, append([]string{"--in-memory", "--auth=required",
+	s.Server = startServer(t, append([]string{"--in-memory", "--auth=required",
 		"--token-file", s.file(t, "tokens", "alice-token alice\nbob-token bob\n"),
 		"--initial-admin=root", "--initial-admin-password-file", s.file(t, "password", "1234\n")},
 		args...)...)
@@ -49,11 +50,7 @@ func (s *secured) file(t *testing.T, name, content string) string {
 // coordd runs the binary to its end.
 func coordd(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	bin, err := coorddBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(bin, args...)
+	command := exec.Command(testserver.Binary(t), args...)
 	command.Stdin = strings.NewReader(stdin)
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("coordd %v: %v\n%s", args, err, output)
@@ -64,7 +61,7 @@ func coordd(t *testing.T, stdin string, args ...string) {
 func (s *secured) user(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	args = append([]string{"user"}, args...)
-	coordd(t, stdin, append(args, "--endpoint", s.dsn, "--user=root", "--password-file",
+	coordd(t, stdin, append(args, "--endpoint", s.Endpoint(), "--user=root", "--password-file",
 		filepath.Join(s.directory, "password"))...)
 }
 
@@ -104,16 +101,16 @@ func (c *client) wantUser(want string) {
 func TestPasswordLogin(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
-	open(t, s.dsn, asRoot()).wantUser("root")
-	open(t, strings.Replace(s.dsn, "grpc://", "grpc://root:1234@", 1)).wantUser("root")
+	open(t, s.Endpoint(), asRoot()).wantUser("root")
+	open(t, strings.Replace(s.Endpoint(), "grpc://", "grpc://root:1234@", 1)).wantUser("root")
 	plain := credentials.WithGrpcDialOptions(grpc.WithTransportCredentials(insecure.NewCredentials()))
-	token, err := credentials.NewStaticCredentials("root", "1234", s.address(), plain).Token(testContext(t))
+	token, err := credentials.NewStaticCredentials("root", "1234", s.Address, plain).Token(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	open(t, s.dsn, ydb.WithAccessTokenCredentials(token)).wantUser("root")
+	open(t, s.Endpoint(), ydb.WithAccessTokenCredentials(token)).wantUser("root")
 
-	if _, err := credentials.NewStaticCredentials("root", "12345", s.address(),
+	if _, err := credentials.NewStaticCredentials("root", "12345", s.Address,
 		plain).Token(testContext(t)); !ydb.IsOperationError(err, Ydb.StatusIds_UNAUTHORIZED) {
 		t.Errorf("wrong password: %v, want UNAUTHORIZED", err)
 	}
@@ -129,7 +126,7 @@ func TestAnonymousIsRefused(t *testing.T) {
 		"wrong token":  ydb.WithAccessTokenCredentials("eve-token"),
 		"looks signed": ydb.WithAccessTokenCredentials("eyJhbGciOiJub25lIn0.eyJzdWIiOiJyb290In0."),
 	} {
-		db, err := ydb.Open(testContext(t), s.dsn, option)
+		db, err := ydb.Open(testContext(t), s.Endpoint(), option)
 		if err == nil {
 			_ = db.Close(testContext(t))
 		}
@@ -143,7 +140,7 @@ func TestAnonymousIsRefused(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
-	root, alice := open(t, s.dsn, asRoot()), open(t, s.dsn, asAlice())
+	root, alice := open(t, s.Endpoint(), asRoot()), open(t, s.Endpoint(), asAlice())
 	alice.wantUser("alice")
 	root.createNode()
 	unauthorized := func(what string, err error) {
@@ -193,7 +190,7 @@ func TestPermissions(t *testing.T) {
 func TestPermissionTakenAway(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
-	root, alice := open(t, s.dsn, asRoot()), open(t, s.dsn, asAlice())
+	root, alice := open(t, s.Endpoint(), asRoot()), open(t, s.Endpoint(), asAlice())
 	root.createNode()
 	root.grant(testNode, "alice", "ydb.generic.use")
 	session := alice.session()
@@ -214,9 +211,9 @@ func TestUserCommands(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
 	s.user(t, "carols-password\n", "add", "carol")
-	carol := open(t, s.dsn, ydb.WithStaticCredentials("carol", "carols-password"))
+	carol := open(t, s.Endpoint(), ydb.WithStaticCredentials("carol", "carols-password"))
 	carol.wantUser("carol")
-	root := open(t, s.dsn, asRoot())
+	root := open(t, s.Endpoint(), asRoot())
 	root.createNode()
 	root.grant(testNode, "carol", "ydb.generic.use")
 	carol.session()
@@ -239,17 +236,13 @@ func TestTLS(t *testing.T) {
 	in := func(name string) string { return filepath.Join(certificates, name) }
 	s := startSecured(t, "--listen-tls=127.0.0.1:0", "--tls-cert", in("cert.pem"), "--tls-key", in("key.pem"),
 		"--tls-client-ca", in("ca.pem"))
-	var found []string
-	eventually(t, "the log names a grpcs:// connection string", func() bool {
-		found = regexp.MustCompile(`connection=(grpcs://\S+)`).FindStringSubmatch(s.stderr.String())
-		return found != nil
-	})
+	address := s.TLSAddress()
 	trusting := ydb.WithCertificatesFromFile(in("ca.pem"))
-	root := open(t, found[1], trusting, asRoot())
+	root := open(t, "grpcs://"+address+"/local", trusting, asRoot())
 	root.wantUser("root")
 	endpoints, err := root.Discovery().Discover(testContext(t))
-	if err != nil || len(endpoints) != 1 || !strings.Contains(found[1], endpoints[0].Address()) {
-		t.Errorf("endpoints %v, %v, want %s", endpoints, err, found[1])
+	if err != nil || len(endpoints) != 1 || endpoints[0].Address() != address {
+		t.Errorf("endpoints %v, %v, want %s", endpoints, err, address)
 	}
 	root.createNode()
 	lease, err := root.session().AcquireSemaphore(testContext(t), "lock", coordination.Exclusive,
@@ -260,5 +253,5 @@ func TestTLS(t *testing.T) {
 	if err := lease.Release(); err != nil {
 		t.Error(err)
 	}
-	open(t, s.dsn, asRoot()).wantUser("root")
+	open(t, s.Endpoint(), asRoot()).wantUser("root")
 }

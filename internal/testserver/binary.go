@@ -15,18 +15,19 @@ import (
 	"testing"
 )
 
-// Binary returns the path of the program under test: the file that COORDD_BIN names, or else a build of the repository
-// that the test is in.
+// Binary returns the path that Program returns, and fails the test without it.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path, err := binary()
+	path, err := Program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-var binary = sync.OnceValues(func() (string, error) {
+// Program returns the path of the program under test: the file that COORDD_BIN names, or else a build of the repository
+// that the test is in.
+var Program = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("COORDD_BIN"); path != "" {
 		return filepath.Abs(path) // a test may change its directory, or start the program in another one
 	}
