@@ -36,12 +36,6 @@ func (s *Server) serveSocket() {
 	s.serveOn(s.connections.Count(socket))
 }
 
-// isLocal reports whether a caller may do what, by the rule of older versions, everybody on the server's
-// machine may.
-func (s *Server) isLocal(ctx context.Context) bool {
-	return s.config.LoopbackAdmin && auth.FromLoopback(ctx)
-}
-
 // readsOnly are the administrators' calls that change nothing and take nothing away.
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/meters"
+	"github.com/coordd/coordd/server/users"
 )
 
 // The values of Config.Auth.
@@ -37,8 +38,8 @@ func (c Config) validateAuth() error {
 			auth.MinLoginLifetime, auth.MaxLoginLifetime)
 	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
 		return errors.New("initial administrator: want a name and a password, or neither")
-	case c.InitialAdmin != "" && validNewUser(c.InitialAdmin) != nil:
-		return fmt.Errorf("initial administrator %q: %w", c.InitialAdmin, validNewUser(c.InitialAdmin))
+	case c.InitialAdmin != "" && users.ValidName(c.InitialAdmin) != nil:
+		return fmt.Errorf("initial administrator %q: %w", c.InitialAdmin, users.ValidName(c.InitialAdmin))
 	}
 	return nil
 }

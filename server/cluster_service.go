@@ -30,11 +30,7 @@ type clusterService struct {
 }
 
 var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
-	"Only administrators may manage the cluster: "+asAdministrator)
-
-// asAdministrator ends a refusal with the ways to be an administrator.
-const asAdministrator = "log in as one (--user), or use the socket in the server's data directory, as its owner " +
-	"(--data-dir)"
+	"Only administrators may manage the cluster: "+auth.AsAdministrator)
 
 // administer refuses callers who may not manage the cluster, by what this server knows.
 func (s clusterService) administer(ctx context.Context) error {
@@ -47,7 +43,7 @@ func (s clusterService) administer(ctx context.Context) error {
 
 // isOwner reports whether a caller may do everything without being an administrator.
 func (s clusterService) isOwner(ctx context.Context) bool {
-	return auth.Of(ctx) == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx)
+	return auth.Of(ctx) == auth.LocalAdministrator || !s.auth.Required && s.auth.IsLocal(ctx)
 }
 
 // administerNow is administer for changes: this server may not know yet that an administrator was added, or

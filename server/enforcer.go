@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -99,30 +97,4 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// addInitialAdmin adds the first administrator, unless there are users.
-func (s *Server) addInitialAdmin(ctx context.Context) error {
-	name := s.config.InitialAdmin
-	if name == "" || len(s.group.Accounts().Users()) > 0 {
-		return nil
-	}
-	hash, err := s.auth.Passwords.Hash(ctx, s.config.InitialAdminPassword)
-	if err != nil {
-		return &ConfigError{fmt.Errorf("initial administrator: %w", err)}
-	}
-	ctx, cancel := s.calls.InTime(ctx)
-	defer cancel()
-	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.AddUser{CallID: call, Name: name, PasswordHash: hash, Administrator: true,
-			OnlyFirst: true}
-	})
-	if err == nil && !answer.OK() {
-		err = errors.New(answer.String())
-	}
-	if err != nil {
-		return fmt.Errorf("initial administrator: %w", err)
-	}
-	s.config.Logger.Info("added the initial administrator", "user", name)
-	return nil
 }

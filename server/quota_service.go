@@ -11,11 +11,12 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 )
 
 var errNotQuotaAdministrator = status.Error(codes.PermissionDenied,
-	"Only administrators may see and set quotas: "+asAdministrator)
+	"Only administrators may see and set quotas: "+auth.AsAdministrator)
 
 // administerQuotas refuses callers who may not see and set quotas.
 func (s clusterService) administerQuotas(ctx context.Context) error {

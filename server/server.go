@@ -44,6 +44,7 @@ import (
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/services"
+	"github.com/coordd/coordd/server/users"
 )
 
 // Server is one running coordd server.
@@ -61,6 +62,7 @@ type Server struct {
 	store       *raftstore.Store // the group's
 	writers     *writers
 	calls       *calls.Runner
+	users       *users.Service
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -126,6 +128,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if config.passwords != nil {
 		authenticator.Passwords = config.passwords
 	}
+	authenticator.LoopbackAdmin = config.LoopbackAdmin
 	authenticator.LoginLifetime = cmp.Or(config.LoginLifetime, auth.DefaultLoginLifetime)
 	tls, err := listenTLS(config)
 	if err != nil {
@@ -152,6 +155,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		}
 	}
 	s.writers = newWriters()
+	s.users = &users.Service{Runner: s.calls, Auth: authenticator, Meters: &s.meters, Logger: config.Logger}
 	s.panics.Logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
 		config.Logger)
@@ -265,7 +269,11 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	}
 	s.setFirstLimits(ctx)
 	s.tellStateLimit()
-	return s.addInitialAdmin(ctx)
+	err := s.users.AddFirst(ctx, s.config.InitialAdmin, s.config.InitialAdminPassword)
+	if errors.Is(err, auth.ErrPasswordLength) {
+		return &ConfigError{err}
+	}
+	return err
 }
 
 // TransportOptions are gRPC's options about messages and connections, whatever is served on them. Those that
@@ -317,8 +325,8 @@ func (s *Server) startGRPC() {
 		services.Coordination{Runner: s.calls, Sessions: s.serveSession})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(admitted, services.Scheme{Runner: s.calls})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, discoveryService{Server: s})
-	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, authService{Server: s})
-	adminpb.RegisterUsersServer(admitted, userService{Server: s})
+	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, s.users)
+	adminpb.RegisterUsersServer(admitted, s.users)
 	adminpb.RegisterClusterServer(admitted, clusterService{Server: s})
 	adminpb.RegisterInspectServer(admitted, s.inspect.Load())
 	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(admitted, services.Limiter{Runner: s.calls})

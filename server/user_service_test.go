@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -75,22 +73,6 @@ func TestWhoMayManageUsers(t *testing.T) {
 	if got := g.manage("token-of-bob", "List", &adminpb.ListRequest{}, &list); got != codes.OK ||
 		len(list.GetUsers()) != 3 {
 		t.Errorf("got %s, %v", got, &list)
-	}
-}
-
-// TestRemoteCallers are from elsewhere: what loopback callers may do without a name, they may not.
-func TestRemoteCallers(t *testing.T) {
-	for _, mode := range []string{AuthOff, AuthRequired} {
-		s := &Server{auth: &auth.Authenticator{Required: mode == AuthRequired}}
-		if _, err := (userService{Server: s}).manager(context.Background()); !errors.Is(err,
-			errNotAdministrator) {
-			t.Errorf("auth %s: got %v", mode, err)
-		}
-		by, err := (userService{Server: s}).manager(auth.With(context.Background(),
-			&auth.Identity{Name: "alice"}))
-		if err != nil || !by.Enforced {
-			t.Errorf("auth %s, with a name: got %+v, %v", mode, by, err)
-		}
 	}
 }
 

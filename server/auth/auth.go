@@ -28,6 +28,9 @@ var (
 type Authenticator struct {
 	// Required says that anonymous callers are refused. The rights of a caller with a token always count.
 	Required bool
+	// LoopbackAdmin is an older rule: everybody on the server's machine may do what otherwise needs the
+	// administrator's socket.
+	LoopbackAdmin bool
 	// LoginLifetime is how long a login token is good.
 	LoginLifetime time.Duration
 	// Passwords are hashed and verified by it.
@@ -48,6 +51,15 @@ func New(required bool, database, tokenFile string) (*Authenticator, error) {
 	}
 	return &Authenticator{Required: required, LoginLifetime: DefaultLoginLifetime, Passwords: NewHasher(),
 		attempts: newAttempts(), database: scheme.SplitLoose(database), tokens: tokens}, nil
+}
+
+// AsAdministrator ends a refusal with the ways to be an administrator.
+const AsAdministrator = "log in as one (--user), or use the socket in the server's data directory, as its owner " +
+	"(--data-dir)"
+
+// IsLocal reports whether LoopbackAdmin lets a caller act as an administrator.
+func (a *Authenticator) IsLocal(ctx context.Context) bool {
+	return a.LoopbackAdmin && FromLoopback(ctx)
 }
 
 // Serves reports whether name is that of the database.

@@ -1,11 +1,10 @@
-package server
+package users
 
 import (
 	"context"
 	"errors"
 	"time"
 
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"google.golang.org/protobuf/proto"
 
@@ -17,15 +16,9 @@ import (
 	"github.com/coordd/coordd/server/meters"
 )
 
-// authService is Ydb.Auth.V1.AuthService (surface.md §5).
-type authService struct {
-	Ydb_Auth_V1.UnimplementedAuthServiceServer
-	*Server
-}
-
 // Login gives a token for a user's name and password.
-func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
-	op, err := s.calls.Operate(ctx, r.GetOperationParams(),
+func (s *Service) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
+	op, err := s.Operate(ctx, r.GetOperationParams(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 			token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
 			return &Ydb_Auth.LoginResult{Token: token}, answer, err
@@ -33,31 +26,31 @@ func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_
 	return &Ydb_Auth.LoginResponse{Operation: op}, err
 }
 
-func (s authService) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome,
+func (s *Service) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome,
 	err error) {
-	if sent, found := calls.Database(ctx); found && sent != "" && !s.auth.Serves(sent) {
+	if sent, found := calls.Database(ctx); found && sent != "" && !s.Auth.Serves(sent) {
 		return "", outcome.Because(outcome.SchemeError, "No database found"), nil
 	}
-	if err := s.group.CatchUp(ctx); err != nil {
+	if err := s.Group.CatchUp(ctx); err != nil {
 		return "", outcome.Outcome{}, err
 	}
-	user, _ := s.group.Accounts().User(name)
-	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, password,
-		user.PasswordHash, s.config.Logger)
+	user, _ := s.Group.Accounts().User(name)
+	right, err := s.Auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, password,
+		user.PasswordHash, s.Logger)
 	var wait *auth.WaitError
 	switch {
 	case errors.As(err, &wait):
-		s.meters.Reject(meters.RejectedWait)
+		s.Meters.Reject(meters.RejectedWait)
 		return "", outcome.Because(outcome.Overloaded, wait.Error()), nil
 	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), calls.ErrPatience):
-		s.meters.Reject(meters.RejectedOverload)
+		s.Meters.Reject(meters.RejectedOverload)
 		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, auth.ErrStoredHash):
 		return "", outcome.Because(outcome.InternalError, err.Error()), nil
 	case err != nil:
 		return "", outcome.Outcome{}, err
 	case !right:
-		s.meters.Reject(meters.RejectedPassword)
+		s.Meters.Reject(meters.RejectedPassword)
 		return "", outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: uint32(outcome.Unauthorized),
 			Severity: outcome.SeverityError, Message: "Invalid user or password"}), nil
 	}
@@ -65,37 +58,37 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 	if err != nil || !answer.OK() {
 		return "", answer, err
 	}
-	token, err = s.auth.SignLogin(user, key, time.Now())
+	token, err = s.Auth.SignLogin(user, key, time.Now())
 	return token, answer, err
 }
 
 // signingKey returns the key that signs now. The first login of a cluster, and the first after
 // auth.SigningKeyLifetime, makes a new one.
-func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
-	newest, found := auth.NewestKey(s.group.Accounts())
+func (s *Service) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
+	newest, found := auth.NewestKey(s.Group.Accounts())
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < auth.SigningKeyLifetime {
 		return newest, outcome.Done(), nil
 	}
 	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID,
-		auth.OutdatedKeys(s.group.Accounts()))
+		auth.OutdatedKeys(s.Group.Accounts()))
 	if err != nil || !answer.OK() && answer.Status != outcome.PreconditionFailed {
 		return newest, answer, err
 	}
 	// A refusal means that another login was first; its key is as good.
-	if newest, found = auth.NewestKey(s.group.Accounts()); !found {
+	if newest, found = auth.NewestKey(s.Group.Accounts()); !found {
 		return newest, answer, nil
 	}
 	return newest, outcome.Done(), nil
 }
 
-func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller,
+func (s *Service) rotateSigningKey(ctx context.Context, by coordination.Caller,
 	after accounts.Position, dropBeforeMillis uint64) (outcome.Outcome, error) {
 	secret, err := auth.NewSigningKey()
 	if err != nil {
 		return outcome.Outcome{}, err
 	}
-	return s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
+	return s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RotateSigningKey{CallID: call, Caller: by, Secret: secret, After: after,
-			StampMillis: s.group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
+			StampMillis: s.Group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
 	})
 }

@@ -1,0 +1,2 @@
+// Package users serves logins and the management of users.
+package users
