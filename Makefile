@@ -31,6 +31,9 @@ TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
 NOTICES := THIRD-PARTY-NOTICES.txt
+# Released programs have the newest versions of the modules that they link; those in go.mod are the lowest that the code
+# needs, since they bind everybody who imports the stand-in.
+RELEASE := -modfile=$(CURDIR)/go.release.mod
 PROTOS = $(shell find coordination raftstore server -name '*.proto')
 
 # LONG are the longer programmes, those of the script .ci/long.
@@ -48,7 +51,7 @@ run: build ## build and start a server with its data in the user's state directo
 # What the binary carries of libraries that nothing here uses: gRPC's traces for a page that is not served, and code made
 # for each type in an encoding of which the log's library wants nothing but to be there. Without it is 1.8 MB smaller.
 SLIM := -tags grpcnotrace,notfastpath
-GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.Version=$(VERSION)'
+GO_BUILD = go build $(RELEASE) -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.Version=$(VERSION)'
 
 build: ## build the static binaries bin/coordd and bin/coordd-standin
 	@CGO_ENABLED=0 $(GO_BUILD) -o bin/ ./cmd/coordd ./cmd/coordd-standin && mkdir -p bin/built
@@ -68,17 +71,17 @@ LINT = $(TOOLBIN)/golangci-lint
 BASE = $(shell base=$$(git merge-base HEAD main 2>/dev/null); [ "$$base" != "$$(git rev-parse HEAD)" ] && echo $$base || git rev-parse HEAD~1)
 lint: tools ## check formatting, and the linters of .golangci.yml in all modules; long lines only where they changed
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	@for module in . $(COMPAT) $(SUITES) $(DOUBLES) $(MEASURES) $(TOOLS); do (cd $$module && $(LINT) run ./...) || exit 1; done
+	@for module in . $(COMPAT) $(SUITES) $(TESTCONTAINERS) $(DOUBLES) $(MEASURES) $(TOOLS); do (cd $$module && $(LINT) run ./...) || exit 1; done
 	@$(LINT) run --enable-only lll --new-from-rev "$(BASE)" ./...
 	@GOOS=windows go vet ./server/standin # which others start in their tests there
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
 	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
-	@$(TOOLBIN)/notices $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
+	@GOFLAGS="$$(go env GOFLAGS) $(RELEASE)" $(TOOLBIN)/notices $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
 
 generate-check: tools ## fail if the generated code is not that of the .proto files, or the notices are not those of the modules
 	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
-	@$(TOOLBIN)/notices -check $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
+	@GOFLAGS="$$(go env GOFLAGS) $(RELEASE)" $(TOOLBIN)/notices -check $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
 
 compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDKs' own tests
 	@.ci/test sdk

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -48,4 +49,72 @@ func TestModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Released programs are built with go.release.mod, so it has to name what was tested with go.mod, or newer versions. The
+// newer ones may need other modules than the old.
+func TestReleaseVersions(t *testing.T) {
+	t.Parallel()
+	lowest, released := required(t, "../go.mod"), required(t, "../go.release.mod")
+	for module, version := range lowest {
+		newer, is := released[module]
+		if is && slices.Compare(numbersOf(t, newer.version), numbersOf(t, version.version)) < 0 {
+			t.Errorf("go.release.mod has %s %s, go.mod has %s", module, newer.version, version.version)
+		}
+		if version.direct && !newer.direct {
+			t.Errorf("go.mod requires %s, go.release.mod does not", module)
+		}
+	}
+	for module, version := range released {
+		if version.direct && !lowest[module].direct {
+			t.Errorf("go.release.mod requires %s, go.mod does not", module)
+		}
+	}
+}
+
+var (
+	otherDirective = regexp.MustCompile(`(?m)^(replace|exclude|retract|ignore|tool)\b.*`)
+	requireLine    = regexp.MustCompile(`(?m)^(?:require )?\s*([a-z]\S*) (v\d\S*)( // indirect)?`)
+	versionNumbers = regexp.MustCompile(`^v(\d+)\.(\d+)\.(\d+)(?:-(?:0\.)?(\d{14})-)?`)
+)
+
+// requirement is the version of a module that a go.mod file names.
+type requirement struct {
+	version string
+	direct  bool // for a package of its own
+}
+
+// required returns the requirements of a go.mod file by module. It may have no directives beside these.
+func required(t *testing.T, file string) map[string]requirement {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := otherDirective.FindString(string(text)); bad != "" {
+		t.Errorf("%s has the line %q", file, bad)
+	}
+	versions := make(map[string]requirement)
+	for _, match := range requireLine.FindAllStringSubmatch(string(text), -1) {
+		versions[match[1]] = requirement{match[2], match[3] == ""}
+	}
+	return versions
+}
+
+// numbersOf returns the numbers of a version, which order versions: three, and the time of a pseudo-version.
+func numbersOf(t *testing.T, version string) []int {
+	t.Helper()
+	match := versionNumbers.FindStringSubmatch(version)
+	if match == nil {
+		t.Fatalf("unknown form of a version: %q", version)
+	}
+	var numbers []int
+	for _, digits := range match[1:] {
+		n, err := strconv.Atoi("0" + digits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
