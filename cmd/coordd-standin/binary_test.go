@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -27,7 +26,7 @@ import (
 
 // inPlaceOfLocalYDB is a stand-in with the variables of the local-ydb image.
 type inPlaceOfLocalYDB struct {
-	*process
+	*testserver.Process
 	plain, tls, monitoring string // addresses
 	authority              []byte
 }
@@ -43,8 +42,8 @@ func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYD
 	p := spawn(t, []string{"COORDD_LOCAL_YDB=true", "GRPC_PORT=" + ports[0],
 		"GRPC_TLS_PORT=" + ports[1], "MON_PORT=" + ports[2], "YDB_GRPC_TLS_DATA_PATH=" + certificates,
 		"YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=NOTICE"})
-	if line, want := p.line(t), "grpc://localhost:"+ports[0]+"/local"; line != want {
-		t.Fatalf("ready line %q, want %q; stderr:\n%s", line, want, p.log.String())
+	if line, want := p.FirstLine(), "grpc://localhost:"+ports[0]+"/local"; line != want {
+		t.Fatalf("ready line %q, want %q; stderr:\n%s", line, want, p.Logged())
 	}
 	authority, err := os.ReadFile(filepath.Join(certificates, "ca.pem"))
 	if err != nil {
@@ -55,19 +54,18 @@ func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYD
 
 func (s *inPlaceOfLocalYDB) stop(t *testing.T) {
 	t.Helper()
-	s.command.Process.Signal(syscall.SIGTERM)
-	if line := s.line(t); line != "" {
-		t.Errorf("further lines on stdout: %q", line)
-	}
-	if err := s.command.Wait(); err != nil {
+	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
-	log := s.log.String()
+	if lines := s.Lines(); len(lines) > 1 {
+		t.Errorf("further lines on stdout: %q", lines[1:])
+	}
+	log := s.Logged()
 	for _, want := range []string{"everybody knows the user root with the password 1234", "msg=serving",
 		"msg=stopped"} {
 		_, rest, found := strings.Cut(log, want)
 		if !found {
-			t.Fatalf("no %q behind the rest in\n%s", want, s.log.String())
+			t.Fatalf("no %q behind the rest in\n%s", want, s.Logged())
 		}
 		log = rest
 	}

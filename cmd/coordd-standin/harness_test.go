@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 const (
@@ -26,30 +24,14 @@ const (
 var binary, coordd string
 
 func TestMain(m *testing.M) {
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
-	binary, coordd = os.Getenv("COORDD_STANDIN_BIN"), os.Getenv("COORDD_BIN")
-	directory, err := os.MkdirTemp("", "coordd-standin-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(directory)
-	for name, program := range map[string]*string{"coordd-standin": &binary, "coordd": &coordd} {
-		if *program != "" {
-			continue
-		}
-		*program = filepath.Join(directory, name)
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", *program, "../"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if output, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", name, err, output)
-			return 1
+	for program, find := range map[*string]func() (string, error){&binary: testserver.StandIn, &coordd: testserver.Program} {
+		var err error
+		if *program, err = find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
 	}
-	return m.Run()
+	os.Exit(m.Run())
 }
 
 func readFile(t *testing.T, name string) string {
@@ -107,42 +89,9 @@ func (r *run) wait(t *testing.T) exit.Code {
 	}
 }
 
-// process is the binary, running.
-type process struct {
-	command *exec.Cmd
-	log     output
-	lines   *bufio.Reader // of stdout
-}
-
 // spawn starts the binary with an environment of its own.
-func spawn(t *testing.T, environment []string, args ...string) *process {
+func spawn(t *testing.T, environment []string, args ...string) *testserver.Process {
 	t.Helper()
-	p := &process{command: exec.Command(binary, args...)}
-	p.command.Env = append([]string{"HOME=" + t.TempDir()}, environment...)
-	p.command.Stderr = &p.log
-	stdout, err := p.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.lines = bufio.NewReader(stdout)
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.command.Process.Kill()
-		p.command.Wait()
-		if t.Failed() {
-			t.Logf("stderr of coordd-standin %s:\n%s", strings.Join(args, " "), p.log.String())
-		}
-	})
-	return p
-}
-
-// line returns the next line of stdout, "" at its end.
-func (p *process) line(t *testing.T) string {
-	t.Helper()
-	late := time.AfterFunc(waitMax, func() { p.command.Process.Kill() })
-	defer late.Stop()
-	line, _ := p.lines.ReadString('\n')
-	return strings.TrimSuffix(line, "\n")
+	return testserver.Launch(t, testserver.Config{Program: binary, Args: args,
+		Env: append([]string{"HOME=" + t.TempDir()}, environment...)})
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -26,8 +25,11 @@ const (
 // TestStandInTakesLittle memory when it has been used as tests use it, and is small enough for its image.
 func TestStandInTakesLittle(t *testing.T) {
 	p := spawn(t, nil, "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0")
-	address := strings.TrimSuffix(strings.TrimPrefix(p.line(t), "grpc://"), "/local")
-	fresh := resident(t, p.command.Process.Pid)
+	address, err := p.Ready()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := resident(t, p.PID())
 	conns, err := raw.Dial(address, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +57,7 @@ func TestStandInTakesLittle(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	used := resident(t, p.command.Process.Pid)
+	used := resident(t, p.PID())
 	t.Logf("resident: %d KiB, behind a thousand locks %d KiB", fresh, used)
 	if fresh > maxFreshKiB || used > maxUsedKiB {
 		t.Errorf("%d KiB are resident, behind a thousand locks %d KiB", fresh, used)

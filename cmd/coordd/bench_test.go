@@ -47,7 +47,7 @@ func TestBench(t *testing.T) {
 	waitFor(t, "the load", func() bool {
 		return strings.Contains(coordd(t, exit.OK, []string{"sem", "ls", "-e", endpoint}), "own-0")
 	})
-	p.command.Process.Signal(syscall.SIGINT)
+	p.Command.Process.Signal(syscall.SIGINT)
 	if code, lines := p.exit(t); code != exit.OK || len(lines) != 1 ||
 		at(t, parsed(t, lines[0]), "load") != "pairs" {
 		t.Errorf("exit code %d: %q", code, lines)

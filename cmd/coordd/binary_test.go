@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // binary is the program as users get it, built once for all tests.
@@ -28,20 +27,9 @@ func buildAndRun(m *testing.M) int {
 	if directory := os.Getenv(childLocks); directory != "" {
 		return exclusive(directory)
 	}
-	if binary = os.Getenv("COORDD_BIN"); binary != "" {
-		return m.Run()
-	}
-	directory, err := os.MkdirTemp("", "coordd-test-")
-	if err != nil {
+	var err error
+	if binary, err = testserver.Program(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(directory)
-	binary = filepath.Join(directory, "coordd")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off") // with the versions of go.mod
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build coordd: %v\n%s", err, output)
 		return 1
 	}
 	return m.Run()
@@ -49,11 +37,8 @@ func buildAndRun(m *testing.M) int {
 
 // process is a running binary.
 type process struct {
-	command *exec.Cmd
-	log     text
-	first   chan string   // the first line of stdout; closed at its end
-	rest    []string      // further lines; complete once ended is closed
-	ended   chan struct{} // the process is gone
+	*testserver.Process
+	read int // lines of stdout that the test has looked at
 }
 
 // spawn starts the binary with an environment of its own, in which the default
@@ -72,48 +57,22 @@ func spawnIn(t *testing.T, variables []string, args ...string) *process {
 // spawnFed is spawnIn with something on stdin.
 func spawnFed(t *testing.T, stdin io.Reader, variables []string, args ...string) *process {
 	t.Helper()
-	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
-	p.command = exec.Command(binary, args...)
-	p.command.Stdin = stdin
-	p.command.Env = append([]string{"HOME=" + t.TempDir()}, variables...)
-	p.command.Stderr = &p.log
-	stdout, err := p.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go p.watch(stdout)
-	t.Cleanup(func() {
-		p.command.Process.Kill()
-		<-p.ended
-		if t.Failed() {
-			t.Logf("stderr of coordd %s:\n%s", strings.Join(args, " "), p.log.String())
-		}
-	})
-	return p
+	return &process{Process: testserver.Launch(t, testserver.Config{Program: binary, Args: args, Stdin: stdin,
+		Env: append([]string{"HOME=" + t.TempDir()}, variables...)})}
 }
 
-func (p *process) watch(stdout io.Reader) {
-	defer close(p.ended)
-	scanner := bufio.NewScanner(stdout)
-	if scanner.Scan() {
-		p.first <- scanner.Text()
-	}
-	close(p.first)
-	for scanner.Scan() {
-		p.rest = append(p.rest, scanner.Text())
-	}
-	p.command.Wait()
+// line waits for the first line of stdout and returns it.
+func (p *process) line() string {
+	p.read = 1
+	return p.FirstLine()
 }
 
 // ready waits for the ready line and returns it.
 func (p *process) ready(t *testing.T) string {
 	t.Helper()
-	line := receive(t, p.first, func() string { return "no ready line; stderr:\n" + p.log.String() })
+	line := p.line()
 	if !regexp.MustCompile(`^grpc://127\.0\.0\.1:[0-9]+/local$`).MatchString(line) {
-		t.Fatalf("ready line %q, want a connection string; stderr:\n%s", line, p.log.String())
+		t.Fatalf("ready line %q, want a connection string; stderr:\n%s", line, p.Logged())
 	}
 	return line
 }
@@ -122,12 +81,9 @@ func (p *process) ready(t *testing.T) string {
 // nobody has read.
 func (p *process) exit(t *testing.T) (exit.Code, []string) {
 	t.Helper()
-	receive(t, p.ended, func() string { return "the process did not end; stderr:\n" + p.log.String() })
-	lines := p.rest
-	if first, unread := <-p.first; unread {
-		lines = append([]string{first}, lines...)
-	}
-	return exit.Code(p.command.ProcessState.ExitCode()), lines
+	receive(t, p.Ended(), func() string { return "the process did not end; stderr:\n" + p.Logged() })
+	lines := p.Lines()
+	return exit.Code(p.ExitCode()), lines[min(p.read, len(lines)):]
 }
 
 // wantExit checks the exit code and that stderr has the parts in order.
@@ -140,7 +96,7 @@ func (p *process) wantExit(t *testing.T, want exit.Code, parts ...string) {
 	if len(rest) > 0 {
 		t.Errorf("further lines on stdout: %q", rest)
 	}
-	inOrder(t, p.log.String(), parts)
+	inOrder(t, p.Logged(), parts)
 }
 
 // serveOn starts a server on a free port and a directory and waits until it is
@@ -164,7 +120,7 @@ func TestBinaryStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			connection.Close()
-			p.command.Process.Signal(sent)
+			p.Command.Process.Signal(sent)
 			p.wantExit(t, exit.OK, "msg=serving", "msg=stopped")
 		}
 	}
@@ -183,7 +139,7 @@ func TestBinaryStopsWithASilentConnection(t *testing.T) {
 	if _, err := connection.Read(make([]byte, 1)); err != nil { // the server's settings: it has been let in
 		t.Fatal(err)
 	}
-	p.command.Process.Signal(syscall.SIGTERM)
+	p.Command.Process.Signal(syscall.SIGTERM)
 	p.wantExit(t, exit.OK, "msg=serving", "msg=stopped")
 }
 
@@ -237,7 +193,7 @@ func TestBinarySecondProcess(t *testing.T) {
 	spawn(t, "check", "--data-dir", directory).
 		wantExit(t, exit.Config, "coordd: data directory "+directory+" (flag --data-dir): ",
 			"in use by another process")
-	first.command.Process.Signal(syscall.SIGTERM)
+	first.Command.Process.Signal(syscall.SIGTERM)
 	first.wantExit(t, exit.OK)
 }
 
@@ -246,7 +202,7 @@ func TestBinarySecondProcess(t *testing.T) {
 // of configuration that says who chose them.
 func TestBinaryDirectory(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
-	serveOn(t, directory).command.Process.Kill()
+	serveOn(t, directory).Kill()
 	status, err := os.Stat(directory)
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +216,7 @@ func TestBinaryDirectory(t *testing.T) {
 		os.Symlink(elsewhere, filepath.Join(linked, "state.db"))); err != nil {
 		t.Fatal(err)
 	}
-	serveOn(t, linked).command.Process.Kill()
+	serveOn(t, linked).Kill()
 	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "his" {
 		t.Errorf("where a link in the place of the state points to: %q, %v", text, err)
 	}
@@ -286,7 +242,7 @@ func TestBinaryRestart(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
 		p := serveOn(t, directory)
-		p.command.Process.Signal(end)
+		p.Command.Process.Signal(end)
 		p.exit(t)
 		code, report := spawn(t, "check", "--data-dir", directory).exit(t)
 		if code != exit.OK || len(report) == 0 {
@@ -300,7 +256,7 @@ func TestBinaryRestart(t *testing.T) {
 func TestBinaryDamage(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	p := serveOn(t, directory)
-	p.command.Process.Signal(syscall.SIGTERM)
+	p.Command.Process.Signal(syscall.SIGTERM)
 	p.wantExit(t, exit.OK)
 
 	state := filepath.Join(directory, "state.db")

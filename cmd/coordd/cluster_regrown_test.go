@@ -1,7 +1,6 @@
 package main
 
 import (
-	"syscall"
 	"testing"
 
 	"github.com/coordd/coordd/internal/exit"
@@ -21,7 +20,7 @@ func TestFirstServerComesBackAfterAKill(t *testing.T) {
 		server.ready(t)
 		a.cluster(t, exit.OK, "promote", server.name, "--wait")
 	}
-	a.command.Process.Signal(syscall.SIGKILL)
+	a.Kill()
 	a.exit(t)
 	startLock(t, b.endpoint, "app", "the-lock", "--", "true").wantCode(t, exit.OK) // b and c have a leader
 	a.start(t)

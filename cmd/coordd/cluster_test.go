@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/coordd/coordd/internal/exit"
@@ -44,9 +43,9 @@ func coordd(t *testing.T, want exit.Code, args []string, parts ...string) string
 	code, lines := p.exit(t)
 	if code != want {
 		t.Fatalf("coordd %s: exit code %d, want %d\n%s\n%s", strings.Join(args, " "), code, want,
-			strings.Join(lines, "\n"), p.log.String())
+			strings.Join(lines, "\n"), p.Logged())
 	}
-	inOrder(t, p.log.String(), parts)
+	inOrder(t, p.Logged(), parts)
 	return strings.Join(lines, "\n")
 }
 
@@ -209,7 +208,7 @@ func recoverAlone(t *testing.T, servers []*clusterProcess) {
 	args := []string{"cluster", "recover", "--data-dir", a.directory}
 	coordd(t, exit.Config, args, "in use by another process")
 	for _, server := range servers {
-		server.command.Process.Signal(syscall.SIGKILL)
+		server.Kill()
 		server.exit(t)
 	}
 	inOrder(t, coordd(t, exit.OK, []string{"check", "--data-dir", a.directory}),

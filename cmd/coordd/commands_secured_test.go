@@ -78,14 +78,14 @@ func TestCommandsLogIn(t *testing.T) {
 	again := regexp.MustCompile(fmt.Sprintf(`session: start.* user=app .* session=%d `,
 		int(at(t, owner, "session").(float64))))
 	waitFor(t, "the lock's session to come back by another stream",
-		func() bool { return again.MatchString(s.server.log.String()) })
+		func() bool { return again.MatchString(s.server.Logged()) })
 	if err := os.WriteFile(enough, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l.wantCode(t, exit.OK)
 	for _, secret := range []string{appPassword, adminPassword, fileToken, wrongPassword} {
-		if strings.Contains(l.stderr.String(), secret) {
-			t.Errorf("a secret is in %q", l.stderr.String())
+		if strings.Contains(l.Logged(), secret) {
+			t.Errorf("a secret is in %q", l.Logged())
 		}
 	}
 }

@@ -214,7 +214,7 @@ func TestSemaphoreWatch(t *testing.T) {
 	}
 	watch := func() (p *process, first any) {
 		p = spawn(t, "sem", "watch", "app", "config", "--changes", "2", "-o", "jsonl", "--endpoint", endpoint)
-		return p, parsed(t, receive(t, p.first, func() string { return p.log.String() }))
+		return p, parsed(t, p.line())
 	}
 	p, first := watch()
 	if at(t, first, "data") != "1" || at(t, first, "exists") != true {
@@ -405,7 +405,7 @@ func TestElect(t *testing.T) {
 	t.Parallel()
 	_, endpoint, _ := lockServer(t)
 	one := spawn(t, "elect", "app", "leader", "--data", "one", "--endpoint", endpoint)
-	inOrder(t, receive(t, one.first, func() string { return one.log.String() }),
+	inOrder(t, one.line(),
 		[]string{`leads "leader" of /local/app: session `, "token 1"})
 	coordd(t, exit.Conflict, []string{"elect", "app", "leader", "--timeout", "10ms", "--endpoint", endpoint},
 		"held by others")
@@ -418,9 +418,9 @@ func TestElect(t *testing.T) {
 	waitFor(t, "it to wait", func() bool {
 		return len(at(t, parsed(t, does(t, endpoint, "sem show app leader -o json")), "waiters").([]any)) == 1
 	})
-	one.command.Process.Signal(syscall.SIGTERM)
+	one.Command.Process.Signal(syscall.SIGTERM)
 	one.wantExit(t, exit.OK)
-	receive(t, two.first, func() string { return two.log.String() })
+	two.line()
 	does(t, endpoint, "elect app leader --observe --changes 1", `data "two"`)
 	session := at(t, parsed(t, does(t, endpoint, "sem show app leader -o json")), "owners", 0,
 		"session").(float64)
@@ -446,18 +446,18 @@ func TestDiscover(t *testing.T) {
 	var offering []*process
 	for _, address := range []string{"10.0.0.7:80", "10.0.0.8:80"} {
 		p := spawn(t, "discover", "app", "web", "--publish", address, "--endpoint", endpoint)
-		receive(t, p.first, func() string { return p.log.String() })
+		p.line()
 		offering = append(offering, p)
 	}
 	does(t, endpoint, "discover app web", "web by 2 sessions", `"10.0.0.7:80", session`,
 		`"10.0.0.8:80", session`)
 	watcher := spawn(t, "discover", "app", "web", "--watch", "--changes", "2", "-o", "jsonl", "--endpoint",
 		endpoint)
-	if first := parsed(t, receive(t, watcher.first, func() string { return watcher.log.String() })); len(at(t,
+	if first := parsed(t, watcher.line()); len(at(t,
 		first, "offers").([]any)) != 2 {
 		t.Error(first)
 	}
-	offering[0].command.Process.Signal(syscall.SIGTERM)
+	offering[0].Command.Process.Signal(syscall.SIGTERM)
 	offering[0].wantExit(t, exit.OK)
 	code, lines := watcher.exit(t)
 	if code != exit.OK || len(lines) != 1 || at(t, parsed(t, lines[0]), "offers", 0, "data") != "10.0.0.8:80" {
@@ -487,7 +487,7 @@ func TestConfig(t *testing.T) {
 	}
 	p := spawn(t, "config", "watch", "app", "settings", "--changes", "2", "--endpoint", endpoint, "--",
 		"/bin/sh", "-c", "read x; echo got $x; exit 3")
-	if got := receive(t, p.first, func() string { return p.log.String() }); got != "got first" {
+	if got := p.line(); got != "got first" {
 		t.Fatalf("got %q", got)
 	}
 	if err := s.Update(t.Context(), "settings", []byte("second\n")); err != nil {
@@ -497,13 +497,13 @@ func TestConfig(t *testing.T) {
 	if code != exit.OK || len(lines) != 1 || lines[0] != "got second" {
 		t.Errorf("exit code %d: %q", code, lines)
 	}
-	inOrder(t, p.log.String(), []string{`command "/bin/sh": exit status 3`})
+	inOrder(t, p.Logged(), []string{`command "/bin/sh": exit status 3`})
 	p = spawn(t, "config", "watch", "app", "settings", "--endpoint", endpoint)
-	if got := receive(t, p.first, func() string { return p.log.String() }); !strings.HasSuffix(got,
+	if got := p.line(); !strings.HasSuffix(got,
 		`"second\n"`) {
 		t.Fatalf("got %q", got)
 	}
-	p.command.Process.Signal(syscall.SIGTERM)
+	p.Command.Process.Signal(syscall.SIGTERM)
 	p.wantExit(t, exit.OK)
 	coordd(t, exit.NoSuch, []string{"config", "watch", "app", "settings", "--endpoint", endpoint, "--",
 		"nosuchcommand"}, "nosuchcommand")
@@ -535,8 +535,8 @@ func TestTop(t *testing.T) {
 		t.Error(shown)
 	}
 	p := spawn(t, "top", "--every", "100ms", "-o", "jsonl", "--endpoint", endpoint)
-	receive(t, p.first, func() string { return p.log.String() })
-	p.command.Process.Signal(syscall.SIGINT)
+	p.line()
+	p.Command.Process.Signal(syscall.SIGINT)
 	if code, _ := p.exit(t); code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}

@@ -70,7 +70,7 @@ func TestDoctor(t *testing.T) {
 	wantResult(t, got, "--token-file", "failure", "no such file")
 	wantResult(t, got, "server", ": it serves")
 	wantResult(t, got, "cluster", "ok: 1 server")
-	server.command.Process.Kill()
+	server.Kill()
 	inOrder(t, runBinary(t, nil, "doctor", "--data-dir", at("data"), "--listen", "127.0.0.1:0",
 		"--listen-http", "off").stdout, []string{"CHECK", "RESULT", "FOUND",
 		"none runs on the data directory"})

@@ -94,7 +94,7 @@ func TestExamplesOfServers(t *testing.T) {
 		},
 		"cluster recover": func() {
 			for _, server := range []*clusterProcess{a, d} {
-				server.command.Process.Kill()
+				server.Kill()
 				server.exit(t)
 			}
 			if err := os.Rename(a.directory, survivor); err != nil {

@@ -168,7 +168,7 @@ func TestStuckLockWalkthrough(t *testing.T) {
 	if !waiter.next().GetAcquireSemaphoreResult().GetAcquired() {
 		t.Error("the waiter has no lock")
 	}
-	inOrder(t, follower.log.String(), []string{"administration", "act=Inspect/EndSession", "session 1 of",
+	inOrder(t, follower.Logged(), []string{"administration", "act=Inspect/EndSession", "session 1 of",
 		"/local/app", "worker-7 hangs", "user=(nobody)"})
 	coordd(t, exit.Failure, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint},
 		"Session does not exist")

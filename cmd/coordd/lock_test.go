@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -25,46 +24,27 @@ import (
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
 // locking is a running `coordd lock`, whose command says what it does on stdout.
 type locking struct {
-	command *exec.Cmd
-	said    chan string // lines of stdout; closed at its end
-	stderr  text
-	ended   chan struct{}
+	*testserver.Process
+	said chan string // lines of stdout; closed at its end
 }
 
 func startLock(t *testing.T, endpoint string, args ...string) *locking {
 	t.Helper()
-	l := &locking{said: make(chan string, 1000), ended: make(chan struct{})}
-	l.command = exec.Command(binary, append([]string{"lock", "--endpoint", endpoint}, args...)...)
-	l.command.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")},
-		childEnvironment()...)
-	l.command.Stderr = &l.stderr
-	stdout, err := l.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	l := &locking{said: make(chan string, 1000)}
+	l.Process = testserver.Launch(t, testserver.Config{Program: binary,
+		Args: append([]string{"lock", "--endpoint", endpoint}, args...),
+		Env:  append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, childEnvironment()...),
+		Line: func(line string) { l.said <- line }})
 	go func() {
-		defer close(l.ended)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			l.said <- lines.Text()
-		}
+		<-l.Ended()
 		close(l.said)
-		l.command.Wait()
 	}()
-	t.Cleanup(func() {
-		l.command.Process.Kill()
-		<-l.ended
-		if t.Failed() {
-			t.Logf("stderr of coordd lock %s:\n%s", strings.Join(args, " "), l.stderr.String())
-		}
-	})
 	return l
 }
 
@@ -73,24 +53,24 @@ func (l *locking) says(t *testing.T, want string) string {
 	t.Helper()
 	for {
 		line := receive(t, l.said, func() string {
-			return "not said: " + want + "; stderr:\n" + l.stderr.String()
+			return "not said: " + want + "; stderr:\n" + l.Logged()
 		})
 		if strings.Contains(line, want) {
 			return line
 		}
 		if line == "" {
-			t.Fatalf("it has ended, and has not said %q; stderr:\n%s", want, l.stderr.String())
+			t.Fatalf("it has ended, and has not said %q; stderr:\n%s", want, l.Logged())
 		}
 	}
 }
 
 func (l *locking) wantCode(t *testing.T, want exit.Code, parts ...string) {
 	t.Helper()
-	receive(t, l.ended, func() string { return "coordd lock does not end; stderr:\n" + l.stderr.String() })
-	if got := exit.Code(l.command.ProcessState.ExitCode()); got != want {
-		t.Errorf("exit code %d, want %d; stderr:\n%s", got, want, l.stderr.String())
+	receive(t, l.Ended(), func() string { return "coordd lock does not end; stderr:\n" + l.Logged() })
+	if got := exit.Code(l.ExitCode()); got != want {
+		t.Errorf("exit code %d, want %d; stderr:\n%s", got, want, l.Logged())
 	}
-	inOrder(t, l.stderr.String(), parts)
+	inOrder(t, l.Logged(), parts)
 }
 
 // lockServer starts a server with a node, and a client of it.
@@ -167,9 +147,9 @@ func TestLockSignals(t *testing.T) {
 			owner.GetOrderId()) != strings.Join(ready[2:], " ") || string(owner.GetData()) != "here" {
 			t.Errorf("the command was told %q, and the owner is %v", ready, owner)
 		}
-		l.command.Process.Signal(syscall.SIGUSR1)
+		l.Command.Process.Signal(syscall.SIGUSR1)
 		l.says(t, "got USR1")
-		l.command.Process.Signal(test.sent)
+		l.Command.Process.Signal(test.sent)
 		l.says(t, "got "+strings.TrimPrefix(map[syscall.Signal]string{syscall.SIGTERM: "TERM",
 			syscall.SIGINT: "INT", syscall.SIGHUP: "HUP"}[test.sent], "SIG"))
 		l.wantCode(t, test.code)
@@ -203,7 +183,7 @@ func TestLockWaits(t *testing.T) {
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		l := lock()
 		waitFor(t, "it to wait", func() bool { return len(described(t, s, "door").GetWaiters()) == 1 })
-		l.command.Process.Signal(sent)
+		l.Command.Process.Signal(sent)
 		l.wantCode(t, exit.Signal+exit.Code(sent))
 		if d := described(t, s, "door"); len(d.GetWaiters()) != 0 || len(d.GetOwners()) != 1 {
 			t.Errorf("it is still there: %v", d)
@@ -331,19 +311,19 @@ func TestLockLost(t *testing.T) {
 			}, exit.Lost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
 		{"coordd lock killed", runsOn,
 			func(t *testing.T, _ *process, _ *client.Client, _ *client.Session, l *locking) {
-				l.command.Process.Kill()
+				l.Kill()
 			}, exit.Code(255), nil}, // what Go calls a process that has no code
 		{"server killed", stubborn,
 			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
-				p.command.Process.Kill()
+				p.Kill()
 				l.says(t, "got TERM")
 			}, exit.Lost, []string{"no server has answered in time"}},
 		{"server stopped", "trap 'echo got TERM; exit 5' TERM; " + runsOn,
 			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
-				p.command.Process.Signal(syscall.SIGSTOP)
+				p.Pause()
 				l.says(t, "got TERM") // and that is enough for this one
-				<-l.ended
-				p.command.Process.Signal(syscall.SIGCONT)
+				<-l.Ended()
+				p.Resume()
 			}, exit.Lost, []string{"no server has answered in time"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -357,13 +337,13 @@ func TestLockLost(t *testing.T) {
 				test.script)
 			ready := l.says(t, "ready")
 			test.lose(t, p, c, s, l)
-			receive(t, l.ended, func() string {
-				return "coordd lock does not end; stderr:\n" + l.stderr.String()
+			receive(t, l.Ended(), func() string {
+				return "coordd lock does not end; stderr:\n" + l.Logged()
 			})
-			if got := exit.Code(uint8(l.command.ProcessState.ExitCode())); got != test.code {
-				t.Errorf("exit code %d, want %d; stderr:\n%s", got, test.code, l.stderr.String())
+			if got := exit.Code(uint8(l.ExitCode())); got != test.code {
+				t.Errorf("exit code %d, want %d; stderr:\n%s", got, test.code, l.Logged())
 			}
-			inOrder(t, l.stderr.String(), test.want)
+			inOrder(t, l.Logged(), test.want)
 			wantGone(t, ready)
 		})
 	}
@@ -430,8 +410,7 @@ func TestLockSurvives(t *testing.T) {
 	waitFor(t, "a leader", func() bool { return servers[1].status(t).Leader != "" })
 	servers[1].cluster(t, exit.OK, "transfer-leader", "a")
 	waitFor(t, "the leader a", func() bool { return servers[1].status(t).Leader != "" })
-	servers[0].command.Process.Kill() // the leader, or it was
-	<-servers[0].ended
+	servers[0].Kill() // the leader, or it was
 	waitFor(t, "another leader", func() bool {
 		now := servers[1].status(t)
 		return now.Leader != "" && now.LeaderAnswered
@@ -536,8 +515,7 @@ func TestLockExclusive(t *testing.T) {
 	waitFor(t, "some to have run", func() bool { return ran() >= count/8 })
 	servers[1].cluster(t, exit.OK, "transfer-leader", "c")
 	waitFor(t, "more to have run", func() bool { return ran() >= count/4 })
-	servers[2].command.Process.Kill()
-	<-servers[2].ended
+	servers[2].Kill()
 	t.Logf("%d had run when a server was killed", ran())
 	waitFor(t, "most to have run", func() bool { return ran() >= count/2 })
 	servers[2].start(t)
@@ -623,22 +601,22 @@ func TestLockShowsTheQueue(t *testing.T) {
 		Data: []byte("me\x1b[2J")}); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
+	var shown text
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	command := exec.CommandContext(ctx, "script", "-qec",
 		binary+" lock --endpoint "+endpoint+" app lock -- echo in", "/dev/null")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
-	command.Stdout, command.Stderr = &p.log, &p.log
+	command.Stdout, command.Stderr = &shown, &shown
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(`waiting for "lock": 0 before you, held by session %d "me\x1b[2J"`, s.ID())
-	waitFor(t, "it to show the queue", func() bool { return strings.Contains(p.log.String(), want) })
+	waitFor(t, "it to show the queue", func() bool { return strings.Contains(shown.String(), want) })
 	if _, err := s.Release(t.Context(), "lock"); err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Wait(); err != nil || !strings.Contains(p.log.String(), "in\r\n") {
-		t.Errorf("%v: %q", err, p.log.String())
+	if err := command.Wait(); err != nil || !strings.Contains(shown.String(), "in\r\n") {
+		t.Errorf("%v: %q", err, shown.String())
 	}
 }

@@ -22,7 +22,7 @@ func TestBinaryRunsOneMoreAtOnce(t *testing.T) {
 	} {
 		p := spawnIn(t, c.variables, c.args...)
 		p.ready(t)
-		p.command.Process.Signal(syscall.SIGTERM)
+		p.Command.Process.Signal(syscall.SIGTERM)
 		p.wantExit(t, exit.OK, fmt.Sprintf("running_at_once=%d ", c.want), "msg=serving", "msg=stopped")
 	}
 }

@@ -77,13 +77,13 @@ func tlsConnection(t *testing.T, p *process) string {
 	defer poll.Stop()
 	deadline := time.After(waitMax)
 	for {
-		if found := named.FindStringSubmatch(p.log.String()); found != nil {
+		if found := named.FindStringSubmatch(p.Logged()); found != nil {
 			return found[1]
 		}
 		select {
 		case <-poll.C:
 		case <-deadline:
-			t.Fatalf("no TLS connection string in the log:\n%s", p.log.String())
+			t.Fatalf("no TLS connection string in the log:\n%s", p.Logged())
 		}
 	}
 }
@@ -187,12 +187,12 @@ func TestSecretsStayOut(t *testing.T) {
 	if code, output := s.user("", "remove", "app"); code != 0 {
 		t.Errorf("remove: %d, %s", code, output)
 	}
-	s.server.command.Process.Signal(syscall.SIGTERM)
+	s.server.Command.Process.Signal(syscall.SIGTERM)
 	code, lines := s.server.exit(t)
 	if code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}
-	written := map[string]string{"log": s.server.log.String(), "stdout": strings.Join(lines, "\n"),
+	written := map[string]string{"log": s.server.Logged(), "stdout": strings.Join(lines, "\n"),
 		"commands": s.output.String(), "answers": strings.Join(answers, "\n")}
 	s.wantNoSecret(written, result.GetToken())
 }
@@ -320,14 +320,14 @@ func TestFirstUserByCommand(t *testing.T) {
 	if info, err := os.Lstat(s.path("data/admin.sock")); err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
-	server.command.Process.Kill()
+	server.Kill()
 	server.exit(t)
 	s.steps(step{"", "user list", int(exit.NotServing),
 		"no server at the socket " + s.path("data/admin.sock") + " (connection refused)"})
 	server = s.besides()
 	server.ready(t)
 	s.steps(step{"", "user list", 0, "NAME  ROLE\napp   user\n"})
-	server.command.Process.Signal(syscall.SIGTERM)
+	server.Command.Process.Signal(syscall.SIGTERM)
 	if code, _ := server.exit(t); code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}
@@ -356,10 +356,10 @@ func TestAudit(t *testing.T) {
 		step{"", "cluster add b 127.0.0.1:1", 1, ""},
 		step{"", "user remove app", 0, ""},
 	)
-	server.command.Process.Signal(syscall.SIGTERM)
+	server.Command.Process.Signal(syscall.SIGTERM)
 	server.exit(t)
 	var acts []string
-	for _, line := range strings.Split(server.log.String(), "\n") {
+	for _, line := range strings.Split(server.Logged(), "\n") {
 		if strings.Contains(line, "administration") {
 			_, act, _ := strings.Cut(line, " act=")
 			act, _, _ = strings.Cut(act, " from=")
@@ -382,7 +382,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for _, password := range []string{adminPassword, appPassword, newPassword} {
-		if strings.Contains(server.log.String(), password) {
+		if strings.Contains(server.Logged(), password) {
 			t.Errorf("%s is in the log", password)
 		}
 	}
@@ -398,7 +398,7 @@ func TestLoopbackAdmin(t *testing.T) {
 		step{appPassword + "\n", "user add eve --endpoint " + endpoint, 1, "Only administrators"},
 		step{adminPassword + "\n", "cluster status --user root --endpoint " + endpoint, 0, "leader"},
 	)
-	inOrder(t, server.log.String(), []string{"level=WARN", "--loopback-admin goes away"})
+	inOrder(t, server.Logged(), []string{"level=WARN", "--loopback-admin goes away"})
 	open := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory", "--loopback-admin")
 	endpoint = open.ready(t)
 	s.steps(
@@ -480,7 +480,7 @@ func TestSecurityConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := spawn(t, append([]string{"serve", "--listen=127.0.0.1:0", "--in-memory"}, test.args...)...)
 			p.wantExit(t, test.code, test.want...)
-			if strings.Contains(p.log.String(), fileToken) {
+			if strings.Contains(p.Logged(), fileToken) {
 				t.Error("a token is in the error")
 			}
 		})

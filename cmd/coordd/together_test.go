@@ -44,7 +44,7 @@ func TestTakenDefaultPort(t *testing.T) {
 	}
 	p := spawn(t, "serve", "--in-memory", "--listen=127.0.0.1:0")
 	p.ready(t)
-	p.command.Process.Signal(syscall.SIGTERM)
+	p.Command.Process.Signal(syscall.SIGTERM)
 	p.wantExit(t, exit.OK, "level=WARN", "no listener for monitoring programs", "127.0.0.1:8765",
 		"already in use", "msg=serving", "msg=stopped")
 }

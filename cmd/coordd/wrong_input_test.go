@@ -228,7 +228,7 @@ func TestDoneIsSaid(t *testing.T) {
 	if code, output := s.run("", "health", "--data-dir", s.path("data")); code != 0 || output != "serving\n" {
 		t.Errorf("health: exit code %d, %q", code, output)
 	}
-	server.command.Process.Signal(syscall.SIGTERM)
+	server.Command.Process.Signal(syscall.SIGTERM)
 	server.exit(t)
 }
 
@@ -246,7 +246,7 @@ func TestEmptiedServer(t *testing.T) {
 			seen = seen || m.Name == "b" && m.Version > 0
 		}
 	}
-	b.command.Process.Kill()
+	b.Command.Process.Kill()
 	b.exit(t)
 	if err := os.RemoveAll(b.directory); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestEmptiedServer(t *testing.T) {
 	if code != exit.Config {
 		t.Errorf("exit code %d, want %d", code, exit.Config)
 	}
-	inOrder(t, b.log.String(), []string{"the cluster knows this member with an earlier data directory",
+	inOrder(t, b.Logged(), []string{"the cluster knows this member with an earlier data directory",
 		"its data is gone", "coordd cluster remove NAME", "coordd cluster add NAME HOST:PORT", "--join"})
 }
 

@@ -27,12 +27,17 @@ func Binary(t testing.TB) string {
 
 // Program returns the path of the program under test: the file that COORDD_BIN names, or else a build of the repository
 // that the test is in.
-var Program = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("COORDD_BIN"); path != "" {
+var Program = sync.OnceValues(func() (string, error) { return find("COORDD_BIN", "coordd") })
+
+// StandIn is Program for coordd-standin, which COORDD_STANDIN_BIN names.
+var StandIn = sync.OnceValues(func() (string, error) { return find("COORDD_STANDIN_BIN", "coordd-standin") })
+
+func find(variable, name string) (string, error) {
+	if path := os.Getenv(variable); path != "" {
 		return filepath.Abs(path) // a test may change its directory, or start the program in another one
 	}
-	return Build(".", "coordd", "./cmd/coordd")
-})
+	return Build(".", name, "./cmd/"+name)
+}
 
 // Build builds the program of a package and returns its path below the directory that COORDD_BUILT names, or else
 // bin/built in the repository. A name that ends in a slash is a directory for several programs. dir is the module's,

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// startPatience bounds the wait for a server to serve; only a failing test uses it up.
+	// startPatience bounds the wait for the first line of a process, which a server prints when it serves; only a
+	// failing test uses it up.
 	startPatience = 3 * time.Minute
 	// stopPatience is just below the time after which a server gives up a clean stop by itself.
 	stopPatience = 7 * time.Second
@@ -135,16 +136,16 @@ func Launch(t testing.TB, c Config) *Process {
 	return p
 }
 
-// FirstLine returns the first line of standard output, "" if the process ended without one.
+// FirstLine waits for the first line of standard output and returns it, "" if the process ends without one.
 func (p *Process) FirstLine() string {
+	giveUp := time.AfterFunc(startPatience, func() { _ = p.Command.Process.Kill() })
+	defer giveUp.Stop()
 	<-p.said
 	return p.first
 }
 
 // Ready waits until the server prints its connection string, and returns the address in it.
 func (p *Process) Ready() (address string, err error) {
-	giveUp := time.AfterFunc(startPatience, func() { _ = p.Command.Process.Kill() })
-	defer giveUp.Stop()
 	line := p.FirstLine()
 	if u, err := url.Parse(line); err == nil && u.Scheme == "grpc" && u.Host != "" {
 		return u.Host, nil
