@@ -29,12 +29,16 @@ TESTCONTAINERS := compat/go/testcontainers
 DOUBLES := compat/doubles
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
-PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
 NOTICES := THIRD-PARTY-NOTICES.txt
 # Released programs have the newest versions of the modules that they link; those in go.mod are the lowest that the code
 # needs, since they bind everybody who imports the stand-in.
 RELEASE := -modfile=$(CURDIR)/go.release.mod
-PROTOS = $(shell find coordination raftstore server -name '*.proto')
+# MAKE_NOTICES writes the licences of everything that they link into a file.
+MAKE_NOTICES = GOFLAGS="$$(go env GOFLAGS) $(RELEASE)" $(TOOLBIN)/notices ./cmd/coordd ./cmd/coordd-standin >$(1)
+# PROTOC writes the Go code of all .proto files below a folder.
+PROTO_FOLDERS := coordination raftstore server
+PROTOC = PATH="$(TOOLBIN):$$PATH" goprotoc -I . --go_out=paths=source_relative:$(1) --go-grpc_out=paths=source_relative:$(1) \
+	$$(find $(PROTO_FOLDERS) -name '*.proto')
 
 # LONG are the longer programmes, those of the script .ci/long.
 LONG := $(shell sed -n 's/^\([a-z-]*\)() { \#\# .*/\1/p' .ci/long)
@@ -76,12 +80,13 @@ lint: tools ## check formatting, and the linters of .golangci.yml in all modules
 	@GOOS=windows go vet ./server/standin # which others start in their tests there
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
-	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
-	@GOFLAGS="$$(go env GOFLAGS) $(RELEASE)" $(TOOLBIN)/notices $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
+	@$(call PROTOC,.)
+	@$(call MAKE_NOTICES,bin/$(NOTICES)) && cp bin/$(NOTICES) $(NOTICES)
 
 generate-check: tools ## fail if the generated code is not that of the .proto files, or the notices are not those of the modules
-	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
-	@GOFLAGS="$$(go env GOFLAGS) $(RELEASE)" $(TOOLBIN)/notices -check $(NOTICES) ./cmd/coordd ./cmd/coordd-standin
+	@made="$$(mktemp -d)"; trap 'rm -rf "$$made"' EXIT; stale=; $(call PROTOC,$$made) && $(call MAKE_NOTICES,$$made/$(NOTICES)); \
+	for file in $$({ find $(PROTO_FOLDERS) -name '*.pb.go'; cd "$$made" && find * -type f; } | sort -u); do \
+		cmp "$$file" "$$made/$$file" || stale=yes; done; [ -z "$$stale" ] || { echo "not fresh: run make generate" >&2; exit 1; }
 
 compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDKs' own tests
 	@.ci/test sdk
@@ -141,7 +146,7 @@ docker-test: docker-context ## build the image and test it and the compose files
 		../bin/docker.test -test.v -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
-	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen ./notices ./sdks \
+	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./notices ./sdks github.com/jhump/goprotoc/cmd/goprotoc \
 		github.com/golangci/golangci-lint/v2/cmd/golangci-lint google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 clean: ## remove what was built

@@ -1,220 +1,142 @@
-// Command notices writes the licences of everything that is linked into programs: of each module, and of Go
-// itself.
+// Command notices prints the licences of everything that programs link: of each module, and of Go itself.
 //
-//	notices [-check] FILE PACKAGE...
+//	notices PACKAGE...
 //
-// Each PACKAGE is a program, in the module of the working directory. The modules are those of all platforms that
-// it is built for, so the result is the same everywhere. With -check nothing is written: a FILE that differs
-// ends the program with status 1.
+// Each PACKAGE is a program of the module in the working directory.
 package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
-	"flag"
+	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// platforms are those that the program is built for.
+// platforms lists the targets of the builds. The notices cover all of them, so they are the same everywhere.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
 
 func main() {
-	check := flag.Bool("check", false, "compare instead of write")
-	flag.Parse()
-	if flag.NArg() < 2 {
-		fmt.Fprintln(os.Stderr, "usage: notices [-check] FILE PACKAGE...")
-		os.Exit(2)
+	modules, err := linked(os.Args[1:])
+	var made []byte
+	if err == nil {
+		made, err = notices(modules)
 	}
-	if err := run(flag.Arg(0), flag.Args()[1:], *check); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		os.Exit(1)
 	}
+	_, _ = os.Stdout.Write(made)
 }
 
-func run(file string, programs []string, check bool) error {
-	modules, err := linked(programs)
-	if err != nil {
-		return err
-	}
-	made, err := notices(modules)
-	if err != nil {
-		return err
-	}
-	if !check {
-		return os.WriteFile(file, made, 0o644)
-	}
-	switch found, err := os.ReadFile(file); {
-	case err != nil:
-		return err
-	case !bytes.Equal(found, made):
-		return fmt.Errorf("%s is not what the modules of %s say: run make generate", file,
-			strings.Join(programs, " and "))
-	}
-	return nil
-}
-
-// module is one that is linked into the program.
+// module is a linked module, or Go itself: its name and version, its directory, and those of its linked packages.
 type module struct {
-	Path, Version, Dir string
-	folders            []string // of its packages that are linked
+	path, name, dir string
+	packages        []string
 }
 
-// goItself stands for the runtime and the standard library.
-const goItself = "Go"
-
-// linked lists the modules of programs, by path, with Go itself in front.
+// linked lists the modules of programs by path, after Go itself.
 func linked(programs []string) ([]*module, error) {
-	found := make(map[string]*module)
+	const format = "-f={{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}\n{{end}}{{end}}"
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, err
+	}
+	modules := []*module{{path: "Go", name: "Go", dir: strings.TrimSpace(string(root))}}
+	known := make(map[string]*module)
 	for _, platform := range platforms {
 		system, machine, _ := strings.Cut(platform, "/")
-		list := []string{"list", "-deps", "-json=ImportPath,Dir,Module,Standard"}
-		command := exec.Command("go", append(list, programs...)...)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+machine)
-		command.Stderr = os.Stderr
-		listed, err := command.Output()
+		list := exec.Command("go", append([]string{"list", "-deps", format}, programs...)...)
+		list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+machine)
+		list.Stderr = os.Stderr
+		listed, err := list.Output()
 		if err != nil {
 			return nil, fmt.Errorf("go list for %s: %w", platform, err)
 		}
-		if err := collect(found, listed); err != nil {
-			return nil, fmt.Errorf("go list for %s: %w", platform, err)
+		for line := range strings.Lines(string(listed)) {
+			fields := strings.Split(strings.TrimSpace(line), "\t")
+			if len(fields) != 4 {
+				continue // the empty line of a package of the standard library or of the program's own module
+			}
+			m := known[fields[0]]
+			if m == nil {
+				m = &module{path: fields[0], name: fields[0] + " " + fields[1], dir: fields[2]}
+				known[m.path], modules = m, append(modules, m)
+			}
+			m.packages = append(m.packages, fields[3])
 		}
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
-	}
-	modules := []*module{{Path: goItself, Dir: strings.TrimSpace(string(root))}}
-	var paths []string
-	for p := range found {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
-	for _, p := range paths {
-		modules = append(modules, found[p])
-	}
+	slices.SortFunc(modules[1:], func(a, b *module) int { return cmp.Compare(a.path, b.path) })
 	return modules, nil
 }
 
-// collect adds the modules of the packages that `go list` has told of.
-func collect(found map[string]*module, listed []byte) error {
-	for decoder := json.NewDecoder(bytes.NewReader(listed)); ; {
-		var p struct {
-			ImportPath, Dir string
-			Standard        bool
-			Module          *struct {
-				Path, Version, Dir string
-				Main               bool
-				Replace            *struct{ Path, Version string }
-			}
-		}
-		switch err := decoder.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case p.Standard || p.Module != nil && p.Module.Main:
-			continue
-		case p.Module == nil || p.Module.Replace != nil || p.Module.Dir == "":
-			return fmt.Errorf("%s: no module with a version in the module cache", p.ImportPath)
-		}
-		m := found[p.Module.Path]
-		if m == nil {
-			m = &module{Path: p.Module.Path, Version: p.Module.Version, Dir: p.Module.Dir}
-			found[m.Path] = m
-		}
-		relative, err := filepath.Rel(m.Dir, p.Dir)
-		if err != nil {
-			return err
-		}
-		m.folders = append(m.folders, filepath.ToSlash(relative))
-	}
-}
-
-// licenceFile is how a file with a licence or a notice is called.
+// licenceFile matches the names of files with a licence or a notice.
 var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|copyright|notice|patents)([-_.].*)?$`)
 
-// text is a file with a licence or a notice.
-type text struct {
-	name    string // of the file in its module
-	content string
-}
+// text is a file with a licence or a notice, by its name in its module.
+type text struct{ name, content string }
 
-// texts returns the licences and notices of a module: those at its root, and in the folders of the packages
-// that are linked and above these. Each comes once.
+// texts returns the licences and notices in a module's root, in the folders of its linked packages, and in those
+// above them. Each text comes once.
 func (m *module) texts() ([]text, error) {
-	folders := []string{"."}
-	for _, folder := range m.folders {
-		for ; folder != "."; folder = path.Dir(folder) {
+	folders := []string{m.dir}
+	for _, folder := range m.packages {
+		for ; len(folder) > len(m.dir); folder = filepath.Dir(folder) {
 			folders = append(folders, folder)
 		}
 	}
 	slices.Sort(folders)
 	var found []text
 	for _, folder := range slices.Compact(folders) {
-		entries, err := os.ReadDir(filepath.Join(m.Dir, filepath.FromSlash(folder)))
+		entries, err := os.ReadDir(folder)
 		if err != nil {
 			return nil, err
 		}
 		for _, entry := range entries {
-			if !entry.Type().IsRegular() || !licenceFile.MatchString(entry.Name()) ||
-				strings.HasSuffix(entry.Name(), ".go") {
+			name := filepath.Join(folder, entry.Name())
+			if !entry.Type().IsRegular() || !licenceFile.MatchString(entry.Name()) || filepath.Ext(name) == ".go" {
 				continue
 			}
-			content, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(folder), entry.Name()))
+			content, err := os.ReadFile(name)
 			if err != nil {
 				return nil, err
 			}
-			t := text{path.Join(folder, entry.Name()), plain(content)}
+			t := text{filepath.ToSlash(strings.TrimPrefix(name, m.dir))[1:], plain(string(content))}
 			if !slices.ContainsFunc(found, func(other text) bool { return other.content == t.content }) {
 				found = append(found, t)
 			}
 		}
 	}
-	if !slices.ContainsFunc(found, func(t text) bool { return len(kindsOf(t.content)) > 0 }) {
-		return nil, fmt.Errorf("%s %s: no licence that this program knows; look at %s", m.Path, m.Version,
-			m.Dir)
-	}
 	return found, nil
 }
 
-// plain is a text with lines that end in the same way everywhere.
-func plain(content []byte) string {
-	lines := strings.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " \t\f")
-	}
-	return strings.Trim(strings.Join(lines, "\n"), "\n") + "\n"
+var lineEnd = regexp.MustCompile(`[ \t\f]*\r?\n`)
+
+// plain returns a text with the same ends of lines whatever its author used.
+func plain(content string) string {
+	return strings.Trim(lineEnd.ReplaceAllString(content+"\n", "\n"), "\n") + "\n"
 }
 
-// kinds are the licences that may be linked, each with words of its text. Another one is for people to look
-// at first.
-var kinds = []struct {
-	name  string
-	words *regexp.Regexp
-}{
-	{"MPL-2.0", regexp.MustCompile("Mozilla Public License,? [Vv]ersion 2.0")},
-	{"Apache-2.0", regexp.MustCompile("Apache License,? Version 2.0")},
-	{"BSD-3-Clause", regexp.MustCompile("Neither the name .* nor the names of (its|their|the) contributors")},
-	{"BSD-2-Clause", regexp.MustCompile("Redistributions in binary form must reproduce")},
-	{"MIT", regexp.MustCompile("Permission is hereby granted, free of charge")},
+// kinds maps the licences that may be linked to words of their texts. People have to look at any other one first.
+var kinds = []struct{ name, words string }{
+	{"MPL-2.0", "Mozilla Public License,? [Vv]ersion 2.0"},
+	{"Apache-2.0", "Apache License,? Version 2.0"},
+	{"BSD-3-Clause", "Neither the name .* nor the names of (its|their|the) contributors"},
+	{"BSD-2-Clause", "Redistributions in binary form must reproduce"},
+	{"MIT", "Permission is hereby granted, free of charge"},
 }
 
-// kindsOf are the short names of the licences that a text is, or says that it is under.
+// kindsOf returns the short names of the licences that a text contains or names.
 func kindsOf(content string) []string {
 	oneLine := strings.Join(strings.Fields(content), " ")
 	var found []string
 	for _, kind := range kinds {
-		if kind.words.MatchString(oneLine) &&
-			!(kind.name == "BSD-2-Clause" && slices.Contains(found, "BSD-3-Clause")) {
+		part := kind.name == "BSD-2-Clause" && slices.Contains(found, "BSD-3-Clause")
+		if !part && regexp.MustCompile(kind.words).MatchString(oneLine) {
 			found = append(found, kind.name)
 		}
 	}
@@ -232,7 +154,7 @@ https://proxy.golang.org/MODULE/@v/VERSION.zip. None was changed. That of Go its
 
 `
 
-// notices puts the texts together. A text that several modules share comes once.
+// notices lists modules with the numbers of their texts, and then the texts. Modules may share one.
 func notices(modules []*module) ([]byte, error) {
 	var list, body bytes.Buffer
 	numbers := make(map[string]int)
@@ -245,18 +167,17 @@ func notices(modules []*module) ([]byte, error) {
 		for _, t := range texts {
 			if numbers[t.content] == 0 {
 				numbers[t.content] = len(numbers) + 1
-				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.Path,
-					rule, t.content)
+				rule := strings.Repeat("-", 80)
+				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.path, rule, t.content)
 			}
 			where = append(where, fmt.Sprintf("[%d]", numbers[t.content]))
 			names = append(names, kindsOf(t.content)...)
 		}
+		if len(names) == 0 {
+			return nil, fmt.Errorf("%s: no licence that this program knows; look at %s", m.name, m.dir)
+		}
 		slices.Sort(names)
-		names = slices.Compact(names)
-		fmt.Fprintf(&list, "%s: %s, texts %s\n", strings.TrimSpace(m.Path+" "+m.Version),
-			strings.Join(names, " and "), strings.Join(where, " "))
+		fmt.Fprintf(&list, "%s: %s, texts %s\n", m.name, strings.Join(slices.Compact(names), " and "), strings.Join(where, " "))
 	}
 	return slices.Concat([]byte(head), list.Bytes(), body.Bytes()), nil
 }
-
-var rule = strings.Repeat("-", 80)

@@ -32,9 +32,10 @@ func TestNotices(t *testing.T) {
 	write(t, first, "in/deep/x.go", "package deep")
 	write(t, first, "out/LICENSE", "not linked")
 	write(t, second, "LICENSE.md", mit)
-	made, err := notices([]*module{{Path: "a.example/first", Version: "v1.0.0", Dir: first,
-		folders: []string{".", "in/deep"}}, {Path: "a.example/second", Version: "v2.0.0", Dir: second,
-		folders: []string{"."}}})
+	made, err := notices([]*module{
+		{"a.example/first", "a.example/first v1.0.0", first, []string{first, filepath.Join(first, "in/deep")}},
+		{"a.example/second", "a.example/second v2.0.0", second, []string{second}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +61,7 @@ func TestUnknownLicence(t *testing.T) {
 		if content != "" {
 			write(t, dir, "LICENSE", content)
 		}
-		_, err := notices([]*module{{Path: "a.example/closed", Version: "v1.0.0", Dir: dir,
-			folders: []string{"."}}})
+		_, err := notices([]*module{{"a.example/closed", "a.example/closed v1.0.0", dir, []string{dir}}})
 		if err == nil || !strings.Contains(err.Error(), "a.example/closed v1.0.0: no licence") {
 			t.Errorf("%q: got %v", content, err)
 		}
