@@ -425,12 +425,26 @@ func (u *upgrade) addUser(i int) error {
 // checkUsers wants all users and their tokens to be known to a server.
 func (u *upgrade) checkUsers(i int) error {
 	secret := filepath.Join(u.dir, "password")
-	list, err := u.commandAt(i, "user", "list", "--user", u.users[len(u.users)-1], "--password-file", secret)
+	list, err := u.commandAt(i, "user", "list", "-o", "json", "--user", u.users[len(u.users)-1], "--password-file", secret)
 	if err != nil {
 		return err
 	}
-	if want := strings.Join(u.users, "\tadministrator\n") + "\tadministrator\n"; list != want {
-		return fmt.Errorf("server %d has the users\n%s, want\n%s", i, list, want)
+	var users []struct {
+		Name          string
+		Administrator bool
+	}
+	if err := json.Unmarshal([]byte(list), &users); err != nil {
+		return err
+	}
+	names := make([]string, len(users))
+	for i, user := range users {
+		names[i] = user.Name
+		if !user.Administrator {
+			return fmt.Errorf("server %d takes %s for an ordinary user", i, user.Name)
+		}
+	}
+	if !slices.Equal(names, u.users) {
+		return fmt.Errorf("server %d has the users %v, want %v", i, names, u.users)
 	}
 	conns, err := raw.Dial(u.listen[i], 1)
 	if err != nil {
