@@ -14,7 +14,6 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/users"
 )
@@ -115,13 +114,4 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	case <-patience.C:
 	}
 	return status.Error(codes.Unavailable, "The server is not ready: "+s.Readiness().Reason)
-}
-
-// streamCaller is who opens a stream.
-func (s *Server) streamCaller(ctx context.Context) group.Caller {
-	caller := group.Caller{Caller: s.calls.Caller(ctx), Trace: traceOf(ctx)}
-	if caller.Enforced {
-		caller.Identity = auth.Of(ctx).OfSession()
-	}
-	return caller
 }

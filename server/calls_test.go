@@ -167,7 +167,7 @@ func (c *testCluster) crash(i int) {
 	if err := s.group.Stop(context.Background()); err != nil {
 		c.t.Error(err)
 	}
-	s.writers.close()
+	s.sessions.Stop()
 }
 
 // A call on the server that is being stopped is finished through the next leader.

@@ -119,6 +119,16 @@ type Config struct {
 
 const defaultHoldStartFailureMillis = 100
 
+// pingPolicy returns how clients are pinged.
+func (c Config) pingPolicy() coordination.PingPolicy {
+	policy := coordination.PingPolicy{HoldStartFailureMillis: defaultHoldStartFailureMillis, Opaque: group.Nonce,
+		FirstMessageMillis: uint64(c.Hardening.FirstMessage.Milliseconds())}
+	if c.HoldStartFailureMillis != nil {
+		policy.HoldStartFailureMillis = *c.HoldStartFailureMillis
+	}
+	return policy
+}
+
 // Validate reports the first field that cannot be used, by its name.
 func (c Config) Validate() error {
 	if c.Listen == "" {

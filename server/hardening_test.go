@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -18,9 +19,10 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/testmode"
-	"github.com/coordd/coordd/server/auth"
-	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/sessions"
+	"github.com/coordd/coordd/server/wire"
 )
 
 func TestFirstMessageIsOverdue(t *testing.T) {
@@ -96,9 +98,9 @@ func TestRequestsInFlight(t *testing.T) {
 	s, conn := startTest(t, nil)
 	stream := openTest(t, t.Context(), conn, start(600_000))
 	next(t, stream)
-	only := s.group.Clients()[0].(*session)
+	only := s.group.Clients()[0].(*sessions.Session)
 	state := func() (inFlight int, paused bool) {
-		backlog := only.stream.Backlog()
+		backlog := only.Stream.Backlog()
 		return backlog.InFlight, backlog.Paused
 	}
 	release, held := make(chan struct{}), make(chan struct{})
@@ -365,12 +367,27 @@ func TestSilentConnection(t *testing.T) {
 	}
 }
 
-// stuckClient is a stream whose client reads nothing until the stream is ended.
+// stuckClient is a stream whose client sends a SessionStart and reads nothing until the stream is ended.
 type stuckClient struct {
 	Ydb_Coordination_V1.CoordinationService_SessionServer
+	ctx     context.Context
+	started bool
 	sending chan struct{} // closed when the first message is being sent
 	ended   chan struct{}
 	status  *status.Status
+}
+
+func (c *stuckClient) Context() context.Context { return c.ctx }
+
+func (c *stuckClient) RecvMsg(m any) error {
+	if c.started {
+		<-c.ended
+		return c.status.Err()
+	}
+	c.started = true
+	*(*coordination.ClientMessage)(m.(*wire.ClientMessage)) = coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: &coordination.AttachRequest{Path: testNode, TimeoutMillis: 600_000}}
+	return nil
 }
 
 func (c *stuckClient) SendMsg(any) error {
@@ -389,19 +406,14 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 func TestEndIsNotRead(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
-	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, meters: &s.meters,
-		identity: auth.Anonymous}
-	stuck.stream = s.group.NewStream(stuck, group.Caller{}, &s.policy)
-	if err := stuck.stream.Enter(); err != nil {
-		t.Fatal(err)
-	}
-	defer stuck.stream.Leave()
-	stuck.stream.Open()
-	stuck.stream.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart,
-		Start: &coordination.AttachRequest{Path: testNode, TimeoutMillis: 600_000}})
+	client.ctx = listen.WithStatusWriter(t.Context(), client)
+	served := make(chan error, 1)
+	go func() { served <- s.sessions.Serve(client) }()
 	<-client.sending
-	stuck.stream.End(coordination.LinkFailure)
-	<-client.ended
+	s.group.Clients()[0].(*sessions.Session).Stream.End(coordination.LinkFailure)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 	if client.status.Code() != codes.ResourceExhausted {
 		t.Fatalf("ended with %v", client.status)
 	}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
@@ -104,25 +101,6 @@ func (h inspectHost) Status(ctx context.Context, answer outcome.Outcome, err err
 	return calls.GRPCStatus(ctx, answer, err)
 }
 
-// Connection implements inspect.Connection.
-func (s *session) Connection() *adminpb.SessionClient {
-	ctx := s.rpc.Context()
-	client := &adminpb.SessionClient{User: s.identity.Name, SinceMillis: uint64(s.opened)}
-	if s.identity == auth.LocalAdministrator {
-		client.User = s.identity.String()
-	}
-	if p, ok := peer.FromContext(ctx); ok {
-		client.Address = p.Addr.String()
-	}
-	if auth.FromSocket(ctx) || client.Address == "" {
-		client.Address = auth.SourceOf(ctx)
-	}
-	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
-		client.Sdk = inspect.Shown(info)
-	}
-	return client
-}
-
 // inspected is which session a request is about, for the log.
 func inspected(r *adminpb.EndSessionRequest) string {
 	text := fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath()))
@@ -144,5 +122,3 @@ func deleted(r *adminpb.DeleteSemaphoreRequest) string {
 	}
 	return text
 }
-
-func wallMillis() int64 { return time.Now().UnixMilli() }

@@ -1,46 +1,18 @@
 package server
 
 import (
-	"context"
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/server/sessions"
 )
-
-// TestLending borrows all there is, and more: who is first in line is served first, and who gives up holds up
-// nobody.
-func TestLending(t *testing.T) {
-	l := newLending()
-	all := l.borrow(t.Context(), mostLentBytes+1) // what is larger than all of it is lent alone
-	if all != mostLentBytes/lentUnitBytes {
-		t.Fatalf("%d units are lent", all)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	first, second := make(chan int, 1), make(chan int, 1)
-	go func() { first <- l.borrow(ctx, 2*lentUnitBytes) }()
-	eventually(t, "the first in line", func() bool { return len(l.first) == 1 })
-	go func() { second <- l.borrow(t.Context(), 1) }()
-	l.giveBack(1)
-	eventually(t, "a unit for the first", func() bool { return len(l.lent) == cap(l.lent) })
-	cancel()
-	if units := <-first; units != 0 {
-		t.Errorf("who gives up has %d units", units)
-	}
-	if units := <-second; units != 1 {
-		t.Errorf("the second has %d units", units)
-	}
-	l.giveBack(all - 1 + 1)
-	if len(l.lent) != 0 {
-		t.Errorf("%d units are lent to nobody", len(l.lent))
-	}
-}
 
 // TestLargestAnswerIsLentFor compares what may be lent with the largest answer.
 func TestLargestAnswerIsLentFor(t *testing.T) {
-	if mostLentBytes < maxMessageBytes {
-		t.Errorf("%d bytes may be lent, and an answer may have %d", mostLentBytes, maxMessageBytes)
+	if sessions.MostLentBytes < maxMessageBytes {
+		t.Errorf("%d bytes may be lent, and an answer may have %d", sessions.MostLentBytes, maxMessageBytes)
 	}
 }
 
@@ -80,11 +52,11 @@ func TestLargeAnswersAreGivenBack(t *testing.T) {
 		t.Fatalf("%d owners and %d bytes are described", len(d.GetOwners()), len(d.GetData()))
 	}
 	other := connectNarrow(t, s)
-	lent := func() int { return len(s.writers.lending.lent) }
-	for range mostLentBytes/lentUnitBytes + 5 {
+	lent := func() int { return s.sessions.Figures().LentBytes }
+	for range sessions.MostLentBytes>>20 + 5 {
 		send(t, openTest(t, t.Context(), other, start(1_800_000)), describe(1))
 	}
-	eventually(t, "all to be lent", func() bool { return lent() == cap(s.writers.lending.lent) })
+	eventually(t, "all to be lent", func() bool { return lent() == sessions.MostLentBytes })
 	_ = other.Close()
 	send(t, maker, describe(4))
 	next(t, maker)

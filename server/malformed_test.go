@@ -443,7 +443,7 @@ func TestMalformedStreams(t *testing.T) {
 			m.good = append(m.good, newGoodSession(t, ctx, conn, fmt.Sprint("good", i, "-", j)))
 		}
 	}
-	s.policy.FirstMessageMillis = 50 // from here on
+	s.sessions.Policy.FirstMessageMillis = 50 // from here on
 	goroutines := runtime.NumGoroutine()
 	m.streams(2 * len(m.kinds)) // what is made once and kept
 	eventually(t, "nothing to be left of the malformed streams", func() bool { return m.settled(goroutines) })

@@ -23,14 +23,14 @@ import (
 // onPing makes fn part of every ping that the server sends.
 func onPing(s *Server, fn func(number int64)) {
 	var pings atomic.Int64
-	s.policy.Opaque = func() uint64 { n := pings.Add(1); fn(n); return uint64(n) }
+	s.sessions.Policy.Opaque = func() uint64 { n := pings.Add(1); fn(n); return uint64(n) }
 }
 
 // TestPanicOfTimer has the second ping of a stream panic, which a timer sends. That stream ends, and its
 // session can be taken up by another one.
 func TestPanicOfTimer(t *testing.T) {
 	s, conn := startTest(t, nil)
-	s.policy.MaxIntervalMillis = 100
+	s.sessions.Policy.MaxIntervalMillis = 100
 	onPing(s, func(number int64) {
 		if number == 2 {
 			panic("second ping")
@@ -73,7 +73,7 @@ func TestPanicOfReader(t *testing.T) {
 	s, conn := startTest(t, nil)
 	proxied := grpc.NewServer(listen.Codec(), grpc.ChainStreamInterceptor(s.panics.Stream))
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(proxied,
-		breaking{services.Coordination{Runner: s.calls, Sessions: s.serveSession}})
+		breaking{services.Coordination{Runner: s.calls, Sessions: s.sessions.Serve}})
 	own := serveTest(t, proxied)
 	stream := openTest(t, t.Context(), own, start(600_000))
 	if end := endOf(stream); end.Code() != codes.Internal {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
@@ -44,6 +42,7 @@ import (
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/services"
+	"github.com/coordd/coordd/server/sessions"
 	"github.com/coordd/coordd/server/users"
 )
 
@@ -60,11 +59,9 @@ type Server struct {
 	health      *health.Server
 	group       *group.Group
 	store       *raftstore.Store // the group's
-	writers     *writers
 	calls       *calls.Runner
 	users       *users.Service
-	policy      coordination.PingPolicy
-	python      coordination.PingPolicy
+	sessions    *sessions.Service
 
 	stopOnce    sync.Once
 	done        chan struct{}
@@ -137,7 +134,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}),
 		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil)),
 		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
-			Packing: make(chan struct{}, fewAtOnce())}}
+			Packing: make(chan struct{}, calls.FewAtOnce())}}
 	if s.stateLimit.memory = config.memory; s.stateLimit.memory == (memoryLimit{}) {
 		s.stateLimit.memory = findMemoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
@@ -154,15 +151,16 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 			return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 		}
 	}
-	s.writers = newWriters()
 	s.users = &users.Service{Runner: s.calls, Auth: authenticator, Meters: &s.meters, Logger: config.Logger}
 	s.panics.Logger = config.Logger
+	s.sessions = &sessions.Service{Runner: s.calls, Auth: authenticator, Meters: &s.meters, Panics: &s.panics,
+		Logger: config.Logger, Policy: config.pingPolicy()}
+	s.sessions.Start()
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
 		config.Logger)
 	s.setAdvertised()
-	s.setPolicies()
 	if err := s.group.Start(); err != nil {
-		s.writers.close()
+		s.sessions.Stop()
 		s.http.stop()
 		if s.listener != nil {
 			err = errors.Join(err, s.listener.Close())
@@ -205,28 +203,6 @@ func (s *Server) setAdvertised() {
 	} else {
 		s.advertised.plain = hostPort{host, uint32(port)}
 	}
-}
-
-func (s *Server) setPolicies() {
-	hold := uint64(defaultHoldStartFailureMillis)
-	if s.config.HoldStartFailureMillis != nil {
-		hold = *s.config.HoldStartFailureMillis
-	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: group.Nonce,
-		FirstMessageMillis: uint64(s.config.Hardening.FirstMessage.Milliseconds())}
-	s.python = s.policy
-	s.python.MaxIntervalMillis = 2000
-}
-
-// pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence
-// (surface.md §2.6).
-func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
-	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
-		if strings.HasPrefix(info, "ydb-python-sdk") {
-			return &s.python
-		}
-	}
-	return &s.policy
 }
 
 // openGroup opens the group's log.
@@ -310,7 +286,7 @@ func (s *Server) startGRPC() {
 		grpc.ChainStreamInterceptor(s.panics.Stream),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(s.debugUnary, s.auditUnary, s.held.unary),
+		grpc.ChainUnaryInterceptor(calls.Debug(s.config.Logger), s.auditUnary, s.held.unary),
 		grpc.ChainStreamInterceptor(s.admitStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
@@ -322,7 +298,7 @@ func (s *Server) startGRPC() {
 	s.grpc = grpc.NewServer(options...)
 	admitted := admittingServices{s.grpc, s}
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(admitted,
-		services.Coordination{Runner: s.calls, Sessions: s.serveSession})
+		services.Coordination{Runner: s.calls, Sessions: s.sessions.Serve})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(admitted, services.Scheme{Runner: s.calls})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, discoveryService{Server: s})
 	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, s.users)

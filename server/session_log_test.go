@@ -12,8 +12,6 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
-
-	"github.com/coordd/coordd/coordination"
 )
 
 const traceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -119,14 +117,6 @@ func TestMessagesAreNotToldOfAtInfo(t *testing.T) {
 	}
 	if log.has("session:") {
 		t.Errorf("log:\n%s", log.content())
-	}
-	var nobody *sessionLog
-	message := coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: 1,
-		Request: &coordination.Request{Kind: coordination.RequestAcquire}}
-	reply := coordination.Reply{Kind: coordination.ReplyResult}
-	if n := testing.AllocsPerRun(100,
-		func() { nobody.heard(&message); nobody.replied(&reply); nobody.end("") }); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 	if _, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(t.Context(),
 		&Ydb_Coordination.DescribeNodeRequest{Path: testNode}); err != nil || log.has("msg=call") {

@@ -111,6 +111,6 @@ func (s *Server) release(ctx context.Context, ended bool) error {
 		s.serving.Wait()
 	}
 	err := s.group.Stop(ctx)
-	s.writers.close()
+	s.sessions.Stop()
 	return err
 }

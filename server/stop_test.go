@@ -26,6 +26,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/sessions"
 )
 
 // stopWithoutABound stops a server that has to find the end by itself.
@@ -82,7 +83,7 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 			eventually(t, "a writer that is held up", func() bool {
 				return slices.ContainsFunc(s.group.Clients(), func(client group.Client) bool {
 					// of 800 answers; how many a client takes unread varies
-					return client.(*session).stream.Backlog().Queued > 200
+					return client.(*sessions.Session).Stream.Backlog().Queued > 200
 				})
 			})
 		},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/server/sessions"
 )
 
 // TestPongsAreReadWhileTheServerIsFull holds the server up until its clients may bring nothing more. One that
@@ -49,7 +51,7 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	eventually(t, "the server to read none of the writers", func() bool {
 		unread := 0
 		for _, client := range s.group.Clients() {
-			if client.(*session).stream.Backlog().Paused {
+			if client.(*sessions.Session).Stream.Backlog().Paused {
 				unread++
 			}
 		}

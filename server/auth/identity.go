@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"net"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // Identity is who a caller has proved to be, and by what. It does not change.
@@ -103,4 +105,19 @@ func FromLoopback(ctx context.Context) bool {
 	}
 	address, ok := p.Addr.(*net.TCPAddr)
 	return ok && address.IP.IsLoopback()
+}
+
+// LogFields say who calls, from where, and as part of what: the SDKs pass on the trace of the program that
+// uses them.
+func LogFields(ctx context.Context) []any {
+	fields := []any{"user", lograte.Cut(Of(ctx).String())}
+	if p, ok := peer.FromContext(ctx); ok {
+		fields = append(fields, "remote", p.Addr.String())
+	}
+	for _, header := range []string{"traceparent", "x-ydb-trace-id"} {
+		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) > 0 && values[0] != "" {
+			fields = append(fields, header, lograte.Cut(values[0]))
+		}
+	}
+	return fields
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"runtime"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -37,6 +38,9 @@ func Operation(answer outcome.Outcome, result proto.Message) (*Ydb_Operations.Op
 	}
 	return op, nil
 }
+
+// FewAtOnce bounds goroutines whose work is long in computing, so that other work goes on beside it.
+func FewAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // Packed is a result that may be long in the making and take much memory meanwhile, ready for Operation. Few
 // are made at a time: who asks for many at once takes neither the processor nor the memory from others.

@@ -1,23 +1,14 @@
-package server
+package sessions
 
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/auth"
-	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/meters"
 )
 
@@ -39,41 +30,7 @@ func newSessionLog(ctx context.Context, logger *slog.Logger) *sessionLog {
 	if !logger.Enabled(ctx, slog.LevelDebug) {
 		return nil
 	}
-	return &sessionLog{logger: logger.With(callerFields(ctx)...), begun: time.Now()}
-}
-
-// callerFields say who calls, from where, and as part of what: the SDKs pass on the trace of the program that
-// uses them.
-func callerFields(ctx context.Context) []any {
-	fields := []any{"user", lograte.Cut(auth.Of(ctx).String())}
-	if p, ok := peer.FromContext(ctx); ok {
-		fields = append(fields, "remote", p.Addr.String())
-	}
-	for _, header := range []string{"traceparent", "x-ydb-trace-id"} {
-		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) > 0 && values[0] != "" {
-			fields = append(fields, header, lograte.Cut(values[0]))
-		}
-	}
-	return fields
-}
-
-// traceOf is the traceparent of a call, empty where there is none, or one that is not as W3C's Trace Context
-// wants it: version, trace, span and flags in hexadecimal digits. What later versions have behind these is
-// left out.
-func traceOf(ctx context.Context) string {
-	const form = "00-00000000000000000000000000000000-0000000000000000-00"
-	values := metadata.ValueFromIncomingContext(ctx, "traceparent")
-	if len(values) == 0 || len(values[0]) < len(form) {
-		return ""
-	}
-	text := values[0][:len(form)]
-	for i, c := range []byte(form) {
-		if digit := strings.IndexByte("0123456789abcdef", text[i]) >= 0; digit != (c == '0') || !digit &&
-			text[i] != c {
-			return ""
-		}
-	}
-	return strings.Clone(text)
+	return &sessionLog{logger: logger.With(auth.LogFields(ctx)...), begun: time.Now()}
 }
 
 // heard tells of a message of the client.
@@ -133,27 +90,4 @@ func (l *sessionLog) end(why string) {
 	}
 	l.logger.Debug("session: the stream has ended", "session", l.session.Load(), "why", why, "requests",
 		l.requests.Load(), "after", time.Since(l.begun))
-}
-
-// debugUnary tells of calls with one request, what came of them, and how long they took.
-func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler) (any, error) {
-	if !s.config.Logger.Enabled(ctx, slog.LevelDebug) {
-		return handler(ctx, request)
-	}
-	begun := time.Now()
-	answer, err := handler(ctx, request)
-	fields := append([]any{"method", info.FullMethod}, callerFields(ctx)...)
-	if about, ok := request.(interface{ GetPath() string }); ok {
-		fields = append(fields, "path", lograte.Cut(about.GetPath()))
-	}
-	text := status.Code(err).String()
-	if operation, ok := calls.OperationIn(answer); ok && err == nil {
-		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS &&
-			len(operation.GetIssues()) > 0 {
-			fields = append(fields, "why", lograte.Cut(operation.GetIssues()[0].GetMessage()))
-		}
-	}
-	s.config.Logger.Debug("call", append(fields, "status", text, "took", time.Since(begun))...)
-	return answer, err
 }

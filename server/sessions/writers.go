@@ -1,4 +1,4 @@
-package server
+package sessions
 
 import (
 	"runtime"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/calls"
 )
 
 // writers are the goroutines that send replies. A stream is handed to them when it has something to send, and
@@ -24,10 +25,10 @@ type writers struct {
 type lane struct {
 	mutex    sync.Mutex
 	work     sync.Cond
-	send     func(s *session, buffer []coordination.Reply) (_ []coordination.Reply, more bool)
+	send     func(s *Session, buffer []coordination.Reply) (_ []coordination.Reply, more bool)
 	grows    bool
 	done     sync.WaitGroup
-	ready    []*session // first in, first out, from position first
+	ready    []*Session // first in, first out, from position first
 	first    int
 	idle     int
 	running  int
@@ -44,17 +45,14 @@ const (
 	writersPerStall = 64
 )
 
-// fewAtOnce is how many goroutines do what is long in computing, so that others get on with what they do.
-func fewAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
-
 func newWriters() *writers {
-	w := &writers{encoding: make(chan struct{}, fewAtOnce()), lending: newLending()}
-	w.prompt.open((*session).sendPromptly, false)
-	w.slow.open((*session).sendSlowly, true)
+	w := &writers{encoding: make(chan struct{}, calls.FewAtOnce()), lending: newLending()}
+	w.prompt.open((*Session).sendPromptly, false)
+	w.slow.open((*Session).sendSlowly, true)
 	return w
 }
 
-func (l *lane) open(send func(*session, []coordination.Reply) ([]coordination.Reply, bool), grows bool) {
+func (l *lane) open(send func(*Session, []coordination.Reply) ([]coordination.Reply, bool), grows bool) {
 	l.work.L, l.send, l.grows = &l.mutex, send, grows
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -74,7 +72,7 @@ func (l *lane) start() {
 }
 
 // schedule has the stream sent. The caller sees to it that a stream is scheduled once only.
-func (w *writers) schedule(s *session) {
+func (w *writers) schedule(s *Session) {
 	if s.hasRoom() {
 		w.prompt.schedule(s)
 	} else {
@@ -82,7 +80,7 @@ func (w *writers) schedule(s *session) {
 	}
 }
 
-func (l *lane) schedule(s *session) {
+func (l *lane) schedule(s *Session) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.closed {
@@ -131,7 +129,7 @@ func (l *lane) run() {
 
 // next waits for a stream. It returns nil when this writer is to end, because there are more than are needed
 // or because all end.
-func (l *lane) next() *session {
+func (l *lane) next() *Session {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for l.first == len(l.ready) {
@@ -151,6 +149,13 @@ func (l *lane) next() *session {
 		l.ready, l.first = l.ready[:0], 0
 	}
 	return s
+}
+
+// count returns how many writers there are, and how many of them have nothing to do.
+func (l *lane) count() (running, idle int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.running, l.idle
 }
 
 // close ends the writers once what is scheduled is sent.

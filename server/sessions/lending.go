@@ -1,4 +1,4 @@
-package server
+package sessions
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 const (
 	// lentUnitBytes is what memory is lent by.
 	lentUnitBytes = 1 << 20
-	// mostLentBytes is how much large answers may have of memory of their own, besides the data that they
+	// MostLentBytes is how much large answers may have of memory of their own, besides the data that they
 	// share with the state. It is enough for the largest (TestLargestAnswerIsLentFor).
-	mostLentBytes = 64 << 20
+	MostLentBytes = 64 << 20
 )
 
 // lending bounds what large answers have of memory until their clients have read them. Who wants more waits
@@ -20,7 +20,7 @@ type lending struct {
 }
 
 func newLending() lending {
-	return lending{make(chan struct{}, 1), make(chan struct{}, mostLentBytes/lentUnitBytes)}
+	return lending{make(chan struct{}, 1), make(chan struct{}, MostLentBytes/lentUnitBytes)}
 }
 
 // borrow takes memory, and returns how many units that is; none if ctx is done before there is enough.

@@ -1,29 +1,32 @@
-package server
+package sessions
 
 import (
-	"errors"
 	"io"
 	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/wire"
 )
 
-// session is the connection of one Session stream. Its handler's goroutine reads; the writers send.
-type session struct {
-	stream   *group.Stream
+// Session is the connection of one Session stream. Its handler's goroutine reads; the writers send.
+type Session struct {
+	Stream   *group.Stream
 	rpc      Ydb_Coordination_V1.CoordinationService_SessionServer
 	finish   listen.StatusWriter
 	pool     *writers
@@ -41,70 +44,18 @@ type session struct {
 	closed bool // nothing is left of the call, and nothing is lent any more
 }
 
-func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) (*session, error) {
-	finish, err := listen.StatusWriterOf(rpc.Context())
-	if err != nil {
-		return nil, err
-	}
-	// With compression every client would have a copy of its own of what is described.
-	if err := listen.SendUncompressed(rpc.Context()); err != nil {
-		return nil, err
-	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, meters: &s.meters,
-		identity: auth.Of(rpc.Context()), opened: wallMillis(),
-		log: newSessionLog(rpc.Context(), s.config.Logger)}
-	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
-	return session, nil
-}
-
-// serveSession is coordination.md §2.
-func (s *Server) serveSession(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
-	session, err := s.newSession(rpc)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		call := listen.CallOf(rpc.Context())
-		call.Answered(session.mayLieUnread())
-		call.Gone(session.close)
-	}()
-	switch err := session.stream.Enter(); {
-	case errors.Is(err, group.ErrStopped):
-		return refuseAtItsFirstMessage(rpc)
-	case err != nil:
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	defer session.stream.Leave()
-	// revoked before the enforcer knew the stream
-	if !s.auth.StillValid(session.identity, s.group.Accounts()) {
-		return auth.ErrInvalidToken
-	}
-	return session.serve()
-}
-
-// refuseAtItsFirstMessage ends a stream that came to a server which is stopping: its client may have opened
-// it again before it could know. The refusal awaits the client's SessionStart, because the Go SDK gives up a
-// session for good whose SessionStart it could not send. The end of the connection bounds the wait.
-func refuseAtItsFirstMessage(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
-	if _, err := rpc.Recv(); err != nil {
-		return err
-	}
-	return rpc.Send(wire.ToClient(&coordination.Reply{Kind: coordination.ReplyFailure,
-		Refusal: coordination.LinkFailure}))
-}
-
 // serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's
 // ending, written by a writer behind the last reply.
-func (s *session) serve() error {
+func (s *Session) serve() error {
 	defer s.leaveOnPanic()
 	ctx := s.rpc.Context()
-	s.stream.Open()
+	s.Stream.Open()
 	received := new(wire.ClientMessage)
 	message := (*coordination.ClientMessage)(received)
 	for {
 		*message = coordination.ClientMessage{} // the client may be silent for long
 		if err := s.rpc.RecvMsg(received); err != nil {
-			s.stream.Close()
+			s.Stream.Close()
 			s.log.end("the client has closed it, or is gone")
 			if err == io.EOF { // what is queued is still sent
 				<-ctx.Done() // a writer ends the RPC
@@ -117,8 +68,8 @@ func (s *session) serve() error {
 		}
 		s.progress.heard(message)
 		s.log.heard(message)
-		s.stream.AwaitRoom(ctx, message)
-		resume := s.stream.Receive(message)
+		s.Stream.AwaitRoom(ctx, message)
+		resume := s.Stream.Receive(message)
 		if resume == nil {
 			continue
 		}
@@ -130,45 +81,45 @@ func (s *session) serve() error {
 }
 
 // leaveOnPanic takes a stream out of service whose handler panics.
-func (s *session) leaveOnPanic() {
+func (s *Session) leaveOnPanic() {
 	if reason := recover(); reason != nil {
-		s.stream.Abandon()
+		s.Stream.Abandon()
 		panic(reason)
 	}
 }
 
 // Wake implements group.Client.
-func (s *session) Wake() { s.pool.schedule(s) }
+func (s *Session) Wake() { s.pool.schedule(s) }
 
 // CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the
 // session is detached.
-func (s *session) CutOff() {
+func (s *Session) CutOff() {
 	s.log.end("the client does not read it")
 	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
 }
 
 // Panicked implements group.Client.
-func (s *session) Panicked(reason any) {
+func (s *Session) Panicked(reason any) {
 	s.panics.Note("a stream", reason)
 	go s.finish.WriteStatus(meters.PanicStatus)
 }
 
 // hasRoom reports whether a small message can be sent without waiting for the client.
-func (s *session) hasRoom() bool { return s.progress.unread() < sendRoom }
+func (s *Session) hasRoom() bool { return s.progress.unread() < sendRoom }
 
 // sendPromptly is send as long as the client has room; the slow lane does the rest.
-func (s *session) sendPromptly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+func (s *Session) sendPromptly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
 	return s.send(buffer, true)
 }
 
 // sendSlowly is send, however long the client takes.
-func (s *session) sendSlowly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+func (s *Session) sendSlowly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
 	return s.send(buffer, false)
 }
 
 // send writes what is queued, and ends the RPC if the Front has ended. It reports whether there may be more.
 // If it is to be prompt, it leaves to the slow lane what may have to wait for the client.
-func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordination.Reply, more bool) {
+func (s *Session) send(buffer []coordination.Reply, prompt bool) (_ []coordination.Reply, more bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			s.Panicked(reason)
@@ -176,13 +127,13 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 	}()
 	replies, ending, fresh := s.held, coordination.EndingNone, len(s.held) == 0
 	if s.held = nil; fresh {
-		replies, ending = s.stream.Take(buffer[:0])
+		replies, ending = s.Stream.Take(buffer[:0])
 	}
 	for i := range replies {
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
 		}
-		if (i > 0 || !fresh) && s.stream.PutBack(replies[i:]) {
+		if (i > 0 || !fresh) && s.Stream.PutBack(replies[i:]) {
 			return replies, false
 		}
 		size := sizeOf(&replies[i])
@@ -208,7 +159,7 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 	return replies, len(replies) > 0
 }
 
-func (s *session) write(r *coordination.Reply, size int64) error {
+func (s *Session) write(r *coordination.Reply, size int64) error {
 	if size > sendRoom && r.Description != nil {
 		return s.writeLarge(r)
 	}
@@ -217,7 +168,7 @@ func (s *session) write(r *coordination.Reply, size int64) error {
 		s.lend(0)
 	}
 	if r.Description != nil { // what is encoded is gRPC's, and little
-		s.stream.Gone(r.Description)
+		s.Stream.Gone(r.Description)
 	}
 	return err
 }
@@ -226,7 +177,7 @@ func (s *session) write(r *coordination.Reply, size int64) error {
 // too much for all streams together, and few are encoded at a time: the slow lane has as many writers as
 // clients make it have, and they must take neither the memory nor the processor from those who serve the
 // others.
-func (s *session) writeLarge(r *coordination.Reply) error {
+func (s *Session) writeLarge(r *coordination.Reply) error {
 	units := 0
 	if own := wire.Own(r.Description); own > sendRoom {
 		if units = s.pool.lending.borrow(s.rpc.Context(), own); units == 0 {
@@ -238,7 +189,7 @@ func (s *session) writeLarge(r *coordination.Reply) error {
 	<-s.pool.encoding
 	if err == nil {
 		description := r.Description
-		encoded.OnGone(func() { s.stream.Gone(description) })
+		encoded.OnGone(func() { s.Stream.Gone(description) })
 		err = s.rpc.SendMsg(encoded)
 	}
 	if units > 0 || s.borrowed {
@@ -249,12 +200,12 @@ func (s *session) writeLarge(r *coordination.Reply) error {
 
 // lend notes what the answer has that was sent last, and gives back what the one before had. A writer calls
 // it.
-func (s *session) lend(units int) {
+func (s *Session) lend(units int) {
 	s.borrowed = units > 0
 	s.giveBack(units)
 }
 
-func (s *session) giveBack(units int) {
+func (s *Session) giveBack(units int) {
 	s.mutex.Lock()
 	before := s.lent
 	if s.lent = units; s.closed {
@@ -266,15 +217,15 @@ func (s *session) giveBack(units int) {
 
 // mayLieUnread is how much memory gRPC may have for what the client has not read, besides what is lent: as
 // much as it takes without waiting, and a message more.
-func (s *session) mayLieUnread() int { return int(min(s.progress.unread(), 2*sendRoom)) }
+func (s *Session) mayLieUnread() int { return int(min(s.progress.unread(), 2*sendRoom)) }
 
 // close gives back what the stream was lent. It is called when nothing is left of the call.
-func (s *session) close() {
+func (s *Session) close() {
 	s.mutex.Lock()
 	s.closed = true
 	s.mutex.Unlock()
 	s.giveBack(0)
-	s.stream.AllGone()
+	s.Stream.AllGone()
 }
 
 // endStatus is the gRPC status of an ending (coordination.md §2.9).
@@ -290,4 +241,23 @@ func endStatus(ending coordination.Ending) *status.Status {
 		return status.New(codes.Unavailable, coordination.LinkFailure.Text)
 	}
 	return status.New(codes.OK, "")
+}
+
+// Connection implements inspect.Connection.
+func (s *Session) Connection() *adminpb.SessionClient {
+	ctx := s.rpc.Context()
+	client := &adminpb.SessionClient{User: s.identity.Name, SinceMillis: uint64(s.opened)}
+	if s.identity == auth.LocalAdministrator {
+		client.User = s.identity.String()
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		client.Address = p.Addr.String()
+	}
+	if auth.FromSocket(ctx) || client.Address == "" {
+		client.Address = auth.SourceOf(ctx)
+	}
+	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
+		client.Sdk = inspect.Shown(info)
+	}
+	return client
 }
