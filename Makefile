@@ -84,7 +84,7 @@ generate: tools ## make the Go code of the .proto files and the third-party noti
 	@$(call MAKE_NOTICES,bin/$(NOTICES)) && cp bin/$(NOTICES) $(NOTICES)
 
 generate-check: tools ## fail if the generated code is not that of the .proto files, or the notices are not those of the modules
-	@made="$$(mktemp -d)"; trap 'rm -rf "$$made"' EXIT; stale=; $(call PROTOC,$$made) && $(call MAKE_NOTICES,$$made/$(NOTICES)); \
+	@made="$$(mktemp -d)"; trap 'rm -rf "$$made"' EXIT; stale=; $(call PROTOC,$$made); $(call MAKE_NOTICES,$$made/$(NOTICES)); \
 	for file in $$({ find $(PROTO_FOLDERS) -name '*.pb.go'; cd "$$made" && find * -type f; } | sort -u); do \
 		cmp "$$file" "$$made/$$file" || stale=yes; done; [ -z "$$stale" ] || { echo "not fresh: run make generate" >&2; exit 1; }
 
