@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,12 +25,12 @@ const (
 var binary, coordd string
 
 func TestMain(m *testing.M) {
-	for program, find := range map[*string]func() (string, error){&binary: testserver.StandIn, &coordd: testserver.Program} {
-		var err error
-		if *program, err = find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+	var err, errCoordd error
+	binary, err = testserver.StandIn()
+	coordd, errCoordd = testserver.Program()
+	if err := errors.Join(err, errCoordd); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/coordd/coordd/internal/testserver"
 )
 
-// TestBinaryEasesItsTimers starts servers with the slack that the system gives, and with another one, which they keep. A
-// server that has replaced itself is the process that was started, with its arguments and its output.
+// TestBinaryEasesItsTimers starts servers with the slack that the system gives, and with another one, which they keep.
+// A server that has replaced itself is the process that was started, with its arguments and its output.
 func TestBinaryEasesItsTimers(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{serve.UsualTimerSlack: serve.TimerSlack,
 		time.Millisecond: time.Millisecond, 1: 1} {

@@ -40,7 +40,7 @@ import (
 type peers struct {
 	t         *testing.T
 	directory string
-	port      int // of all for each other: each has a host of its own
+	port      string // of all for each other: each has a host of its own
 	insecure  bool
 	servers   []*server
 }
@@ -170,12 +170,11 @@ func newPeers(t *testing.T, insecure bool) *peers {
 	t.Helper()
 	p := &peers{t: t, directory: t.TempDir(), insecure: insecure,
 		servers: make([]*server, 3)}
-	l, err := testserver.Listen()
+	_, port, err := net.SplitHostPort(testserver.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.port = l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	p.port = port
 	if err := os.WriteFile(p.path("tokens"), []byte(goodToken+" root\n"+userToken+" user\n"),
 		0o600); err != nil {
 		t.Fatal(err)
@@ -192,7 +191,7 @@ func newPeers(t *testing.T, insecure bool) *peers {
 func (p *peers) path(name string) string { return filepath.Join(p.directory, name) }
 
 // peer is where a server listens for the others.
-func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%d", i+1, p.port) }
+func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%s", i+1, p.port) }
 
 // certificate makes one with which a server at a host shows itself to others, of the authority that all have.
 func (p *peers) certificate(name, host string) {
@@ -211,7 +210,7 @@ func (p *peers) begin(i int) {
 		p.path("data-" + name), "--auth", "required", "--token-file", p.path("tokens"), "--initial-admin",
 		"root", "--initial-admin-password-file", p.path("password"), "--disk-reserve", "0", "--name", name}
 	if p.insecure {
-		arguments = append(arguments, "--insecure-peers", "--listen-peer", fmt.Sprintf("0.0.0.0:%d", p.port),
+		arguments = append(arguments, "--insecure-peers", "--listen-peer", "0.0.0.0:"+p.port,
 			"--advertise-peer", p.peer(i))
 	} else {
 		var all []string
@@ -322,7 +321,7 @@ func (p *peers) attack(ctx context.Context, name string, who identityOf, at int)
 	header := func(to string) *peerpb.Header {
 		return &peerpb.Header{Format: 1, Cluster: number(who.Cluster), From: number(who.Member),
 			To: number(target.Member), Incarnation: number(who.Incarnation), ToIncarnation: number(to),
-			Address: fmt.Sprintf("127.0.0.9:%d", p.port)}
+			Address: "127.0.0.9:" + p.port}
 	}
 	command := codec.AppendToEntry(codec.BeginEntry(nil, 0),
 		&coordination.AddUser{Name: "evil", PasswordHash: "none", Administrator: true})

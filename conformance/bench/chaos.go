@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -187,10 +186,9 @@ func trouble(ctx context.Context, p *product, three servers, w *watch, random *r
 		}
 		s := three[at]
 		if kind < 2 {
-			process := s.running.Process
-			_ = process.Signal(syscall.SIGSTOP)
+			_ = s.running.Pause()
 			time.Sleep(pause)
-			_ = process.Signal(syscall.SIGCONT)
+			_ = s.running.Resume()
 			continue
 		}
 		s.kill()

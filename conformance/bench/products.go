@@ -34,14 +34,10 @@ func newCoordd(name, binary string) *product {
 					arguments = append(arguments, "--name", fmt.Sprint("s", i), "--listen-peer", peers[i],
 						"--initial-cluster", initial(peers, ""), "--insecure-peers")
 				}
-				command := func() *exec.Cmd {
-					command := exec.Command(binary, arguments...)
-					command.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true",
-						"COORDD_LISTEN_HTTP="+metrics[i], "COORDD_DEBUG_HTTP="+debug)
-					return command
-				}
 				made = append(made, &process{address: address, debug: debug, metrics: metrics[i],
-					command: command})
+					config: testserver.Config{Program: binary, Args: arguments,
+						Env: append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true", "COORDD_LISTEN_HTTP="+metrics[i],
+							"COORDD_DEBUG_HTTP="+debug)}})
 			}
 			return made, nil
 		},
@@ -74,9 +70,7 @@ func newSelf(name string, first func(ctx context.Context, address string) error)
 				return nil, err
 			}
 			return servers{{address: addresses[0],
-				command: func() *exec.Cmd {
-					return exec.Command(self, "-be", name, "-listen", addresses[0])
-				}}}, nil
+				config: testserver.Config{Program: self, Args: []string{"-be", name, "-listen", addresses[0]}}}}, nil
 		},
 	}
 }
@@ -100,13 +94,10 @@ func newEtcd(binary string) *product {
 			for i, dir := range dirs {
 				client, peer := "http://"+addresses[i], "http://"+peers[i]
 				made = append(made, &process{address: addresses[i], debug: addresses[i], metrics: addresses[i],
-					command: func() *exec.Cmd {
-						return exec.Command(binary, "--name", fmt.Sprint("s", i), "--data-dir",
-							filepath.Join(dir, "data"), "--log-level", "error", "--listen-client-urls",
-							client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
-							"--initial-advertise-peer-urls", peer,
-							"--initial-cluster", initial(peers, "http://"), "--enable-pprof")
-					}})
+					config: testserver.Config{Program: binary, Args: []string{"--name", fmt.Sprint("s", i), "--data-dir",
+						filepath.Join(dir, "data"), "--log-level", "error", "--listen-client-urls", client,
+						"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
+						peer, "--initial-cluster", initial(peers, "http://"), "--enable-pprof"}}})
 			}
 			return made, nil
 		},
@@ -142,10 +133,9 @@ func newZooKeeper(java, jars string) *product {
 			if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 				return nil, err
 			}
-			return servers{{address: addresses[0], command: func() *exec.Cmd {
-				return exec.Command(java, "-Xmx2g", "-Djute.maxbuffer=4194304", "-cp",
-					filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", settings)
-			}}}, nil
+			return servers{{address: addresses[0],
+				config: testserver.Config{Program: java, Args: []string{"-Xmx2g", "-Djute.maxbuffer=4194304", "-cp",
+					filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", settings}}}}, nil
 		},
 	}
 }
@@ -168,10 +158,9 @@ func newRedis(binary string) *product {
 			if err != nil {
 				return nil, err
 			}
-			return servers{{address: addresses[0], command: func() *exec.Cmd {
-				return exec.Command(binary, "--bind", "127.0.0.1", "--port", port, "--dir", dirs[0],
-					"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxclients", "15000")
-			}}}, nil
+			return servers{{address: addresses[0],
+				config: testserver.Config{Program: binary, Args: []string{"--bind", "127.0.0.1", "--port", port, "--dir",
+					dirs[0], "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxclients", "15000"}}}}, nil
 		},
 	}
 }

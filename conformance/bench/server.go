@@ -8,12 +8,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/machine"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // patience is how long a server may take to start, with a million rows as well.
@@ -25,38 +25,28 @@ type process struct {
 	address string
 	debug   string // where Go's profiles are, empty if nowhere
 	metrics string // address of /metrics, empty if nowhere
-	log     string // the file that has its output
-	command func() *exec.Cmd
-	running *exec.Cmd
+	config  testserver.Config
+	running *testserver.Process
 }
 
 // start starts the server and waits until it answers: first is one operation.
 func (p *process) start(ctx context.Context, first func(ctx context.Context, address string) error) error {
-	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
+	var err error
+	if p.running, err = testserver.Start(onServerCPU(p.config)); err != nil {
 		return err
 	}
-	defer out.Close()
-	command := onServerCPU(p.command())
-	command.Stdout, command.Stderr = out, out
-	if err := command.Start(); err != nil {
-		return err
-	}
-	p.running = command
 	return p.answers(ctx, first)
 }
 
 // serverCPU is the processor that servers run on, "" if on all.
 var serverCPU string
 
-// onServerCPU makes a command run there.
-func onServerCPU(command *exec.Cmd) *exec.Cmd {
-	if serverCPU == "" {
-		return command
+// onServerCPU makes a server run there.
+func onServerCPU(c testserver.Config) testserver.Config {
+	if serverCPU != "" {
+		c.Program, c.Args = "taskset", append([]string{"-c", serverCPU, c.Program}, c.Args...)
 	}
-	pinned := exec.Command("taskset", append([]string{"-c", serverCPU}, command.Args...)...)
-	pinned.Env = command.Env
-	return pinned
+	return c
 }
 
 // answers waits until the server answers. Clients back off for a long time if nobody listens, hence the
@@ -81,7 +71,7 @@ func (p *process) answers(ctx context.Context, first func(ctx context.Context, a
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not get ready, see %s: %w", p.name, p.log, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("%s did not get ready, see %s: %w", p.name, p.config.Log, errors.Join(err, ctx.Err()))
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -89,15 +79,14 @@ func (p *process) answers(ctx context.Context, first func(ctx context.Context, a
 
 func (p *process) kill() {
 	if p.running != nil {
-		_ = p.running.Process.Kill()
-		_ = p.running.Wait()
+		p.running.Kill()
 		p.running = nil
 	}
 }
 
-func (p *process) cpu() (time.Duration, error) { return machine.CPU(p.running.Process.Pid) }
+func (p *process) cpu() (time.Duration, error) { return machine.CPU(p.running.PID()) }
 
-func (p *process) resident() (int64, error) { return machine.Resident(p.running.Process.Pid) }
+func (p *process) resident() (int64, error) { return machine.Resident(p.running.PID()) }
 
 // collect makes a Go server collect its garbage twice, as the second time finds what finalizers and pools let
 // go.
@@ -203,7 +192,7 @@ func (p *product) launch(ctx context.Context, dir string, n int) (servers, error
 	}
 	failures := make(chan error, n)
 	for i, s := range made {
-		s.name, s.log = p.name, dirs[i]+".log"
+		s.name, s.config.Log, s.config.LogStdout = p.name, dirs[i]+".log", true
 		go func() { failures <- s.start(ctx, p.first) }() // those of a cluster wait for each other
 	}
 	for range made {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/bench/stub"
 	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // TestStubServesTheLoads runs every workload that is compared with the stub: a wrong answer is an error of the
@@ -27,7 +28,7 @@ func TestStubServesTheLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &contestant{name: bare, client: rawClient, servers: servers{{address: address,
-		running: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}}}
+		running: &testserver.Process{Command: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}}}}
 	b := &bench{book: newBook(), runs: 2, length: 20 * time.Millisecond} // what is left is in nobody's way
 	b.measureLocks(t.Context(), w1, []*contestant{c}, load.Pairs, 1)
 	b.measureLocks(t.Context(), w1, []*contestant{c}, load.Pairs, 4)

@@ -27,10 +27,9 @@ var ports struct {
 	held      []net.Listener
 }
 
-// Listen listens on an address of its own. As long as this process lives, no other process gets the address from
-// this package, and this one gets it again only after thousands of others. A caller that needs the address for
-// another process closes the listener before that starts.
-func Listen() (net.Listener, error) {
+// listen listens on an address of its own. As long as this process lives, no other process gets the address from
+// this package, and this one gets it again only after thousands of others.
+func listen() (net.Listener, error) {
 	ports.mutex.Lock()
 	defer ports.mutex.Unlock()
 	for {
@@ -80,7 +79,7 @@ func useBlock(first int) { ports.next, ports.end = first+1, first+blockPorts }
 func FreeAddresses(n int) ([]string, error) {
 	var addresses []string
 	for range n {
-		l, err := Listen()
+		l, err := listen()
 		if err != nil {
 			return nil, err
 		}

@@ -41,8 +41,10 @@ type Config struct {
 	OpenStdin bool
 	// Line, if it is not nil, is called with each line of standard output as it comes, and no line is kept.
 	Line func(string)
-	// Log is the file to which the process appends what it writes to standard error.
-	Log string
+	// Log is the file to which the process appends what it writes to standard error, and with LogStdout what it writes
+	// to standard output.
+	Log       string
+	LogStdout bool
 }
 
 // Process is one run of a program, from its start to its end.
@@ -73,8 +75,10 @@ func Start(c Config) (*Process, error) {
 			return nil, err
 		}
 	}
-	stdout, err := p.Command.StdoutPipe()
-	if err != nil {
+	var stdout io.Reader = strings.NewReader("")
+	if c.LogStdout {
+		p.Command.Stdout = log
+	} else if stdout, err = p.Command.StdoutPipe(); err != nil {
 		return nil, err
 	}
 	dieWithParent(p.Command)
