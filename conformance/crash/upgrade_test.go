@@ -425,7 +425,8 @@ func (u *upgrade) addUser(i int) error {
 // checkUsers wants all users and their tokens to be known to a server.
 func (u *upgrade) checkUsers(i int) error {
 	secret := filepath.Join(u.dir, "password")
-	list, err := u.commandAt(i, "user", "list", "-o", "json", "--user", u.users[len(u.users)-1], "--password-file", secret)
+	list, err := u.commandAt(i, "user", "list", "-o", "json",
+		"--user", u.users[len(u.users)-1], "--password-file", secret)
 	if err != nil {
 		return err
 	}
