@@ -17,17 +17,9 @@ ARGS ?=
 IMAGE ?= coordd
 PLATFORM ?= linux/$(shell go env GOARCH)
 
-# The modules besides the server's own: the SDK tests, the benchmarks, and the tools. The benchmarks measure coordd beside
-# other servers, whose clients take a minute to compile.
-COMPAT := compat/go compat/go/standin
-MEASURES := conformance/bench
-# SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
-SUITES := compat/go/upstream
-# TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
-TESTCONTAINERS := compat/go/testcontainers
-# DOUBLES behave like SDKs that cannot be installed here: make compat and CI run them, make test does not.
-DOUBLES := compat/doubles
-TOOLS  := .ci/tools
+# MODULES are those of this repository, but for the two that have no package of ours.
+MODULES := $(filter-out conformance/bench/etcd %/testdata/alone,. $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod')))
+TOOLS := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 NOTICES := THIRD-PARTY-NOTICES.txt
 # Released programs have the newest versions of the modules that they link; those in go.mod are the lowest that the code
@@ -60,9 +52,8 @@ GO_BUILD = go build $(RELEASE) -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w
 build: ## build the static binaries bin/coordd and bin/coordd-standin
 	@CGO_ENABLED=0 $(GO_BUILD) -o bin/ ./cmd/coordd ./cmd/coordd-standin && mkdir -p bin/built
 
-check: build lint ## what to run after each change: build, linters, tests without the race detector and without the long ones (-short)
-	@for module in . $(MEASURES) $(TOOLS); do (cd $$module && \
-		COORDD_BIN=$(CURDIR)/bin/coordd COORDD_STANDIN_BIN=$(CURDIR)/bin/coordd-standin go test -short -vet=off ./... | awk '!/^(ok|\?) /') || exit 1; done
+check: build tools ## what to run after each change: build, linters, the tests that are quick, without the race detector
+	@.ci/check
 
 test: build ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
 	@.ci/test
@@ -75,7 +66,7 @@ LINT = $(TOOLBIN)/golangci-lint
 BASE = $(shell base=$$(git merge-base HEAD main 2>/dev/null); [ "$$base" != "$$(git rev-parse HEAD)" ] && echo $$base || git rev-parse HEAD~1)
 lint: tools ## check formatting, and the linters of .golangci.yml in all modules; long lines only where they changed
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	@for module in . $(COMPAT) $(SUITES) $(TESTCONTAINERS) $(DOUBLES) $(MEASURES) $(TOOLS); do (cd $$module && $(LINT) run ./...) || exit 1; done
+	@for module in $(MODULES); do (cd $$module && $(LINT) run ./...) || exit 1; done
 	@$(LINT) run --enable-only lll --new-from-rev "$(BASE)" ./...
 	@GOOS=windows go vet ./server/standin # which others start in their tests there
 
@@ -109,7 +100,7 @@ compat-cpp: build ## run the programs on the C++ SDK (compat/cpp), where that is
 
 # They mostly wait, so many run at a time.
 compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and .NET against bin/coordd, and print what they show
-	@cd $(DOUBLES) && COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v . | \
+	@cd compat/doubles && COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v . | \
 		grep -v '^ *\(=== \|--- PASS\)'
 
 conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, server with users, binary, cluster
@@ -138,10 +129,11 @@ docker-image: docker-context ## build the container images IMAGE and IMAGE-stand
 	@docker image inspect --format '{{index .RepoTags 0}}: {{.Os}}/{{.Architecture}}, {{.Size}} bytes' $(IMAGE) $(IMAGE)-standin
 
 # The engine may be in a network of its own, so everything that may have to be fetched is built before it starts.
+# The tests on Testcontainers take a minute to compile, so they are no part of make test.
 docker-test: IMAGE = coordd-test
 docker-test: docker-context ## build the image and test it and the compose files; as root it brings its own engine up where dockerd is installed
 	@go test -c -o bin/docker.test ./docker
-	@cd $(TESTCONTAINERS) && go vet ./... && go test -c -o $(CURDIR)/bin/testcontainers.test .
+	@cd compat/go/testcontainers && go vet ./... && go test -c -o $(CURDIR)/bin/testcontainers.test .
 	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && export COORDD_IMAGE=$(IMAGE) COORDD_STANDIN_IMAGE=$(IMAGE)-standin && \
 		../bin/docker.test -test.v -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
 
