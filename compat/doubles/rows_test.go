@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -530,9 +529,7 @@ func deflates(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 func TestListeners(t *testing.T) {
 	needProgram(t)
 	certificates := filepath.Join(t.TempDir(), "certificates")
-	if out, err := exec.Command(testserver.Binary(t), "cert", "--dir", certificates).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testserver.Run(t, "cert", "--dir", certificates)
 	s := startServer(t, "--in-memory", "--listen-tls=127.0.0.1:0", "--tls-cert",
 		filepath.Join(certificates, "cert.pem"), "--tls-key", filepath.Join(certificates, "key.pem"))
 	show(t, "Go", "wire", "row 18: endpoints of the other listener", "tls", "")

@@ -47,22 +47,16 @@ func (s *secured) file(t *testing.T, name, content string) string {
 	return path
 }
 
-// coordd runs the binary to its end.
-func coordd(t *testing.T, stdin string, args ...string) {
+// user runs `coordd user` as root.
+func (s *secured) user(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	command := exec.Command(testserver.Binary(t), args...)
+	args = append(append([]string{"user"}, args...), "--endpoint", s.Endpoint(), "--user=root", "--password-file",
+		filepath.Join(s.directory, "password"))
+	command := exec.Command(s.Config.Program, args...)
 	command.Stdin = strings.NewReader(stdin)
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("coordd %v: %v\n%s", args, err, output)
 	}
-}
-
-// user runs `coordd user` as root.
-func (s *secured) user(t *testing.T, stdin string, args ...string) {
-	t.Helper()
-	args = append([]string{"user"}, args...)
-	coordd(t, stdin, append(args, "--endpoint", s.Endpoint(), "--user=root", "--password-file",
-		filepath.Join(s.directory, "password"))...)
 }
 
 func asRoot() ydb.Option { return ydb.WithStaticCredentials("root", "1234") }
@@ -231,8 +225,8 @@ func TestUserCommands(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certificates := t.TempDir()
-	coordd(t, "", "cert", "--dir", certificates)
-	coordd(t, "", "cert", "--dir", certificates, "--client", "ops")
+	testserver.Run(t, "cert", "--dir", certificates)
+	testserver.Run(t, "cert", "--dir", certificates, "--client", "ops")
 	in := func(name string) string { return filepath.Join(certificates, name) }
 	s := startSecured(t, "--listen-tls=127.0.0.1:0", "--tls-cert", in("cert.pem"), "--tls-key", in("key.pem"),
 		"--tls-client-ca", in("ca.pem"))

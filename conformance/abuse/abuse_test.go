@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -129,9 +128,7 @@ func startServer(t *testing.T) *server {
 	if err := os.WriteFile(password, []byte(rootPassword), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(testserver.Binary(t), "cert", "--dir", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testserver.Run(t, "cert", "--dir", dir)
 	c := limited(t, descriptorLimit, "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert",
 		filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"), "--data-dir",
 		filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens, "--initial-admin", "root",

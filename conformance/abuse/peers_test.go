@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -196,10 +195,7 @@ func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%s", i+1, p.
 // certificate makes one with which a server at a host shows itself to others, of the authority that all have.
 func (p *peers) certificate(name, host string) {
 	p.t.Helper()
-	if out, err := exec.Command(testserver.Binary(p.t), "cert", "--dir", p.directory, "--peer", name, "--host",
-		host).CombinedOutput(); err != nil {
-		p.t.Fatalf("%v\n%s", err, out)
-	}
+	testserver.Run(p.t, "cert", "--dir", p.directory, "--peer", name, "--host", host)
 }
 
 // begin starts a server, and does not wait for it.

@@ -25,6 +25,14 @@ func Binary(t testing.TB) string {
 	return path
 }
 
+// Run runs a command of coordd, such as "cert", to its end, which must be a good one.
+func Run(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(Binary(t), args...).CombinedOutput(); err != nil {
+		t.Fatalf("coordd %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
 // Program returns the path of the program under test: the file that COORDD_BIN names, or else a build of the repository
 // that the test is in.
 var Program = sync.OnceValues(func() (string, error) { return find("COORDD_BIN", "coordd") })

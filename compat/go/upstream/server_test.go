@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"iter"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,9 +42,7 @@ func startWays(t *testing.T) []way {
 	authenticated := append([]string{"--auth=required", "--token-file",
 		write("tokens", "token-of-root root\n")}, users...)
 	certificates := filepath.Join(directory, "certificates")
-	if out, err := exec.Command(testserver.Binary(t), "cert", "--dir", certificates).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testserver.Run(t, "cert", "--dir", certificates)
 
 	plain := testserver.Serve(t, append([]string{"--in-memory"}, users...)...)
 	secure := testserver.Serve(t, append([]string{"--in-memory", "--listen-tls=127.0.0.1:0", "--tls-cert",
