@@ -72,9 +72,8 @@ func TestBinaryHoldsNoTestTools(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	for dependency := range strings.FieldsSeq(string(output)) {
-		for _, tool := range []string{"go.uber.org/goleak", "pgregory.net/rapid",
-			"github.com/anishathalye/porcupine",
-			"github.com/coordd/coordd/conformance/model", "github.com/coordd/coordd/conformance/raw"} {
+		for _, tool := range []string{"go.uber.org/goleak", "github.com/coordd/coordd/conformance/model",
+			"github.com/coordd/coordd/conformance/raw", "github.com/coordd/coordd/internal/testserver"} {
 			if dependency == tool {
 				t.Errorf("the program contains %s", dependency)
 			}
