@@ -86,6 +86,8 @@ var layers = []layer{
 	{folder: "server/services", ours: []string{"scheme", "coordination", "server/calls", "server/group",
 		"server/wire"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "server/discovery", ours: []string{"scheme", "raftstore", "server/auth", "server/calls", "server/listen"},
+		foreign: []string{grpc, ydbProtos}},
 	{folder: "server/sessions", ours: []string{"scheme", "coordination", "server/adminpb", "server/auth",
 		"server/calls", "server/group", "server/inspect", "server/listen", "server/meters", "server/wire",
 		"internal/lograte"},

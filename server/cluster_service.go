@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // clusterService answers administrators, on any server (adminpb/cluster.proto). What only the leader can do
@@ -97,7 +98,7 @@ func validMember(name, address string) error {
 		return fmt.Errorf("name %q: %w", name, err)
 	}
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || host == "" || len(address) > 255 || validPort(port, 1) != nil {
+	if err != nil || host == "" || len(address) > 255 || listen.ValidPort(port, 1) != nil {
 		return fmt.Errorf("peer address %q: want HOST:PORT with a port from 1 to 65535", address)
 	}
 	return nil

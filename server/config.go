@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
@@ -137,10 +136,10 @@ func (c Config) Validate() error {
 		}
 	} else if _, port, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("listen %q: want host:port: %w", c.Listen, err)
-	} else if err := validPort(port, 0); err != nil {
+	} else if err := listen.ValidPort(port, 0); err != nil {
 		return fmt.Errorf("listen %q: %w", c.Listen, err)
 	}
-	if _, _, proxied, err := c.advertise(); err != nil {
+	if _, _, proxied, err := c.names().Proxy(); err != nil {
 		return fmt.Errorf("advertise %q: %w", c.Advertise, err)
 	} else if proxied && c.Listen == "" {
 		return fmt.Errorf("advertise %q: a proxy that ends TLS needs an address to listen on without TLS", c.Advertise)
@@ -160,49 +159,8 @@ func (c Config) Validate() error {
 	return errors.Join(c.validateTLS(), c.validateAuth(), c.validateInspect(), c.HTTP.validate())
 }
 
-func validPort(port string, least int) error {
-	if n, err := strconv.Atoi(port); err != nil || n < least || n > 65535 {
-		return fmt.Errorf("port %q: want a number from %d to 65535", port, least)
-	}
-	return nil
-}
-
-// proxyScheme stands before the address of a proxy that ends TLS.
-const proxyScheme = "grpcs://"
-
-// advertise splits Advertise, and reports whether it is the address of a proxy that ends TLS.
-func (c Config) advertise() (host string, port int, proxied bool, err error) {
-	address, proxied := strings.CutPrefix(c.Advertise, proxyScheme)
-	host, port, err = splitAdvertise(address)
-	if err == nil && proxied && port == 0 {
-		err = errors.New("want the port of the proxy as well")
-	}
-	return host, port, proxied, err
-}
-
-// splitAdvertise takes "host" or "host:port"; the port is 0 where none is given.
-func splitAdvertise(advertise string) (host string, port int, err error) {
-	if advertise == "" {
-		return "", 0, nil
-	}
-	host, text, err := net.SplitHostPort(advertise)
-	if err != nil {
-		if ip := net.ParseIP(advertise); ip != nil {
-			return advertise, 0, nil
-		}
-		if host, _, err = net.SplitHostPort(advertise + ":0"); err != nil || host == "" {
-			return "", 0, errors.New("want host or host:port")
-		}
-		return host, 0, nil
-	}
-	if host == "" {
-		return "", 0, errors.New("want host or host:port")
-	}
-	if err := validPort(text, 1); err != nil {
-		return "", 0, err
-	}
-	port, _ = strconv.Atoi(text)
-	return host, port, nil
+func (c Config) names() discovery.Names {
+	return discovery.Names{Listen: c.Listen, Advertise: c.Advertise, ListenTLS: c.ListenTLS, AdvertiseTLS: c.AdvertiseTLS}
 }
 
 // ConfigError is about something that the configuration names and that cannot be used, such as a certificate

@@ -46,7 +46,7 @@ func TestDiscoveryByTheNameCalled(t *testing.T) {
 			}
 			defer conn.Close()
 			e := endpointOf(t, t.Context(), conn)
-			if got := (hostPort{e.GetAddress(), e.GetPort()}).String(); got != replacePort(test.want, port) {
+			if got := addressOf(e); got != replacePort(test.want, port) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
@@ -69,7 +69,7 @@ func TestDiscoveryByTheNameCalledTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := endpointOf(t, t.Context(), conn)
-		if got := (hostPort{e.GetAddress(), e.GetPort()}).String(); got != want || !e.GetSsl() {
+		if got := addressOf(e); got != want || !e.GetSsl() {
 			t.Errorf("advertised %q: got %s, want %s", advertise, got, want)
 		}
 		conn.Close()

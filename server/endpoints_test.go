@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -19,68 +19,11 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/internal/testserver"
-	"github.com/coordd/coordd/raftstore"
 )
 
-func TestClientAddressText(t *testing.T) {
-	for text, want := range map[string]clientAddresses{
-		"plain=a.example:2136": {plain: hostPort{"a.example", 2136}},
-		"plain=a.example:2136,tls=[2001:db8::1]:535": {plain: hostPort{"a.example", 2136},
-			tls: hostPort{"2001:db8::1", 535}}, "tls=a:1": {tls: hostPort{"a", 1}},
-		"tls=a:1,proxied=b:1": {tls: hostPort{"a", 1}, proxied: hostPort{"b", 1}},
-		"":                    {},
-	} {
-		if got := parseClientAddresses(text); got != want || got.text() != text {
-			t.Errorf("%q: got %v, written as %q", text, got, got.text())
-		}
-	}
-	for _, text := range []string{raftstore.NoClients, "plain", "plain=", "plain=a", "plain=:1", "plain=a:0",
-		"plain=a:65536", "later=a:1", ",", "=a:1"} {
-		if got := parseClientAddresses(text); got != (clientAddresses{}) {
-			t.Errorf("%q: got %v", text, got)
-		}
-	}
-}
-
-func TestEndpoints(t *testing.T) {
-	own := clientAddresses{plain: hostPort{"self", 1}, tls: hostPort{"self", 2}, proxied: hostPort{"self", 3}}
-	member := func(id uint64, text string) raftstore.Member {
-		return raftstore.Member{ID: id, ClientAddress: text}
-	}
-	for name, test := range map[string]struct {
-		members raftstore.Members
-		by      way
-		leaving bool
-		want    []endpoint
-	}{
-		"alone": {raftstore.Members{member(5, "")}, byPlain, false,
-			[]endpoint{{5, own.plain}}},
-		"alone and leaving": {raftstore.Members{member(5, raftstore.NoClients)}, byPlain, true,
-			[]endpoint{{5, own.plain}}}, "unknown to itself": {nil, byTLS, false, []endpoint{{1, own.tls}}},
-		"old address of its own": {raftstore.Members{member(5, "plain=old:1")}, byPlain, false,
-			[]endpoint{{5, own.plain}}}, "others by plain text": {raftstore.Members{member(2,
-			"plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, byPlain, false,
-			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
-		"others by TLS": {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""),
-			member(9, "plain=c:1")}, byTLS, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
-		"others by a proxy": {raftstore.Members{member(2, "tls=b:2,proxied=b:3"), member(5, ""),
-			member(9, "plain=c:1,tls=c:2")}, byProxy, false, []endpoint{{5, own.proxied}, {2, hostPort{"b", 3}}}},
-		"leaving": {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, byPlain, true,
-			[]endpoint{{2, hostPort{"b", 1}}}},
-		"others not ready or leaving": {raftstore.Members{member(2, ""), member(5, ""),
-			member(9, raftstore.NoClients)}, byPlain, false, []endpoint{{5, own.plain}}},
-		"one address twice": {raftstore.Members{member(2, "plain=b:1"), member(3, "plain=b:1"),
-			member(4, "plain=self:1"), member(5, "")}, byPlain, false,
-			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
-		"numbers that collide": {raftstore.Members{member(5, ""), member(1<<32, "plain=b:1"),
-			member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, byPlain, false,
-			[]endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
-	} {
-		if got := endpoints(test.members, 5, own, test.by, test.leaving); !reflect.DeepEqual(got,
-			test.want) {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
-		}
-	}
+// addressOf is where clients reach an endpoint.
+func addressOf(e *Ydb_Discovery.EndpointInfo) string {
+	return net.JoinHostPort(e.GetAddress(), fmt.Sprint(e.GetPort()))
 }
 
 // listed asks a server for its endpoints.
@@ -120,7 +63,7 @@ func (c *testCluster) wantListed(asked, named []int) {
 		c.eventually(fmt.Sprintf("server %d to name %v, not %v", i, want, got), func() bool {
 			got = nil
 			for _, e := range listed(c.t, c.conns[i]) {
-				at := hostPort{e.GetAddress(), e.GetPort()}.String()
+				at := addressOf(e)
 				got = append(got, at)
 				if n := numbers[at]; n != 0 && n != e.GetNodeId() || e.GetNodeId() == 0 || e.GetSsl() {
 					c.t.Fatalf("server %d names %v", i, e)
@@ -156,7 +99,7 @@ func TestDiscoveryOfAll(t *testing.T) {
 	c.stop((leader + 1) % 3)
 	last := (leader + 2) % 3
 	if !slices.ContainsFunc(listed(t, c.conns[last]), func(e *Ydb_Discovery.EndpointInfo) bool {
-		return hostPort{e.GetAddress(), e.GetPort()}.String() == c.listen[last]
+		return addressOf(e) == c.listen[last]
 	}) {
 		t.Error("a server does not name itself")
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -53,7 +54,7 @@ func (h HTTP) validate() error {
 	}
 	_, port, err := net.SplitHostPort(h.Listen)
 	if err == nil {
-		err = validPort(port, 0)
+		err = listen.ValidPort(port, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("listen-http %q: want host:port: %w", h.Listen, err)
@@ -187,8 +188,8 @@ func (c Config) httpHosts() []string {
 			names = append(names, host)
 		}
 	}
-	plain, _, _, _ := c.advertise()
-	tls, _, _ := splitAdvertise(c.AdvertiseTLS)
+	plain, _, _, _ := c.names().Proxy()
+	tls, _, _ := discovery.Split(c.AdvertiseTLS)
 	for _, host := range []string{plain, tls} {
 		if host != "" {
 			names = append(names, host)

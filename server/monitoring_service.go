@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/discovery"
 )
 
 // monitoringService is Ydb.Monitoring.V1.MonitoringService (surface.md §5).
@@ -48,7 +49,7 @@ func (s monitoringService) NodeCheck(ctx context.Context,
 // content.
 func (s *Server) selfCheck() *Ydb_Monitoring.SelfCheckResult {
 	result := &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: Ydb_Monitoring.SelfCheck_GOOD}
-	nodes := nodeNumbers(s.store.Members())
+	nodes := discovery.NodeNumbers(s.store.Members())
 	for _, i := range s.issues() {
 		if colour := gravityOf[i.gravity]; colour.result > result.SelfCheckResult {
 			result.SelfCheckResult = colour.result

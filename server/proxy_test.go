@@ -51,7 +51,7 @@ func TestBehindAProxy(t *testing.T) {
 	at := startProxy(t, a, to).Addr().String()
 	s, _ := startTest(t, func(c *Config) {
 		a.configure(c)
-		c.Advertise = proxyScheme + at
+		c.Advertise = "grpcs://" + at
 	})
 	to <- s.Addr().String()
 	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(credentials.NewTLS(a.client(""))))
@@ -60,17 +60,17 @@ func TestBehindAProxy(t *testing.T) {
 	}
 	defer conn.Close()
 	e := endpointOf(t, t.Context(), conn)
-	if got := (hostPort{e.GetAddress(), e.GetPort()}).String(); got != at || !e.GetSsl() {
+	if got := addressOf(e); got != at || !e.GetSsl() {
 		t.Errorf("by the proxy: got %v, want %s with ssl", e, at)
 	}
 	e = endpointOf(t, t.Context(), dialTLS(t, s, a.client("")))
-	if got := (hostPort{e.GetAddress(), e.GetPort()}).String(); got != s.tls.Addr().String() || !e.GetSsl() {
+	if got := addressOf(e); got != s.tls.Addr().String() || !e.GetSsl() {
 		t.Errorf("by the server's own TLS: got %v", e)
 	}
 	if got := s.ConnectionString(); got != "grpcs://"+at+"/local" {
 		t.Errorf("it is called %s", got)
 	}
-	if got := s.advertised.text(); !strings.Contains(got, "proxied="+at) || strings.Contains(got, "plain=") {
+	if got := s.discovery.Advertised.Text(); !strings.Contains(got, "proxied="+at) || strings.Contains(got, "plain=") {
 		t.Errorf("the others learn %s", got)
 	}
 }

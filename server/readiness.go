@@ -249,9 +249,9 @@ func (s *Server) lookOut(ctx context.Context) {
 		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) {
 			if !published {
 				published = true
-				s.publishAddresses()
+				s.discovery.Publish()
 			}
-			if s.store.ClientAddressSent() && s.knowsEndpoints() {
+			if s.store.ClientAddressSent() && s.discovery.Complete() {
 				first = false
 				s.showHealth(now)
 				close(s.lookout.reached)

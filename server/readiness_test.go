@@ -86,8 +86,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 		!hasIssue(r, issueNoLeader, "no leader") {
 		t.Errorf("self-check: %v", r)
 	}
-	if e := listed(t, conn); len(e) != 1 || (hostPort{e[0].GetAddress(),
-		e[0].GetPort()}).String() != c.listen[0] {
+	if e := listed(t, conn); len(e) != 1 || addressOf(e[0]) != c.listen[0] {
 		t.Errorf("endpoints: %v", e)
 	}
 	select {

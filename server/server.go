@@ -36,6 +36,7 @@ import (
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
+	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/internal/hooks"
@@ -48,8 +49,7 @@ import (
 
 // Server is one running coordd server.
 type Server struct {
-	config     Config
-	advertised clientAddresses
+	config Config
 
 	listener    net.Listener        // nil without Listen
 	tls         *listen.TLSListener // nil without ListenTLS
@@ -62,6 +62,7 @@ type Server struct {
 	calls       *calls.Runner
 	users       *users.Service
 	sessions    *sessions.Service
+	discovery   *discovery.Service
 
 	stopOnce    sync.Once
 	done        chan struct{}
@@ -158,7 +159,6 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	s.sessions.Start()
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
 		config.Logger)
-	s.setAdvertised()
 	if err := s.group.Start(); err != nil {
 		s.sessions.Stop()
 		s.http.stop()
@@ -168,6 +168,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
 	s.lookout.init()
+	s.discovery = s.newDiscovery()
 	s.startGRPC()
 	s.startEnforcer()
 	s.startLookout()
@@ -181,28 +182,20 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	return s, nil
 }
 
-func (s *Server) setAdvertised() {
+func (s *Server) newDiscovery() *discovery.Service {
+	c := s.config
+	d := &discovery.Service{Runner: s.calls, Names: c.names(), Database: c.Database, Store: s.store, Logger: c.Logger,
+		InCluster: c.Cluster.Name != "", Reached: s.lookout.reached, Stopped: s.lookout.ctx.Done(),
+		Leaving: &s.leaving, Shuffle: c.hooks.Shuffle, ListPatience: c.listPatience}
+	var plain, tls *net.TCPAddr
+	if s.listener != nil {
+		plain = s.listener.Addr().(*net.TCPAddr)
+	}
 	if s.tls != nil {
-		s.advertised.tls = s.config.advertisedTLS(s.tls.Addr().(*net.TCPAddr))
+		tls = s.tls.Addr().(*net.TCPAddr)
 	}
-	if s.listener == nil {
-		return
-	}
-	bound := s.listener.Addr().(*net.TCPAddr)
-	host, port, proxied, _ := s.config.advertise()
-	if host == "" {
-		if host, _, _ = net.SplitHostPort(s.config.Listen); host == "" || bound.IP.IsUnspecified() {
-			host = "localhost"
-		}
-	}
-	if port == 0 {
-		port = bound.Port
-	}
-	if proxied {
-		s.advertised.proxied = hostPort{host, uint32(port)}
-	} else {
-		s.advertised.plain = hostPort{host, uint32(port)}
-	}
+	d.Advertised = d.Addresses(plain, tls)
+	return d
 }
 
 // openGroup opens the group's log.
@@ -300,7 +293,7 @@ func (s *Server) startGRPC() {
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(admitted,
 		services.Coordination{Runner: s.calls, Sessions: s.sessions.Serve})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(admitted, services.Scheme{Runner: s.calls})
-	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, discoveryService{Server: s})
+	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, s.discovery)
 	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, s.users)
 	adminpb.RegisterUsersServer(admitted, s.users)
 	adminpb.RegisterClusterServer(admitted, clusterService{Server: s})
@@ -358,10 +351,10 @@ func (s *Server) ConnectionString() string {
 	if s.listener == nil {
 		return s.TLSConnectionString()
 	}
-	if at := s.advertised.proxied; at != (hostPort{}) {
-		return proxyScheme + at.String() + s.config.Database
+	if at := s.discovery.Advertised.Proxied; at != (discovery.HostPort{}) {
+		return discovery.ProxyScheme + at.String() + s.config.Database
 	}
-	return "grpc://" + s.advertised.plain.String() + s.config.Database
+	return "grpc://" + s.discovery.Advertised.Plain.String() + s.config.Database
 }
 
 // Done is closed when the server cannot go on; Err says why.

@@ -61,7 +61,9 @@ func (s *Server) Drained() <-chan struct{} { return s.drained }
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, handOverPatience))
 	defer cancel()
-	s.sendClientsElsewhere(ctx)
+	announcing, cancelAnnouncing := context.WithTimeout(ctx, leavingPatience)
+	s.discovery.SendElsewhere(announcing)
+	cancelAnnouncing()
 	draining = s.endStreams()
 	s.group.HandOver(ctx)
 	return draining

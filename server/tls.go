@@ -1,11 +1,11 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 
+	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -22,10 +22,10 @@ func (c Config) validateTLS() error {
 	}
 	if _, port, err := net.SplitHostPort(c.ListenTLS); err != nil {
 		return fmt.Errorf("TLS: listen %q: want host:port: %w", c.ListenTLS, err)
-	} else if err := validPort(port, 0); err != nil {
+	} else if err := listen.ValidPort(port, 0); err != nil {
 		return fmt.Errorf("TLS: listen %q: %w", c.ListenTLS, err)
 	}
-	if _, _, err := splitAdvertise(c.AdvertiseTLS); err != nil {
+	if _, _, err := discovery.Split(c.AdvertiseTLS); err != nil {
 		return fmt.Errorf("TLS: advertise %q: %w", c.AdvertiseTLS, err)
 	}
 	return nil
@@ -51,37 +51,11 @@ func closeTLS(l *listen.TLSListener) error {
 	return l.Close()
 }
 
-// advertisedTLS is what discovery tells to clients that came by TLS.
-func (c Config) advertisedTLS(bound *net.TCPAddr) hostPort {
-	host, port, _ := splitAdvertise(c.AdvertiseTLS)
-	if host == "" {
-		var proxied bool
-		if host, _, proxied, _ = c.advertise(); proxied {
-			host = "" // a proxy's, for the other listener
-		}
-	}
-	if host == "" {
-		if host, _, _ = net.SplitHostPort(c.ListenTLS); host == "" || bound.IP.IsUnspecified() {
-			host = "localhost"
-		}
-	}
-	if port == 0 {
-		port = bound.Port
-	}
-	return hostPort{host, uint32(port)}
-}
-
-// cameByTLS tells on which listener a call came.
-func cameByTLS(ctx context.Context) bool {
-	_, encrypted := listen.TLSState(ctx)
-	return encrypted
-}
-
 // TLSConnectionString is what clients are to be given for the TLS listener, such as
 // grpcs://localhost:2135/local; empty without one.
 func (s *Server) TLSConnectionString() string {
 	if s.tls == nil {
 		return ""
 	}
-	return "grpcs://" + s.advertised.tls.String() + s.config.Database
+	return "grpcs://" + s.discovery.Advertised.TLS.String() + s.config.Database
 }

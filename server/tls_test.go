@@ -155,25 +155,6 @@ func TestDiscoveryPerListener(t *testing.T) {
 	}
 }
 
-func TestAdvertisedTLS(t *testing.T) {
-	for want, c := range map[string]Config{
-		"localhost:7": {ListenTLS: ":0"},
-		"a.example:7": {ListenTLS: ":0", Advertise: "a.example:2136"},
-		"b.example:7": {ListenTLS: ":0", Advertise: "a.example:2136", AdvertiseTLS: "b.example"},
-		"b.example:9": {ListenTLS: ":0", AdvertiseTLS: "b.example:9"},
-		"c.example:7": {ListenTLS: "c.example:0", Advertise: "grpcs://proxy.example:443"},
-	} {
-		bound := &net.TCPAddr{IP: net.IPv4zero, Port: 7}
-		if !onAllAddresses(c.ListenTLS) {
-			bound.IP = net.IPv4(127, 0, 0, 1)
-		}
-		at := c.advertisedTLS(bound)
-		if wantHost, wantPort, _ := splitAdvertise(want); at != (hostPort{wantHost, uint32(wantPort)}) {
-			t.Errorf("%+v: got %v, want %s", c, at, want)
-		}
-	}
-}
-
 // TestClientCertificates covers who is known by one, and who is turned away.
 func TestClientCertificates(t *testing.T) {
 	a := newAuthority(t)
