@@ -94,10 +94,11 @@ func newEtcd(binary string) *product {
 			for i, dir := range dirs {
 				client, peer := "http://"+addresses[i], "http://"+peers[i]
 				made = append(made, &process{address: addresses[i], debug: addresses[i], metrics: addresses[i],
-					config: testserver.Config{Program: binary, Args: []string{"--name", fmt.Sprint("s", i), "--data-dir",
-						filepath.Join(dir, "data"), "--log-level", "error", "--listen-client-urls", client,
-						"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
-						peer, "--initial-cluster", initial(peers, "http://"), "--enable-pprof"}}})
+					config: testserver.Config{Program: binary, Args: []string{"--name", fmt.Sprint("s", i),
+						"--data-dir", filepath.Join(dir, "data"), "--log-level", "error",
+						"--listen-client-urls", client, "--advertise-client-urls", client,
+						"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+						"--initial-cluster", initial(peers, "http://"), "--enable-pprof"}}})
 			}
 			return made, nil
 		},
@@ -159,8 +160,9 @@ func newRedis(binary string) *product {
 				return nil, err
 			}
 			return servers{{address: addresses[0],
-				config: testserver.Config{Program: binary, Args: []string{"--bind", "127.0.0.1", "--port", port, "--dir",
-					dirs[0], "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxclients", "15000"}}}}, nil
+				config: testserver.Config{Program: binary, Args: []string{"--bind", "127.0.0.1", "--port", port,
+					"--dir", dirs[0], "--appendonly", "yes", "--appendfsync", "always", "--save", "",
+					"--maxclients", "15000"}}}}, nil
 		},
 	}
 }

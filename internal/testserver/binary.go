@@ -97,7 +97,8 @@ func repository() (string, error) {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is not in a clone of coordd's repository: name the program by COORDD_BIN", directory)
+			return "", fmt.Errorf("%s is not in a clone of coordd's repository: name the program by COORDD_BIN",
+				directory)
 		}
 	}
 }
