@@ -10,6 +10,7 @@ import (
 // TestBinary runs the scripts on the program as users get it, with its own defaults.
 func TestBinary(t *testing.T) {
 	testmode.WithoutRace(t)
+	testmode.Long(t)
 	t.Parallel()
 	server := testserver.Serve(t, "--in-memory")
 	target, err := Dial(t.Context(), EndpointConfig{Address: server.Address, Database: "/local",

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/standin"
 )
@@ -117,6 +118,7 @@ func TestCluster(t *testing.T) {
 // passes, and those that restart the servers, of which some have to do where clusterFull does not ask for
 // all.
 func TestClusterInTime(t *testing.T) {
+	testmode.Long(t)
 	_, target, _ := onCluster(t, server.Start)
 	var timed, restarts []*Script
 	for _, script := range loadScripts(t) {

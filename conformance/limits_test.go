@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/standin"
 )
@@ -53,6 +54,7 @@ func (e *limitedEnvironment) Close(ctx context.Context) error {
 // TestLimitsOfServers runs the scripts that lower limits on a server and on a cluster: over the whole way
 // that limits go, from the configuration of the server that leads first through the log to every command.
 func TestLimitsOfServers(t *testing.T) {
+	testmode.Long(t)
 	t.Parallel()
 	var scripts []*Script
 	for _, script := range loadScripts(t) {

@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/standin"
 )
 
 // TestServer runs the scripts over gRPC on a server in this process, with its data on disk.
 func TestServer(t *testing.T) {
+	testmode.Long(t)
 	t.Parallel()
 	config := server.Config{Listen: "127.0.0.1:0", Database: "/local",
 		HoldStartFailureMillis: new(uint64(0))}

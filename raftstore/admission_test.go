@@ -13,6 +13,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -399,6 +400,7 @@ func TestAllRestart(t *testing.T) {
 // A server that was away while everybody whom it knows was replaced stays out, says so, and comes back when
 // it is told of a present member.
 func TestAllOthersReplaced(t *testing.T) {
+	testmode.Long(t)
 	t.Parallel()
 	c := newCertifiedCluster(t, 3, 552)
 	c.waitPublished(c.leader())

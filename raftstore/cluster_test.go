@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 func TestThreeMembersAgree(t *testing.T) {
@@ -97,6 +99,7 @@ func TestPausedLeader(t *testing.T) {
 }
 
 func TestRestartOfAll(t *testing.T) {
+	testmode.Long(t)
 	t.Parallel()
 	c := newTestCluster(t, 3, 50)
 	for round := range 3 {

@@ -63,6 +63,7 @@ var confReturns = []struct {
 // elects a leader.
 func TestMembershipHistories(t *testing.T) {
 	testmode.WithoutRace(t)
+	testmode.Long(t)
 	t.Parallel()
 	seeds := 1
 	if *thorough {
@@ -117,6 +118,7 @@ func runHistory(t *testing.T, seed uint64, first string, changes []string, at, v
 // Members are killed at any moment, also in the middle of a change, and the network is cut at any.
 func TestRandomMembershipHistories(t *testing.T) {
 	testmode.WithoutRace(t)
+	testmode.Long(t)
 	t.Parallel()
 	histories := 100
 	if *thorough {

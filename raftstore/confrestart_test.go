@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // fromOne makes a cluster of one server, which others can join.
@@ -105,6 +107,7 @@ func TestRestartedMembersKnowTheirCluster(t *testing.T) {
 // Check and PlanForceSingle go by the log, as the store does: after two of three were replaced they name the present
 // members and the removed ones. ForceSingle removes the present ones.
 func TestRosterOfADirectory(t *testing.T) {
+	testmode.Long(t)
 	t.Parallel()
 	c := replaceTwo(t, 365)
 	c.killAll()

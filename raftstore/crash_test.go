@@ -163,6 +163,7 @@ func verify(t *testing.T, cfg Config, acked int, where string) int {
 // directory.
 func TestCrashAtEveryStep(t *testing.T) {
 	testmode.WithoutRace(t)
+	testmode.Long(t)
 	t.Parallel()
 	base := t.TempDir()
 	sc := &script{cfg: smallConfig(filepath.Join(base, "data"))}
@@ -198,6 +199,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 // crashed a second time while they are tidied up.
 func TestPowerLossDuringLogWrite(t *testing.T) {
 	testmode.WithoutRace(t)
+	testmode.Long(t)
 	t.Parallel()
 	const seed = 7
 	rng := rand.New(rand.NewSource(seed))
@@ -302,6 +304,7 @@ var errInjected = errors.New("injected")
 // once and with operation and file in its text; nothing acknowledged is lost, and after a restart the store
 // is usable. Without -thorough it takes a sample of the steps that come often.
 func TestEveryFailureEndsTheStore(t *testing.T) {
+	testmode.Long(t)
 	t.Parallel()
 	base := t.TempDir()
 	var recording sync.Mutex

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
@@ -287,6 +288,7 @@ func TestReplaceAServer(t *testing.T) {
 // TestQuorumIsKept refuses changes that would leave too few servers, and tells how things are without a
 // leader.
 func TestQuorumIsKept(t *testing.T) {
+	testmode.Long(t)
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
 	gone := 3 - leader - follower

@@ -294,6 +294,7 @@ func TestResetStorm(t *testing.T) {
 // TestResetsOfTheServer makes the server reset streams, as many as is allowed and then far more, each by a frame
 // that is none ("MadeYouReset"). Streams that the server ends early are none of those.
 func TestResetsOfTheServer(t *testing.T) {
+	testmode.Long(t)
 	const burst = 10
 	s, _ := startTest(t, func(c *Config) { c.Hardening.ResetBurst, c.Hardening.ResetsPerSecond = burst, 1 })
 	open := func(number int, more func(c *frameClient, id uint32) error) *frameClient {

@@ -17,6 +17,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // limiterClient calls the rate limiters of a node over one connection.
@@ -207,6 +208,7 @@ func TestLimiterOfCluster(t *testing.T) {
 
 // Another leader changes nothing of what a server has handed out, and goes on to share out.
 func TestLimiterOutlivesTheLeader(t *testing.T) {
+	testmode.Long(t)
 	c := startClusterWith(t, 3, inRealTime)
 	c.awaitFormat(codec.Version)
 	c.createNode(0, "/local/n")

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme/outcome"
@@ -66,6 +67,7 @@ func (s *Server) lineage(t *testing.T) (begun uint64) {
 // TestRestoreFences restores a backup and wants larger numbers than any that were given out, also after it
 // was made: of a node in the backup, and of one made again that the backup does not have.
 func TestRestoreFences(t *testing.T) {
+	testmode.Long(t)
 	c := startCluster(t, 3)
 	_, follower := c.leader()
 	c.createNode(follower, testNode)
@@ -123,6 +125,7 @@ func openSession(t *testing.T, conn *grpc.ClientConn) sessionClient {
 
 // TestForcedMemberFences loses two of three servers with the newest entries, in which numbers were given out.
 func TestForcedMemberFences(t *testing.T) {
+	testmode.Long(t)
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
 	behind := 3 - leader - follower

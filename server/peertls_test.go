@@ -16,6 +16,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/listen"
@@ -51,6 +52,7 @@ func serialAt(t *testing.T, address string, config *tls.Config) *big.Int {
 // TestPeerCertificates runs a cluster with certificates: what it relays works, strangers are refused although
 // their certificates are of the right authority, and certificates are replaced without a restart.
 func TestPeerCertificates(t *testing.T) {
+	testmode.Long(t)
 	a := newAuthority(t)
 	a.peer("peer", net.IPv4(127, 0, 0, 1))
 	a.peer("elsewhere", net.IPv4(192, 0, 2, 1))

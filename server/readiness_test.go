@@ -19,6 +19,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
 	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
 )
@@ -65,6 +66,7 @@ const (
 
 // TestAnswersBeforeItIsReady starts one of three servers: it has no majority, and says so to whoever asks.
 func TestAnswersBeforeItIsReady(t *testing.T) {
+	testmode.Long(t)
 	c := newCluster(t, 3, func(config *Config) {
 		config.InitialAdmin, config.InitialAdminPassword = "root", "secret"
 		config.listPatience = time.Millisecond
@@ -123,6 +125,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 
 // TestReadinessFollowsTheQuorum takes the majority away and gives it back.
 func TestReadinessFollowsTheQuorum(t *testing.T) {
+	testmode.Long(t)
 	c := startCluster(t, 3)
 	watch, err := grpc_health_v1.NewHealthClient(c.conns[0]).Watch(t.Context(),
 		&grpc_health_v1.HealthCheckRequest{})

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // slowConn takes its time to read.
@@ -29,6 +31,7 @@ func (c *slowConn) Read(b []byte) (int, error) {
 // TestLargeAnswerOnASlowLink asks a follower for an answer that takes longer to come from the leader than a
 // silent relay is kept. It comes, over the relay that there was, and the session of another client lives on.
 func TestLargeAnswerOnASlowLink(t *testing.T) {
+	testmode.Long(t)
 	const rate, owners = 5 << 20, 12
 	c := newCluster(t, 3, func(config *Config) {
 		config.Cluster.Dial = func(ctx context.Context, address string) (net.Conn, error) {

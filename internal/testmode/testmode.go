@@ -19,6 +19,14 @@ func WithoutRace(t testing.TB) {
 	}
 }
 
+// Long leaves t out of a run with -short, such as that of make check: t takes many seconds.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short")
+	}
+}
+
 // Pure runs the tests of a package without goroutines, from its TestMain, without the race detector. Under it only the
 // raced ones run, those that start goroutines themselves, and those that -run names.
 func Pure(m *testing.M, raced ...func(*testing.T)) {
