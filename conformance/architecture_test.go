@@ -92,6 +92,7 @@ var layers = []layer{
 		"server/calls", "server/group", "server/inspect", "server/listen", "server/meters", "server/wire",
 		"internal/lograte"},
 		foreign: []string{grpc, ydbProtos}},
+	{folder: "server/statelimit", ours: []string{"coordination", "server/calls"}},
 	{folder: "server/users", ours: []string{"scheme", "coordination", "server/adminpb", "server/auth",
 		"server/calls", "server/meters"},
 		foreign: []string{grpc, protobuf, ydbProtos}},

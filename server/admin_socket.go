@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // serveSocket serves whoever can open the socket in the data directory, as an administrator: who can, owns
@@ -197,7 +198,7 @@ func targetOf(request any) string {
 		return fmt.Sprintf("%s: %d bytes, %d entries", lograte.Printable(r.GetPath(), 64), r.GetBytes(),
 			r.GetEntries())
 	case *adminpb.SetLimitsRequest:
-		return "a state of " + stateLimitText(r.GetStateBytes())
+		return "a state of " + statelimit.Text(r.GetStateBytes())
 	}
 	return ""
 }

@@ -175,7 +175,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	// What servers ask of the group themselves when they start is queued as calls are.
 	for _, s := range c.servers {
-		eventually(t, "the limit of the state", func() bool { return s.stateLimit.told.Load() != 0 })
+		eventually(t, "the limit of the state", func() bool { return s.stateLimit.Now() != 0 })
 	}
 	leader, _ := c.leader() // only now: a slow disk may have moved it since the start
 	s := c.servers[leader]

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // The limits of the public listener. Sizes are bytes.
@@ -98,7 +99,7 @@ type Config struct {
 
 	hooks hooks.Hooks // see StartWith
 
-	memory    memoryLimit          // instead of what is found, in tests
+	memory    statelimit.Memory    // instead of what is found, in tests
 	tailBytes int                  // of raftstore.Config; set by tests that measure memory
 	formats   coordination.Formats // set by tests of versions to come
 	// passwords hashes passwords in place of what does otherwise; set by tests whose subject is not what

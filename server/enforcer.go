@@ -34,8 +34,8 @@ func (s *Server) enforce(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		s.setFirstLimits(ctx)
-		s.tellStateLimit()
+		s.stateLimit.SetFirst(ctx)
+		s.stateLimit.Log()
 		reloaded := s.auth.ReloadTokens(s.config.Logger)
 		version := s.group.AccessVersion()
 		if !reloaded && version == checked {

@@ -5,6 +5,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/meters"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // Figures is how a server does, for monitoring. No value in it is one that a client chooses.
@@ -67,7 +68,7 @@ func (s *Server) Figures() Figures {
 			RefusedStreams: c.RefusedStreams()},
 		Hardening: s.config.Hardening, Figures: s.meters.Read(), Panics: s.panics.Count(),
 	}
-	if limits.State != UnlimitedState {
+	if limits.State != statelimit.Unlimited {
 		f.StateLimit = limits.State
 	}
 	if s.http.server != nil {

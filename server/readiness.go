@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // Readiness says whether a server can serve clients at the moment.
@@ -121,8 +122,8 @@ func (s *Server) issues() []issue {
 		if s.group.Crowded() && s.group.Leads() {
 			g = fatal
 		}
-		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free),
-			sizeText(reserve))
+		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", statelimit.SizeText(free),
+			statelimit.SizeText(reserve))
 	}
 	if diverged && divergence.Right {
 		for _, id := range divergence.Others {
@@ -131,10 +132,10 @@ func (s *Server) issues() []issue {
 					Right: true}))
 		}
 	}
-	if text := s.fullnessIssue(); text != "" {
+	if text := s.stateLimit.FullnessIssue(); text != "" {
 		add(issueFull, serious, self, "%s", text)
 	}
-	if text := s.memoryIssue(); text != "" {
+	if text := s.stateLimit.MemoryIssue(); text != "" {
 		add(issueMemory, noteworthy, self, "%s", text)
 	}
 	unlike := s.store.Unlike()
@@ -394,17 +395,4 @@ func (s *Server) divergenceText(d group.Divergence) string {
 	}
 	return fmt.Sprintf("diverged: as of entry %d the states of this server and of %s differ, and no majority of the servers has one state; "+
 		"decide which of them is to go on, and replace the others", d.Index, others)
-}
-
-// sizeText is a number of bytes for people.
-func sizeText(bytes uint64) string {
-	switch {
-	case bytes >= 10<<30:
-		return fmt.Sprintf("%d GiB", bytes>>30)
-	case bytes >= 10<<20:
-		return fmt.Sprintf("%d MiB", bytes>>20)
-	case bytes >= 10<<10:
-		return fmt.Sprintf("%d KiB", bytes>>10)
-	}
-	return fmt.Sprintf("%d bytes", bytes)
 }

@@ -44,6 +44,7 @@ import (
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/services"
 	"github.com/coordd/coordd/server/sessions"
+	"github.com/coordd/coordd/server/statelimit"
 	"github.com/coordd/coordd/server/users"
 )
 
@@ -83,7 +84,7 @@ type Server struct {
 	repeatedActs lograte.ByKey
 	inspect      atomic.Pointer[inspect.Service]
 
-	stateLimit stateLimit
+	stateLimit *statelimit.Limit
 
 	mutex   sync.Mutex
 	err     error
@@ -136,8 +137,9 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil)),
 		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
 			Packing: make(chan struct{}, calls.FewAtOnce())}}
-	if s.stateLimit.memory = config.memory; s.stateLimit.memory == (memoryLimit{}) {
-		s.stateLimit.memory = findMemoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))
+	s.stateLimit = &statelimit.Limit{Runner: s.calls, Logger: config.Logger, Configured: config.Limits, Memory: config.memory}
+	if s.stateLimit.Memory == (statelimit.Memory{}) {
+		s.stateLimit.Memory = statelimit.FindMemory(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
 	if err := s.listenHTTP(); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))
@@ -236,8 +238,8 @@ func (s *Server) becomeReady(ctx context.Context) error {
 			return fmt.Errorf("start: %w", ctx.Err())
 		}
 	}
-	s.setFirstLimits(ctx)
-	s.tellStateLimit()
+	s.stateLimit.SetFirst(ctx)
+	s.stateLimit.Log()
 	err := s.users.AddFirst(ctx, s.config.InitialAdmin, s.config.InitialAdminPassword)
 	if errors.Is(err, auth.ErrPasswordLength) {
 		return &ConfigError{err}

@@ -25,6 +25,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // logText is a log that a test reads while it is written.
@@ -105,7 +106,7 @@ func TestStateLimitOfAServer(t *testing.T) {
 		got.GetConfiguredBytes() != 3<<20 {
 		t.Errorf("set: %v", got)
 	}
-	if text := s.fullnessIssue(); !strings.Contains(text, "the state is nearly full") {
+	if text := s.stateLimit.FullnessIssue(); !strings.Contains(text, "the state is nearly full") {
 		t.Errorf("the issue is %q", text)
 	}
 	if r := selfCheck(t, conn); !hasIssue(r, issueFull, "the state is nearly full") {
@@ -114,7 +115,7 @@ func TestStateLimitOfAServer(t *testing.T) {
 	if !s.Readiness().Ready {
 		t.Error("a server whose state is full is not ready")
 	}
-	for _, bytes := range []uint64{1, MinStateLimit - 1} {
+	for _, bytes := range []uint64{1, statelimit.Min - 1} {
 		_, err := adminpb.NewClusterClient(conn).SetLimits(t.Context(),
 			&adminpb.SetLimitsRequest{StateBytes: bytes})
 		if status.Code(err) != codes.InvalidArgument {
@@ -147,7 +148,7 @@ func TestStateLimitOfAServer(t *testing.T) {
 	if now := limitsOf(t, conn); now.GetStateLimitBytes() != 2_200_000 || now.GetStateUsedBytes() != used {
 		t.Errorf("restored: %v, used were %d", now, used)
 	}
-	if now := setLimit(t, conn, UnlimitedState); now.GetStateLimitBytes() != UnlimitedState {
+	if now := setLimit(t, conn, statelimit.Unlimited); now.GetStateLimitBytes() != statelimit.Unlimited {
 		t.Errorf("unlimited: %v", now)
 	}
 }
@@ -196,7 +197,7 @@ func TestServersWithOtherLimits(t *testing.T) {
 	// Each leads once, and each was looked after by its enforcer since: nothing moves.
 	for i := range c.servers {
 		c.leadWith(i)
-		c.servers[i].setFirstLimits(t.Context())
+		c.servers[i].stateLimit.SetFirst(t.Context())
 		if !all(first) {
 			t.Errorf("with leader %d the limit is no longer %d", i, first)
 		}
@@ -206,7 +207,7 @@ func TestServersWithOtherLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.leadWith(0)
-	c.servers[0].setFirstLimits(t.Context())
+	c.servers[0].stateLimit.SetFirst(t.Context())
 	if !all(first) {
 		t.Errorf("with a leader that was started anew the limit is no longer %d", first)
 	}
@@ -235,7 +236,7 @@ func TestLimitOfLinksComesLater(t *testing.T) {
 		return now
 	}
 	c.eventually("the older limits", func() bool { return limits().State != 0 })
-	c.servers[0].setFirstLimits(t.Context())
+	c.servers[0].stateLimit.SetFirst(t.Context())
 	if got := limits(); got.Links != 0 {
 		t.Errorf("limits %+v", got)
 	}
@@ -272,33 +273,11 @@ func TestLimitsAreForAdministrators(t *testing.T) {
 	}
 }
 
-// TestFirstLimits has what a cluster gets that has no limits yet.
-func TestFirstLimits(t *testing.T) {
-	given := coordination.DefaultLimits()
-	given.State = 5 << 20
-	for _, c := range []struct {
-		configured coordination.Limits
-		used, want uint64
-	}{
-		{coordination.DefaultLimits(), 1000, coordination.DefaultStateBytes},
-		{coordination.DefaultLimits(), coordination.DefaultStateBytes / 2, coordination.DefaultStateBytes},
-		// it was there before
-		{coordination.DefaultLimits(), coordination.DefaultStateBytes, 2 * coordination.DefaultStateBytes},
-		{given, 1000, 5 << 20},
-		{given, 6 << 20, 5 << 20},
-	} {
-		if got := firstLimits(c.configured, c.used); got != (coordination.StateLimits{State: c.want,
-			Reserve: c.want / 16, Links: coordination.MaxLinks}) {
-			t.Errorf("%+v with %d bytes in use: %+v, want %d", c.configured, c.used, got, c.want)
-		}
-	}
-}
-
 // TestMemoryIssue warns where twice the limit is more than the memory of the server, and nowhere else.
 func TestMemoryIssue(t *testing.T) {
 	logged := new(logText)
 	s, conn := startTest(t, func(c *Config) {
-		c.memory = memoryLimit{512 << 20, "limit of the control group"}
+		c.memory = statelimit.Memory{Bytes: 512 << 20, Source: "limit of the control group"}
 		c.Logger = slog.New(slog.NewTextHandler(logged, nil))
 	})
 	const text = "the state may take more memory than this server has: its limit is 384 MiB, twice that may be needed, and there are " +
@@ -315,17 +294,17 @@ func TestMemoryIssue(t *testing.T) {
 	for _, c := range []struct {
 		limit uint64
 		warns bool
-	}{{256 << 20, false}, {256<<20 + 1, true}, {UnlimitedState, true}, {0, true}} { // 0 leaves it as it is
+	}{{256 << 20, false}, {256<<20 + 1, true}, {statelimit.Unlimited, true}, {0, true}} { // 0 leaves it as it is
 		setLimit(t, conn, c.limit)
-		if got := s.memoryIssue(); (got != "") != c.warns {
+		if got := s.stateLimit.MemoryIssue(); (got != "") != c.warns {
 			t.Errorf("with a limit of %d: %q", c.limit, got)
 		}
 	}
-	s.stateLimit.memory = memoryLimit{}
-	if got := s.memoryIssue(); got != "" {
+	s.stateLimit.Memory = statelimit.Memory{}
+	if got := s.stateLimit.MemoryIssue(); got != "" {
 		t.Errorf("without knowing its memory: %q", got)
 	}
-	if s.stateLimitNow() != math.MaxUint64 {
-		t.Errorf("the limit is %d", s.stateLimitNow())
+	if s.stateLimit.Now() != math.MaxUint64 {
+		t.Errorf("the limit is %d", s.stateLimit.Now())
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
-	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 const limitsText = `Everything that the cluster keeps counts: names, texts and data, and a charge for each
@@ -71,7 +71,7 @@ type limitsShown struct {
 
 func showLimits(now *adminpb.LimitsStatus) *limitsShown {
 	shown := &limitsShown{Server: now.GetServerName(),
-		Unlimited: now.GetStateLimitBytes() == server.UnlimitedState, StateUsed: now.GetStateUsedBytes(),
+		Unlimited: now.GetStateLimitBytes() == statelimit.Unlimited, StateUsed: now.GetStateUsedBytes(),
 		NodeLimit: now.GetNodeLimitBytes(), ConfiguredHere: now.GetConfiguredBytes(),
 		Reserve: now.GetReserveBytes(), Memory: now.GetMemoryBytes(), MemorySource: now.GetMemorySource()}
 	if limit := now.GetStateLimitBytes(); limit != 0 && !shown.Unlimited {
@@ -88,7 +88,7 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) {
 	if own := now.GetConfiguredBytes(); own != 0 && now.GetStateLimitBytes() != 0 &&
 		own != now.GetStateLimitBytes() {
 		limit := "--state-limit=" + sizeOf(own)
-		if own == server.UnlimitedState {
+		if own == statelimit.Unlimited {
 			limit = "--state-limit=" + serve.UnlimitedText
 		}
 		_ = cmdline.PrintLine(w, "asked %s: started with %s, which does not count", name, limit)
@@ -105,7 +105,7 @@ func stateText(now *adminpb.LimitsStatus) string {
 	switch {
 	case limit == 0:
 		return fmt.Sprintf("the state has no limit yet, %s are used", sizeOf(used))
-	case limit == server.UnlimitedState:
+	case limit == statelimit.Unlimited:
 		return fmt.Sprintf("the state is unlimited, %s are used", sizeOf(used))
 	case used > limit:
 		return fmt.Sprintf("the state is limited to %s, %s ARE USED: nothing new is accepted", sizeOf(limit),

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/exit"
-	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // TestClusterLimits shows the limit that a server has given its cluster, and sets another.
@@ -69,7 +69,7 @@ func TestLimitsText(t *testing.T) {
 				"before\n"},
 		{&adminpb.LimitsStatus{StateLimitBytes: 2 << 20, StateUsedBytes: 3 << 20, NodeLimitBytes: 1 << 30,
 			MemoryBytes:  4 << 20,
-			MemorySource: "memory of the machine", ConfiguredBytes: server.UnlimitedState},
+			MemorySource: "memory of the machine", ConfiguredBytes: statelimit.Unlimited},
 			"the state is limited to 2 MiB, 3 MiB ARE USED: nothing new is accepted\n" +
 				"names and data of one coordination node: 1 GiB at most\n" +
 				"asked this server: started with --state-limit=unlimited, which does not count\n" +

@@ -13,8 +13,8 @@ import (
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // TestJSON has the whole json of the commands that look at a server and its files.
@@ -44,7 +44,7 @@ func TestJSON(t *testing.T) {
 		want  string
 	}{
 		{showLimits(limits), limitsText},
-		{showLimits(&adminpb.LimitsStatus{StateLimitBytes: server.UnlimitedState}),
+		{showLimits(&adminpb.LimitsStatus{StateLimitBytes: statelimit.Unlimited}),
 			`{"server":"","state_limit_bytes":null,"state_unlimited":true,"state_used_bytes":0,` +
 				`"state_headroom_bytes":null,"state_reserve_bytes":0,"node_limit_bytes":0,` +
 				`"server_state_limit_bytes":0,"server_memory_bytes":0,"server_memory_source":""}`},

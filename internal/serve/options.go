@@ -15,7 +15,7 @@ import (
 
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/scheme"
-	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 // Settings is the configuration of `coordd serve`, checked value by value.
@@ -287,11 +287,11 @@ const UnlimitedText = "unlimited"
 // SetStateLimit takes a size or the word for none.
 func SetStateLimit(s *Settings, value string) error {
 	if value == UnlimitedText {
-		s.StateLimit = server.UnlimitedState
+		s.StateLimit = statelimit.Unlimited
 		return nil
 	}
 	size, ok := ParseSize(value)
-	if !ok || size < server.MinStateLimit {
+	if !ok || size < statelimit.Min {
 		return errors.New("want 1MiB to 1024TiB, such as 384MiB, or " + UnlimitedText +
 			"; the units are KiB, MiB, GiB and TiB")
 	}

@@ -8,11 +8,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/statelimit"
 )
 
 var errNotQuotaAdministrator = status.Error(codes.PermissionDenied,
@@ -77,4 +79,57 @@ func (s clusterService) quotasOf(ctx context.Context, path scheme.Path) (*adminp
 		return nil, status.Error(codes.NotFound, "Path does not exist")
 	}
 	return answer, nil
+}
+
+// Limits implements adminpb.ClusterServer.
+func (s clusterService) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*adminpb.LimitsStatus, error) {
+	if err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	return s.limitsStatus(), nil
+}
+
+// SetLimits implements adminpb.ClusterServer.
+func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
+	error) {
+	ctx, cancel := s.calls.InTime(ctx)
+	defer cancel()
+	if err := s.administerNow(ctx); err != nil {
+		return nil, err
+	}
+	if bytes := r.GetStateBytes(); bytes != 0 && bytes < statelimit.Min {
+		return nil, status.Errorf(codes.InvalidArgument, "The limit of the state is %s at least",
+			statelimit.SizeText(statelimit.Min))
+	}
+	by := s.administrator(ctx)
+	limits := coordination.StateLimits{State: r.GetStateBytes()}
+	if s.group.FormatVersion() >= codec.VersionQuotas {
+		limits.Reserve = coordination.ReserveOf(limits.State)
+	}
+	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.SetLimits{CallID: call, Caller: by, Limits: limits}
+	})
+	if err := calls.GRPCStatus(ctx, answer, err); err != nil {
+		return nil, err
+	}
+	s.config.Logger.Info("the limit of the state was set", "limit", statelimit.Text(s.stateLimit.Now()), "by",
+		by.Subject)
+	return s.limitsStatus(), nil
+}
+
+// administrator is the caller of a command that administer has let through.
+func (s clusterService) administrator(ctx context.Context) coordination.Caller {
+	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: !s.isOwner(ctx)}
+}
+
+func (s clusterService) limitsStatus() *adminpb.LimitsStatus {
+	used, now := s.group.StateSize()
+	answer := &adminpb.LimitsStatus{StateLimitBytes: now.State, StateUsedBytes: used,
+		NodeLimitBytes: now.NodeBytes, ServerName: s.config.Cluster.Name,
+		ConfiguredBytes: s.config.Limits.State, MemoryBytes: s.stateLimit.Memory.Bytes,
+		MemorySource: s.stateLimit.Memory.Source, ReserveBytes: now.Reserve}
+	if answer.NodeLimitBytes == 0 {
+		answer.NodeLimitBytes = coordination.MaxNodeBytes
+	}
+	return answer
 }

@@ -1,4 +1,4 @@
-package server
+package statelimit
 
 import (
 	"fmt"
@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// memoryLimit is how much memory this process may use, and who says so; 0 bytes: nobody knows.
-type memoryLimit struct {
-	bytes  uint64
-	source string
+// Memory is how much memory this process may use, and who says so; 0 bytes: nobody knows.
+type Memory struct {
+	Bytes  uint64
+	Source string
 }
 
-// findMemoryLimit takes the least of the control group's limit and GOMEMLIMIT, and where there is neither, or
+// FindMemory takes the least of the control group's limit and GOMEMLIMIT, and where there is neither, or
 // more than that, the memory of the machine. root is the root of the file system; goLimit is what
 // runtime/debug.SetMemoryLimit(-1) says.
-func findMemoryLimit(root fs.FS, goLimit int64) memoryLimit {
-	limit := memoryLimit{bytes: physicalMemory(root), source: "memory of the machine"}
+func FindMemory(root fs.FS, goLimit int64) Memory {
+	limit := Memory{Bytes: physicalMemory(root), Source: "memory of the machine"}
 	lower := func(bytes uint64, source string) {
-		if bytes != 0 && (limit.bytes == 0 || bytes < limit.bytes) {
-			limit = memoryLimit{bytes, source}
+		if bytes != 0 && (limit.Bytes == 0 || bytes < limit.Bytes) {
+			limit = Memory{bytes, source}
 		}
 	}
 	lower(groupMemory(root), "limit of the control group")
 	if goLimit > 0 && goLimit != math.MaxInt64 {
 		lower(uint64(goLimit), "GOMEMLIMIT")
 	}
-	if limit.bytes == 0 {
-		limit.source = ""
+	if limit.Bytes == 0 {
+		limit.Source = ""
 	}
 	return limit
 }
