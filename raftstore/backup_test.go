@@ -142,7 +142,7 @@ func TestCrashWhileRestoring(t *testing.T) {
 			t.Errorf("killed before %q: there are rows already", step)
 		}
 		if i >= marked && !done {
-			_, opened := Open(smallConfig(crashed))
+			_, opened := Open(t.Context(), smallConfig(crashed))
 			_, checked := Check(crashed)
 			_, planned := PlanForceSingle(crashed)
 			for _, err := range []error{opened, checked, planned, ForceSingle(crashed)} {

@@ -236,7 +236,7 @@ func (c *testCluster) config(name string) Config {
 func (c *testCluster) tryStart(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := OpenContext(ctx, c.cfgs[name])
+	s, err := Open(ctx, c.cfgs[name])
 	if err != nil {
 		return err
 	}

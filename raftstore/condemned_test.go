@@ -42,7 +42,7 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 	}
 	for i, picture := range append(pictures, dir) {
 		cfg := smallConfig(picture)
-		s, err := Open(cfg)
+		s, err := Open(t.Context(), cfg)
 		var condemnation *CondemnedError
 		switch is := errors.As(err, &condemnation); {
 		case i < 3 && err != nil:

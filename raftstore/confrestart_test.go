@@ -216,7 +216,7 @@ func TestLogProvesItsMemberships(t *testing.T) {
 	if err := errors.Join(meta.SetStable([]byte(hardStateKey), forgetful.encode()), meta.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(c.cfgs["a"])
+	s, err := Open(t.Context(), c.cfgs["a"])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func commandRow(n int) Row { return row(fmt.Sprintf("c/%06d", n), command(n)) }
 
 // play runs the script to its end or to the first failure, which it returns.
 func (sc *script) play(t *testing.T) error {
-	s, err := Open(sc.cfg)
+	s, err := Open(t.Context(), sc.cfg)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func verify(t *testing.T, cfg Config, acked int, where string) int {
 			t.Fatalf("%s: check: %v\n%s", where, err, report)
 		}
 	}
-	s, err := Open(cfg)
+	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
@@ -288,7 +288,7 @@ func verifyTwice(t *testing.T, dir string, acked int, where string) {
 		verify(t, smallConfig(second), acked, where+", then before "+step)
 		return nil
 	}
-	s, err := Open(cfg)
+	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}

@@ -180,7 +180,7 @@ func TestTruncationAndLossAreRefused(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(smallConfig(dir)); err == nil {
+		if _, err := Open(t.Context(), smallConfig(dir)); err == nil {
 			t.Fatalf("%s is gone and the store opened", path)
 		}
 		if err := os.WriteFile(path, good, 0o600); err != nil {
@@ -209,7 +209,7 @@ func TestRefusalChangesNothing(t *testing.T) {
 	}
 	before := filepath.Join(t.TempDir(), "before")
 	copyDir(t, dir, before)
-	_, err = Open(smallConfig(dir))
+	_, err = Open(t.Context(), smallConfig(dir))
 	var damage *CorruptionError
 	if !errors.As(err, &damage) || damage.File != segment || damage.Index == 0 {
 		t.Fatalf("error %v", err)
@@ -307,7 +307,7 @@ func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 		to := filepath.Join(t.TempDir(), "data")
 		copyDir(t, dir, to)
 		spoil(to)
-		_, err := Open(smallConfig(to))
+		_, err := Open(t.Context(), smallConfig(to))
 		var damage *CorruptionError
 		if !errors.As(err, &damage) {
 			t.Errorf("%s: %v", name, err)
@@ -364,7 +364,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(json), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(smallConfig(dir))
+	_, err := Open(t.Context(), smallConfig(dir))
 	var format *FormatError
 	if !errors.As(err, &format) || format.Found != identityFormat+1 ||
 		!strings.Contains(err.Error(), "later") {

@@ -18,7 +18,7 @@ func TestRemovedLockFile(t *testing.T) {
 		os.WriteFile(received, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(cfg); !errors.Is(err, ErrLocked) {
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second store: %v", err)
 	}
 	if _, err := os.Stat(received); err != nil {

@@ -42,7 +42,7 @@ func (*counter) Failed(err error)              { panic(err) } // nothing would b
 
 // A log of one member, which elects itself and commits what it proposes as soon as that is durable.
 func Example() {
-	store, err := raftstore.OpenContext(context.Background(), raftstore.Config{
+	store, err := raftstore.Open(context.Background(), raftstore.Config{
 		InMemory: true, // with Dir it would be on disk
 		Logger:   slog.New(slog.DiscardHandler),
 	})

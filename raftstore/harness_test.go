@@ -155,7 +155,7 @@ func smallConfig(dir string) Config {
 
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
-	s, err := Open(cfg)
+	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

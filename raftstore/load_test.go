@@ -66,7 +66,7 @@ func TestLoadFails(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := Open(cfg); !errors.Is(err, refused) {
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, refused) {
 		t.Errorf("opened with %v", err)
 	}
 	path := filepath.Join(cfg.Dir, stateFile)
@@ -86,7 +86,7 @@ func TestLoadFails(t *testing.T) {
 		return nil
 	}
 	var damage *CorruptionError
-	if _, err := Open(cfg); !errors.As(err, &damage) {
+	if _, err := Open(t.Context(), cfg); !errors.As(err, &damage) {
 		t.Errorf("opened with %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func TestMemoryIsKept(t *testing.T) {
 		if !maps.Equal(loaded, wantRows) || !maps.Equal(rowsOf(t, s), wantRows) {
 			t.Fatalf("rows %v, %v; want %v", loaded, rowsOf(t, s), wantRows)
 		}
-		if _, err := Open(cfg); !errors.Is(err, ErrLocked) {
+		if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrLocked) {
 			t.Fatalf("a second store with the same memory: %v", err)
 		}
 		r := start(t, s)

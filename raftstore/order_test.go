@@ -37,7 +37,7 @@ func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(cfg)
+	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		return nil, err
 	}

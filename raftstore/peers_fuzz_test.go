@@ -193,7 +193,7 @@ func wantWhole(t *testing.T, s *Store, rows int) {
 	if err := os.WriteFile(filepath.Join(dir, stateFile), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	img, err := verifyState(dir, s.identity)
+	img, err := loadState(dir, s.identity, rowReader{})
 	if err != nil || img.meta.Rows != uint64(rows) {
 		t.Fatalf("%d rows were taken over as %+v, %v", rows, img.meta, err)
 	}
@@ -252,7 +252,7 @@ func FuzzPeerHello(f *testing.F) {
 		cfg := smallConfig(filepath.Join(t.TempDir(), "b"))
 		cfg.Cluster = cluster
 		for range 2 {
-			s, err := OpenContext(t.Context(), cfg)
+			s, err := Open(t.Context(), cfg)
 			if err != nil {
 				t.Fatalf("joined by %v, and cannot open: %v", answer, err)
 			}

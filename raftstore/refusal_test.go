@@ -218,7 +218,7 @@ func TestWaitingToBeAddedSaysWhy(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if s, err := OpenContext(ctx, cfg); err == nil {
+		if s, err := Open(ctx, cfg); err == nil {
 			t.Error("joined without being added")
 			s.Stop()
 		}

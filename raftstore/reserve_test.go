@@ -85,7 +85,7 @@ func TestJoinNeedsTheClusterVersion(t *testing.T) {
 	})
 	cfg := c.config("b")
 	cfg.Cluster.Initial, cfg.Cluster.Join, cfg.Cluster.Version = nil, []string{"a:1"}, 0
-	if s, err := OpenContext(testContext(t), cfg); err == nil {
+	if s, err := Open(testContext(t), cfg); err == nil {
 		s.Stop()
 		t.Error("a member that cannot read the commands joined")
 	}

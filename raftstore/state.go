@@ -239,14 +239,11 @@ func firstCheckpoint(id identity) checkpointMeta {
 	}
 }
 
-// stateImage is what verifyState learned about state.db.
+// stateImage is a verified state.db, without its rows.
 type stateImage struct {
 	meta    checkpointMeta
 	dropped prefixSet
 }
-
-// verifyState reads all of state.db, checks every row and the totals, and changes nothing.
-func verifyState(dir string, id identity) (stateImage, error) { return loadState(dir, id, rowReader{}) }
 
 // rowReader is given the rows of a checkpoint while they are verified, so that a start reads the file once.
 type rowReader struct {
@@ -255,8 +252,8 @@ type rowReader struct {
 	period time.Duration                 // see progress
 }
 
-// loadState is verifyState, and passes the rows on. The reader must drop what it was given if there is an
-// error: the totals are compared behind the last row.
+// loadState reads all of state.db, checks every row and the totals, and changes nothing. The reader receives the
+// rows. It must drop them if there is an error: the totals are compared after the last row.
 func loadState(dir string, id identity, reader rowReader) (stateImage, error) {
 	path := filepath.Join(dir, stateFile)
 	r, err := openBoltFile(path)

@@ -46,7 +46,7 @@ func newStateRig(t *testing.T, seed int64) *stateRig {
 
 func (r *stateRig) open() {
 	r.t.Helper()
-	img, err := verifyState(r.dir, r.id)
+	img, err := loadState(r.dir, r.id, rowReader{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (r *stateRig) look() {
 		record.Next {
 		r.t.Fatalf("%d rows were sent with %+v, %v", sent, record, err)
 	}
-	img, err := verifyState(r.dir, r.id)
+	img, err := loadState(r.dir, r.id, rowReader{})
 	if err != nil || img.meta.Index != r.state.meta.Index || img.meta.Rows < uint64(len(r.now)) {
 		r.t.Fatalf("as of %d with %d rows: %v", img.meta.Index, img.meta.Rows, err)
 	}
@@ -195,7 +195,7 @@ func TestCheckpointsInSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if img, err := verifyState(r.dir, r.id); err != nil || img.meta.Rows != uint64(len(r.now)) ||
+		if img, err := loadState(r.dir, r.id, rowReader{}); err != nil || img.meta.Rows != uint64(len(r.now)) ||
 			len(img.dropped.sorted) > 0 {
 			t.Errorf("seed %d: %d rows, want %d; %v", seed, img.meta.Rows, len(r.now), err)
 		}

@@ -233,12 +233,9 @@ type Store struct {
 // opens it. Errors: ErrLocked if another process holds it, ErrHalfRestored, *CorruptionError, *FormatError,
 // *CondemnedError, and errors of the operating system.
 //
-// A member that joins a cluster waits here until it has been added, see OpenContext.
-func Open(cfg Config) (*Store, error) { return OpenContext(context.Background(), cfg) }
-
-// OpenContext is Open with a bound on how long a new member waits to be added to the cluster. Further errors
-// of a first start: ErrEmptied, ErrRemoved and ErrOtherCluster, wrapped.
-func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
+// A new member of a cluster waits here until it has been added, or ctx ends. Further errors of a first start:
+// ErrEmptied, ErrRemoved and ErrOtherCluster, wrapped.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

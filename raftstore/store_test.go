@@ -284,7 +284,7 @@ func TestCheckpointQueueIsBounded(t *testing.T) {
 func TestDirectoryIsLockedAndPrivate(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "deep", "data"))
 	s := open(t, cfg)
-	if _, err := Open(cfg); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), cfg.Dir) {
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), cfg.Dir) {
 		t.Errorf("second open: %v", err)
 	}
 	if _, err := Check(cfg.Dir); !errors.Is(err, ErrLocked) {
@@ -303,16 +303,16 @@ func TestOpenRefusesForeignDirectoriesAndBadConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "letter.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(smallConfig(dir)); err == nil || !strings.Contains(err.Error(), "letter.txt") {
+	if _, err := Open(t.Context(), smallConfig(dir)); err == nil || !strings.Contains(err.Error(), "letter.txt") {
 		t.Errorf("a foreign directory: %v", err)
 	}
 	file := filepath.Join(dir, "letter.txt")
-	if _, err := Open(smallConfig(file)); err == nil || !strings.Contains(err.Error(), "not a directory") {
+	if _, err := Open(t.Context(), smallConfig(file)); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("a file: %v", err)
 	}
 	for _, cfg := range []Config{{}, {Dir: dir, SegmentBytes: 1},
 		{Dir: dir, SegmentBytes: segmentBytesMax + 1}, {InMemory: true, TailBytes: -1}} {
-		if _, err := Open(cfg); err == nil {
+		if _, err := Open(t.Context(), cfg); err == nil {
 			t.Errorf("accepted %+v", cfg)
 		}
 	}

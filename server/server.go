@@ -94,7 +94,7 @@ type Server struct {
 // Start opens the data directory and the listener and returns when the server answers requests: there is a
 // leader, and this server is not far behind. Until then clients can connect already; they are told that the
 // server is not ready, and their calls wait. ctx bounds the start only. Errors: those of Config.Validate,
-// *ConfigError, those of raftstore.OpenContext (ErrLocked, *CorruptionError and others), and of listening.
+// *ConfigError, those of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	return StartWith(ctx, config, config.hooks)
 }

@@ -37,7 +37,7 @@ func TestRealServerInProcess(t *testing.T) {
 			checking.log.String())
 	}
 
-	store, err := raftstore.Open(raftstore.Config{Dir: directory})
+	store, err := raftstore.Open(t.Context(), raftstore.Config{Dir: directory})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -44,7 +45,7 @@ func digestAt(dir string, index uint64, seen func(*coordination.Entry)) (uint64,
 	if err := raftstore.ForceSingle(dir); err != nil {
 		return 0, err
 	}
-	store, err := raftstore.Open(raftstore.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	store, err := raftstore.Open(context.Background(), raftstore.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return 0, err
 	}

@@ -158,7 +158,7 @@ type Group struct {
 // replica is the rings of the group, as the group drives them.
 type replica = coordination.Replica[sink, *call]
 
-// Open opens the log. The group takes no part in it before Start. Errors: those of raftstore.OpenContext.
+// Open opens the log. The group takes no part in it before Start. Errors: those of raftstore.Open.
 func Open(ctx context.Context, config Config) (*Group, error) {
 	g := newGroup(config)
 	log := g.config.Log
@@ -174,7 +174,7 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 		return nil, err
 	}
 	log.Load = stored.add
-	store, err := raftstore.OpenContext(ctx, log)
+	store, err := raftstore.Open(ctx, log)
 	if err != nil {
 		return nil, err
 	}

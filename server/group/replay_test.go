@@ -51,7 +51,7 @@ func TestReplayTellsItsProgress(t *testing.T) {
 
 // Only a server that leads says that it is replaying: for another one what counts is how far the leader is.
 func TestReplayOfALeader(t *testing.T) {
-	store, err := raftstore.Open(raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
+	store, err := raftstore.Open(t.Context(), raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

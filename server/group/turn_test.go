@@ -66,7 +66,7 @@ func emptyEntries(term, first, last uint64) (entries []raftstore.Entry) {
 // servers say, to do little work only: while they are busy nothing is written, and no heartbeat is heard.
 // What takes long waits for the group's own goroutine.
 func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
-	store, err := raftstore.Open(raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
+	store, err := raftstore.Open(t.Context(), raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	}
 	stopTest(t, before)
 
-	store, err := raftstore.Open(raftstore.Config{Dir: directory, Logger: slog.New(slog.DiscardHandler)})
+	store, err := raftstore.Open(t.Context(), raftstore.Config{Dir: directory, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
