@@ -23,7 +23,8 @@ func TestModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bad := regexp.MustCompile(`(?m)^\s*(replace\b|(require )?` + module + `/).*`).FindString(string(own)); bad != "" {
+	misplaced := regexp.MustCompile(`(?m)^\s*(replace\b|(require )?` + module + `/).*`)
+	if bad := misplaced.FindString(string(own)); bad != "" {
 		t.Errorf("go.mod has the line %q", bad)
 	}
 	work, err := os.ReadFile("../go.work")
@@ -51,8 +52,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// Released programs are built with go.release.mod, so it has to name what was tested with go.mod, or newer versions. The
-// newer ones may need other modules than the old.
+// Released programs are built with go.release.mod, so it has to name what was tested with go.mod, or newer versions.
+// The newer ones may need other modules than the old.
 func TestReleaseVersions(t *testing.T) {
 	t.Parallel()
 	lowest, released := required(t, "../go.mod"), required(t, "../go.release.mod")

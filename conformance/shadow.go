@@ -8,7 +8,8 @@ import (
 )
 
 // Shadow is a run that hears of a conversation instead of having it: requests are lines of a script that is being
-// written, replies are handed to it. So it knows what a replay of those lines would show. It is not safe for concurrent use.
+// written, replies are handed to it. So it knows what a replay of those lines would show. It is not safe for
+// concurrent use.
 type Shadow struct{ run *run }
 
 // ShadowStream is a stream of a Shadow.

@@ -177,7 +177,8 @@ func (p *program) clusterAddCommand() *cobra.Command {
 				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
 					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n"+
 					"  coordd cluster promote %s --wait\n",
-				name, cmdline.OneLine(added.GetId()), name, address, cmdline.OneLine(joinList(now, added.GetId())), name)
+				name, cmdline.OneLine(added.GetId()),
+				name, address, cmdline.OneLine(joinList(now, added.GetId())), name)
 			return nil
 		})
 	return command

@@ -117,7 +117,9 @@ func TestShells(t *testing.T) {
 	if err := sessionOf(t, c).Create(t.Context(), "printers", 3, nil); err != nil {
 		t.Fatal(err)
 	}
-	const bash = `for f in /usr/share/bash-completion/bash_completion /etc/bash_completion; do [ -r $f ] && . $f && break; done
+	const bash = `for f in /usr/share/bash-completion/bash_completion /etc/bash_completion; do
+	[ -r $f ] && . $f && break
+done
 type _get_comp_words_by_ref >/dev/null 2>&1 || exit 77
 . <(coordd completion bash)
 COMP_WORDS=(coordd lock app ""); COMP_CWORD=3; COMP_LINE="coordd lock app "; COMP_POINT=${#COMP_LINE}; COMP_TYPE=9
@@ -125,7 +127,8 @@ __start_coordd; printf "offered %s\n" "${COMPREPLY[@]}"`
 	const zsh = `compdef() { : }; _describe() { print -l -- "offered ${completions[@]}" }
 . <(coordd completion zsh)
 words=(coordd lock app ""); CURRENT=4; _coordd`
-	const fish = `coordd completion fish | source; for word in (complete -C "coordd lock app "); echo "offered $word"; end`
+	const fish = `coordd completion fish | source
+for word in (complete -C "coordd lock app "); echo "offered $word"; end`
 	for _, shell := range []struct{ name, script string }{{"bash", bash}, {"zsh", zsh}, {"fish", fish}} {
 		t.Run(shell.name, func(t *testing.T) {
 			if _, err := exec.LookPath(shell.name); err != nil {

@@ -118,7 +118,8 @@ func severalPermissions(command *cobra.Command, args []string) error {
 func checkPermissions(_ *pflag.FlagSet, args []string) error {
 	for _, name := range args[2:] {
 		if !strings.HasPrefix(name, "ydb.") {
-			return exit.Usagef("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
+			return exit.Usagef("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use",
+				name)
 		}
 	}
 	return nil

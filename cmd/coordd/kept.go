@@ -100,7 +100,8 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 		short: "Give back what 'coordd lock --keep' or a take-over has kept",
 		long: "The session is the one of COORDD_KEPT_SESSION. It ends with it. If it was over before, or its\n" +
 			"semaphore was deleted, the exit code is 123: others may have had it since.",
-		example: `  kept=$(coordd lock app deploy --keep --session-timeout 5m) && eval "$kept" && coordd semaphore release app deploy`,
+		example: `  kept=$(coordd lock app deploy --keep --session-timeout 5m) && eval "$kept" && ` +
+			"coordd semaphore release app deploy",
 		check: func(_ *pflag.FlagSet, args []string) error {
 			if _, err := keptSessionOf(p.environment); err != nil {
 				return err
@@ -158,8 +159,9 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 		Short: "Take a semaphore from whoever holds it",
 		Long: "Take a semaphore from whoever holds it.\n\n" + takeOverText + "\n\n" + keptText + "\n\n" +
 			oursText + "\n\n" + callerText,
-		Example: `  kept=$(coordd sem take-over app deploy --session-timeout 5m --reason "it hangs") && eval "$kept" && coordd sem release app deploy`,
-		Args:    argumentsOf("take-over NODE NAME"),
+		Example: `  kept=$(coordd sem take-over app deploy --session-timeout 5m --reason "it hangs") && eval "$kept" && ` +
+			"coordd sem release app deploy",
+		Args: argumentsOf("take-over NODE NAME"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := errors.Join(checkKept(command.Flags()), hold.check(), checkName(args[1])); err != nil {
 				return err

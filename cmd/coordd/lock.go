@@ -111,7 +111,8 @@ func (p *program) lockCommand() *cobra.Command {
   coordd lock app nightly-report -- echo "nobody else runs this now"
   coordd lock app nightly-report -n -- echo "if nobody does already"
   coordd lock app nightly-report --timeout 5s --data "$HOSTNAME" -- sh -c 'echo "my token is $COORDD_FENCING_TOKEN"'
-  kept=$(coordd lock app nightly-report --keep --session-timeout 5m) && eval "$kept" && coordd semaphore release app nightly-report`,
+  kept=$(coordd lock app nightly-report --keep --session-timeout 5m) && eval "$kept" && ` +
+			"coordd semaphore release app nightly-report",
 		Annotations: map[string]string{runs: runsOne},
 		Args: func(command *cobra.Command, args []string) error {
 			switch {

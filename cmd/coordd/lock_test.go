@@ -128,7 +128,8 @@ func described(t *testing.T, s *client.Session, name string) *client.Description
 }
 
 // untilTold is a command that runs until it gets a signal that it has a trap for.
-const untilTold = `trap 'echo got TERM; exit 5' TERM; trap 'echo got INT; exit 6' INT; trap 'echo got HUP; exit 8' HUP; trap 'echo got USR1' USR1
+const untilTold = `trap 'echo got TERM; exit 5' TERM; trap 'echo got INT; exit 6' INT
+trap 'echo got HUP; exit 8' HUP; trap 'echo got USR1' USR1
 echo ready $$ $COORDD_SESSION_ID $COORDD_FENCING_TOKEN; while :; do sleep 0.05; done`
 
 // A command gets its signals, and its exit code is passed on.
@@ -238,7 +239,8 @@ func TestLockRefuses(t *testing.T) {
 			[]string{"flag --session-timeout", "3s to 30m"}},
 		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exit.NotRun,
 			[]string{"argument NAME", "1025 bytes", "up to 1024"}},
-		{[]string{"app", "lock", "--user", "me", "--", "true"}, exit.NotRun, []string{"flag --user", "--password-file"}},
+		{[]string{"app", "lock", "--user", "me", "--", "true"}, exit.NotRun,
+			[]string{"flag --user", "--password-file"}},
 		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exit.NotRun,
 			[]string{"conflict-exit-code"}},
 		{[]string{"app", "lock", "--nonblok", "--", "true"}, exit.NotRun,
@@ -287,7 +289,8 @@ func isZombie(pid int) bool {
 // killed, and when the server is killed or stopped. One that does not mind SIGTERM is killed.
 func TestLockLost(t *testing.T) {
 	t.Parallel()
-	const stubborn = `trap 'echo got TERM' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo ready $$ $!; while :; do sleep 0.05; done`
+	const stubborn = `trap 'echo got TERM' TERM; (trap '' TERM; while :; do sleep 0.05; done) &
+echo ready $$ $!; while :; do sleep 0.05; done`
 	for _, test := range []struct {
 		name, script string
 		lose         func(t *testing.T, p *process, c *client.Client, s *client.Session, l *locking)

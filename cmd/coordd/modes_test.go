@@ -21,7 +21,8 @@ func TestModesOfWhatIsWritten(t *testing.T) {
 "$2" cert --dir certs && "$2" cert --dir certs --client ops && "$2" cert --dir certs --peer a && mkfifo ready || exit 1
 "$2" serve --listen=127.0.0.1:0 --auth=required --data-dir deep/data >ready & server=$!
 read -r line <ready
-"$2" user add root --data-dir deep/data --new-password-file "$3" && "$2" cluster snapshot --data-dir deep/data --to backup || exit 1
+"$2" user add root --data-dir deep/data --new-password-file "$3" &&
+	"$2" cluster snapshot --data-dir deep/data --to backup || exit 1
 find deep/data -name admin.sock -exec ls -ld {} +
 kill $server; wait $server
 "$2" cluster restore --from backup --data-dir restored`

@@ -93,8 +93,8 @@ func TestHealthJSON(t *testing.T) {
 	}{
 		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exit.OK,
 			`{"serving":true,"issues":[]}`, ""},
-		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is silent", "c is silent")}, exit.OK,
-			`{"serving":true,"issues":["b is silent","c is silent"]}`, ""},
+		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is silent", "c is silent")},
+			exit.OK, `{"serving":true,"issues":["b is silent","c is silent"]}`, ""},
 		{&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader", "b is silent")},
 			exit.NotServing, `{"serving":false,"issues":["no leader","b is silent"]}`,
 			"coordd: not serving: no leader; b is silent\n"},
@@ -102,7 +102,8 @@ func TestHealthJSON(t *testing.T) {
 			`{"serving":false,"issues":["self-check: broken"]}`, "coordd: not serving: self-check: broken\n"},
 	} {
 		r := newRun(nil)
-		code := r.program.run([]string{"health", "-o", "jsonl", "--timeout=30s", "--endpoint", test.patient.receives(t)})
+		endpoint := test.patient.receives(t)
+		code := r.program.run([]string{"health", "-o", "jsonl", "--timeout=30s", "--endpoint", endpoint})
 		if code != test.code || r.out.String() != test.want+"\n" || r.log.String() != test.log {
 			t.Errorf("exit code %d, %s, %q\nwant %d, %s, %q", code, r.out.String(), r.log.String(), test.code,
 				test.want, test.log)
@@ -128,8 +129,8 @@ func TestUnknownForms(t *testing.T) {
 	for _, command := range []string{"cluster status", "cluster limits", "user list", "health", "version", "check"} {
 		r := newRun(nil)
 		code := r.program.run(append(strings.Fields(command), "-o", "yaml"))
-		if want := `coordd: flag --output: value "yaml" is not allowed: want table, json or jsonl`; code != exit.Usage ||
-			!strings.HasPrefix(r.log.String(), want) {
+		const want = `coordd: flag --output: value "yaml" is not allowed: want table, json or jsonl`
+		if code != exit.Usage || !strings.HasPrefix(r.log.String(), want) {
 			t.Errorf("%s: exit code %d, %q", command, code, r.log.String())
 		}
 	}

@@ -253,8 +253,9 @@ func (p *program) sessionKillCommand() *cobra.Command {
 		long: "Its client is told so, if it listens. One that cannot be told, because it is stopped or cut\n" +
 			"off, believes in its session until its timeout has passed: see that it is dead first, if two\n" +
 			"holders would do harm.\n\n" + oursText,
-		example: `  coordd lock app nightly-report -- sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`,
-		check:   checkSession,
+		example: `  coordd lock app nightly-report -- ` +
+			`sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`,
+		check: checkSession,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			id, err := sessionNumber(args[1])
 			if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The script .ci/test looks for declarations in this form, and runs the tests that it finds without the race detector. A
-// test that declares it in another form would be skipped under the detector and left out without it.
+// The script .ci/test looks for declarations in this form, and runs the tests that it finds without the race detector.
+// A test that declares it in another form would be skipped under the detector and left out without it.
 var (
 	declared = regexp.MustCompile(`testmode\.WithoutRace\(`)
 	found    = regexp.MustCompile(`(?m)^func Test\w+\(t \*testing\.T\) \{\n\ttestmode\.WithoutRace\(t\)$`)

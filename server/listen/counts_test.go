@@ -132,8 +132,9 @@ func TestFloodMakesRoomForItself(t *testing.T) {
 	}
 }
 
-// TestFloodWhoseEndsAreNotWritten has a connection begin call after call whose ends are not written, all that unknown
-// callers may: a call on another connection from the same address takes the place of one, and that connection is closed.
+// TestFloodWhoseEndsAreNotWritten has a connection begin call after call whose ends are not written, all that
+// unknown callers may: a call on another connection from the same address takes the place of one, and that
+// connection is closed.
 func TestFloodWhoseEndsAreNotWritten(t *testing.T) {
 	const room = 64
 	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})

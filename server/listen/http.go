@@ -194,13 +194,14 @@ func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 		case r.Method == http.MethodGet && slices.Contains(open, r.URL.Path), hostKnown(r.Host, names):
 			next.ServeHTTP(w, r)
 		default:
-			http.Error(w,
-				"this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists", http.StatusMisdirectedRequest)
+			http.Error(w, wrongHost, http.StatusMisdirectedRequest)
 		}
 	})
 }
 
 const (
+	wrongHost = "this server does not go by the name in the Host header; ask by its IP address, localhost or a name " +
+		"that --http-hosts lists"
 	// OrderHeader is what has to be set, to anything, in a request that is to change something: a page in
 	// somebody's browser cannot send it to another place without being allowed to, and nobody here allows it.
 	OrderHeader = "X-Coordd-Standin"
@@ -220,8 +221,7 @@ func GuardOrders(names []string, next http.Handler) http.Handler {
 			w.Header().Set("Allow", "POST")
 			http.Error(w, "only POST is served here", http.StatusMethodNotAllowed)
 		case !hostKnown(r.Host, names):
-			http.Error(w,
-				"this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists", http.StatusMisdirectedRequest)
+			http.Error(w, wrongHost, http.StatusMisdirectedRequest)
 		case r.Header.Get(OrderHeader) == "":
 			http.Error(w, "the header "+OrderHeader+" is missing", http.StatusForbidden)
 		case kind != "application/json":

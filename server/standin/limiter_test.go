@@ -29,7 +29,8 @@ func (l *limiter) create(path string, rate float64) {
 		answer, err := l.client.CreateResource(l.t.Context(),
 			&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node,
 				Resource: &Ydb_RateLimiter.Resource{ResourcePath: path,
-					Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate}}}})
+					Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+						HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate}}}})
 		return err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS
 	})
 }

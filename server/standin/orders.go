@@ -15,7 +15,8 @@ func (s *Server) Controls() *faults.Controls { return s.controls() }
 func (c *core) controls() *faults.Controls {
 	to := c.faults.Controls()
 	to.Add("restart",
-		"[empty=true]: stop all servers and start them again, with what was acknowledged or as after the loss of all data",
+		"[empty=true]: stop all servers and start them again, "+
+			"with what was acknowledged or as after the loss of all data",
 		func(_ context.Context, a *faults.Arguments) (any, error) {
 			empty := a.Flag("empty")
 			return a.Then(func() (any, error) { return nil, c.restart(empty) })

@@ -73,8 +73,8 @@ func TestOrdersAreMethods(t *testing.T) {
 	}
 }
 
-// What is for several servers, for a disk or for a clock that stands still is refused where there is none, in words that say
-// what to do.
+// An order for several servers, for a disk or for a clock that stands still is refused where there is none, with a text
+// that names the remedy.
 func TestOrdersThatCannotBe(t *testing.T) {
 	s := Start(t)
 	for name, want := range map[string]string{

@@ -259,7 +259,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 	f := new(failing)
 	f.run(func() { s.In(f).AwaitOwners("locks", "lock", 1) })
-	if want := "semaphore \"lock\" of /local/locks has 0 owners, not 1\nThere is:\nWhat has happened:\n"; !strings.Contains(f.text, want) {
+	const want = "semaphore \"lock\" of /local/locks has 0 owners, not 1\nThere is:\nWhat has happened:\n"
+	if !strings.Contains(f.text, want) {
 		t.Errorf("failed with %q", f.text)
 	}
 	f.run(func() { s.In(f).Advance(time.Second) })
@@ -314,8 +315,8 @@ func TestStopDoesNotWaitForClients(t *testing.T) {
 	<-c.ended
 }
 
-// A test fails whose faults meet nothing: at once where one is carried out at once, at Reset or the end where it waits for a
-// request. MayMiss allows both.
+// A test fails if its faults meet nothing: at once where one is carried out at once, at Reset or the end where it waits
+// for a request. MayMiss allows both.
 func TestFaultsThatMissFailTheTest(t *testing.T) {
 	f := new(failing)
 	s := Start(f)

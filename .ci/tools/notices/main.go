@@ -157,6 +157,7 @@ https://proxy.golang.org/MODULE/@v/VERSION.zip. None was changed. That of Go its
 // notices lists modules with the numbers of their texts, and then the texts. Modules may share one.
 func notices(modules []*module) ([]byte, error) {
 	var list, body bytes.Buffer
+	rule := strings.Repeat("-", 80)
 	numbers := make(map[string]int)
 	for _, m := range modules {
 		texts, err := m.texts()
@@ -167,8 +168,8 @@ func notices(modules []*module) ([]byte, error) {
 		for _, t := range texts {
 			if numbers[t.content] == 0 {
 				numbers[t.content] = len(numbers) + 1
-				rule := strings.Repeat("-", 80)
-				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.path, rule, t.content)
+				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.path,
+					rule, t.content)
 			}
 			where = append(where, fmt.Sprintf("[%d]", numbers[t.content]))
 			names = append(names, kindsOf(t.content)...)
@@ -177,7 +178,8 @@ func notices(modules []*module) ([]byte, error) {
 			return nil, fmt.Errorf("%s: no licence that this program knows; look at %s", m.name, m.dir)
 		}
 		slices.Sort(names)
-		fmt.Fprintf(&list, "%s: %s, texts %s\n", m.name, strings.Join(slices.Compact(names), " and "), strings.Join(where, " "))
+		fmt.Fprintf(&list, "%s: %s, texts %s\n", m.name, strings.Join(slices.Compact(names), " and "),
+			strings.Join(where, " "))
 	}
 	return slices.Concat([]byte(head), list.Bytes(), body.Bytes()), nil
 }

@@ -72,7 +72,8 @@ func TestUnknownLicence(t *testing.T) {
 func TestKinds(t *testing.T) {
 	for text, want := range map[string][]string{
 		mit: {"MIT"},
-		"Neither the name of X nor the names of its contributors ... Redistributions in binary form must reproduce": {"BSD-3-Clause"},
+		"Neither the name of X nor the names of its contributors ... " +
+			"Redistributions in binary form must reproduce": {"BSD-3-Clause"},
 		"Mozilla Public License, version 2.0": {"MPL-2.0"},
 		"Apache License\n   Version 2.0":      {"Apache-2.0"},
 		"Made by somebody.":                   nil,

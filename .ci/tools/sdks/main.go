@@ -76,7 +76,8 @@ func run(out io.Writer, check bool, keep, resultsFile, pageFile string, files []
 	for _, r := range rows {
 		fmt.Fprintln(&text, strings.Join(r, "\t"))
 	}
-	return errors.Join(os.WriteFile(resultsFile, []byte(text.String()), 0o644), os.WriteFile(pageFile, []byte(made), 0o644))
+	return errors.Join(os.WriteFile(resultsFile, []byte(text.String()), 0o644),
+		os.WriteFile(pageFile, []byte(made), 0o644))
 }
 
 const (
@@ -101,7 +102,7 @@ func read(missingAllowed bool, files ...string) ([]row, error) {
 		for line := range strings.Lines(string(text)) {
 			r := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 			if len(r) != 6 || slices.Contains(r[:5], "") || !slices.Contains(results, r[4]) {
-				return nil, fmt.Errorf("%s: not SDK, version, test, way, result and note with tabs between: %q", file, line)
+				return nil, fmt.Errorf("%s: not SDK, version, test, way, result, note: %q", file, line)
 			}
 			if slices.ContainsFunc(rows, func(other row) bool { return slices.Equal(other[:4], r[:4]) }) {
 				return nil, fmt.Errorf("%s: twice: %q", file, line)
@@ -113,7 +114,8 @@ func read(missingAllowed bool, files ...string) ([]row, error) {
 		}
 	}
 	for _, r := range rows {
-		if r[4] == "double" && slices.ContainsFunc(of(r[0], rows), func(other row) bool { return other[4] == "passed" }) {
+		hasPassed := func(other row) bool { return other[0] == r[0] && other[4] == "passed" }
+		if r[4] == "double" && slices.ContainsFunc(rows, hasPassed) {
 			return nil, fmt.Errorf("%s is a double and the SDK at once", r[0])
 		}
 	}
@@ -167,7 +169,8 @@ func summary(rows []row) string {
 				shown = append(shown, fmt.Sprint(n, " ", result))
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", first[0], first[1], len(counts[2]), len(counts[3]), strings.Join(shown, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", first[0], first[1], len(counts[2]), len(counts[3]),
+			strings.Join(shown, ", "))
 	}
 	return b.String()
 }

@@ -42,7 +42,8 @@ func TestSummary(t *testing.T) {
 	}
 	results, shown := filepath.Join(directory, "results.tsv"), file("sdks.md", page)
 	one := file("one.tsv",
-		"One\tv1\tlock\ttoken\tnot run\ta reason\nOne\tv1\tlock\tplain\tpassed\t\nOne\tv1\twatch\tplain\tpassed\ta part\n")
+		"One\tv1\tlock\ttoken\tnot run\ta reason\nOne\tv1\tlock\tplain\tpassed\t\n"+
+			"One\tv1\twatch\tplain\tpassed\ta part\n")
 	two := file("two.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t\n")
 	if err := run(io.Discard, false, "", results, shown, []string{one, two}); err != nil {
 		t.Fatal(err)

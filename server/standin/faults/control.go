@@ -225,7 +225,8 @@ func (s *Set) addDrops(c *Controls) {
 			how, f, more := Drop(a.Text("how")), a.Filter(), a.mayMiss()
 			return a.Then(func() (any, error) { return s.DropStreams(f, how, more...) })
 		})
-	c.Add("detach-session", "node= session= [may_miss=true]: end the stream of a session, whose timeout runs from now on",
+	c.Add("detach-session",
+		"node= session= [may_miss=true]: end the stream of a session, whose timeout runs from now on",
 		func(_ context.Context, a *Arguments) (any, error) {
 			node, session, more := a.Text("node"), a.Number("session", 0), a.mayMiss()
 			return a.Then(func() (any, error) { return nil, s.DetachSession(node, session, more...) })

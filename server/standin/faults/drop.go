@@ -34,8 +34,8 @@ func Drops() []Drop { return []Drop{Clean, Reset, Silence, BlackHole} }
 
 // DropStreams loses the streams that are open and that f picks, and returns how many. Reset takes it back as
 // far as it lasts. A stream that the client opens meanwhile is not concerned. Of Clean and Reset, the
-// sessions are detached, or about to be, when it returns. Without such a stream the error is ErrMissed, unless that may be
-// (MayMiss).
+// sessions are detached, or about to be, when it returns. Without such a stream the error is ErrMissed, unless
+// that may be (MayMiss).
 func (s *Set) DropStreams(f Filter, how Drop, more ...Option) (dropped int, err error) {
 	if !slices.Contains(Drops(), how) {
 		return 0, fmt.Errorf("no way to drop streams is called %q; there are %v", how, Drops())
@@ -76,8 +76,8 @@ func (s *stream) awaitEnd() {
 	}
 }
 
-// DetachSession ends the stream of a session as Clean does. From then on the session's timeout runs. Without a stream the
-// error is ErrMissed, unless that may be (MayMiss).
+// DetachSession ends the stream of a session as Clean does. From then on the session's timeout runs. Without a
+// stream the error is ErrMissed, unless that may be (MayMiss).
 func (s *Set) DetachSession(node string, session uint64, more ...Option) error {
 	_, err := s.DropStreams(Filter{Node: node, Session: session}, Clean, more...)
 	return err
@@ -135,8 +135,8 @@ func (s *stream) silence() {
 
 // SpuriousNotice tells watches of the open streams that f picks that their semaphore has changed, with both
 // flags false, and returns how many: all that are armed, or those of the semaphore that is named. The
-// protocol allows it at any time. Those watches have fired: a real change after that is not notified. Without such a watch the
-// error is ErrMissed, unless that may be (MayMiss).
+// protocol allows it at any time. Those watches have fired: a real change after that is not notified. Without such
+// a watch the error is ErrMissed, unless that may be (MayMiss).
 func (s *Set) SpuriousNotice(f Filter, semaphore string, more ...Option) (noticed int, err error) {
 	for _, st := range s.pick(f) {
 		noticed += st.notice(semaphore)

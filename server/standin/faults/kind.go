@@ -294,8 +294,8 @@ func (k Kind) Troubled(r Refusal) string {
 }
 
 func troubledByStart(status Status) string {
-	trouble := ".NET may wait for the start until its caller gives up; Go tries again without a pause until the session's timeout is over, " +
-		"or, for a new session, the caller's context is done"
+	trouble := ".NET may wait for the start until its caller gives up; Go tries again without a pause until " +
+		"the session's timeout is over, or, for a new session, the caller's context is done"
 	switch status {
 	case Ydb.StatusIds_SESSION_EXPIRED:
 		trouble += "; Python attaches to the dead session for ever; C++ and JS give up the session"

@@ -27,7 +27,9 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 		answer, err := limiter.CreateResource(t.Context(),
 			&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node,
 				Resource: &Ydb_RateLimiter.Resource{ResourcePath: "r",
-					Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate, PrefetchCoefficient: 1}}}})
+					Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+						HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
+							MaxUnitsPerSecond: rate, PrefetchCoefficient: 1}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +47,8 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 		return answer.GetOperation().GetStatus(), err
 	}
 	use := func() (Ydb.StatusIds_StatusCode, error) {
-		return call(&Ydb_RateLimiter.AcquireResourceRequest{Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: 1000}})
+		return call(&Ydb_RateLimiter.AcquireResourceRequest{
+			Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: 1000}})
 	}
 	acquire := func() (Ydb.StatusIds_StatusCode, error) { // nothing, which is had unless there is a debt
 		return call(&Ydb_RateLimiter.AcquireResourceRequest{Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{}})

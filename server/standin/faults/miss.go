@@ -7,14 +7,15 @@ import (
 	"github.com/coordd/coordd/server/internal/hooks"
 )
 
-// ErrMissed is wrapped by the error of a fault that met nothing: no stream, watch, session or coordination node that it names.
+// ErrMissed is wrapped by the error of a fault that met nothing: no stream, watch, session or coordination node
+// that it names.
 var ErrMissed = hooks.ErrMissing
 
 // shownMost bounds how many things an error lists.
 const shownMost = 8
 
-// missed is the error of a fault that found nothing of a kind, such as "watch", among the streams that f picks. It lists the
-// streams that are open.
+// missed is the error of a fault that found nothing of a kind, such as "watch", among the streams that f picks. It
+// lists the streams that are open.
 func (s *Set) missed(kind string, f Filter) error {
 	var open []string
 	for _, st := range s.pick(Filter{}) {

@@ -87,8 +87,8 @@ func TestFaultsThatMiss(t *testing.T) {
 	}
 }
 
-// Reset names the rules that no request has met, and what came instead. A rule that has met one of several requests, or whose
-// chance has never come up, has met something.
+// Reset names the rules that no request has met, and what came instead. A rule that has met one of several requests,
+// or whose chance has never come up, has met something.
 func TestRulesThatMiss(t *testing.T) {
 	r := start(t)
 	c := r.attach(0)
@@ -100,7 +100,8 @@ func TestRulesThatMiss(t *testing.T) {
 	}
 	add(r.FailNext(faults.Release, 2, Ydb.StatusIds_UNAUTHORIZED, ""))
 	add(r.FailSome(faults.Release, 0, 1))
-	add(r.FailNext(faults.Release, 1, Ydb.StatusIds_UNAUTHORIZED, "", faults.Where(faults.Filter{Node: "jobs", Server: 1})))
+	add(r.FailNext(faults.Release, 1, Ydb.StatusIds_UNAUTHORIZED, "",
+		faults.Where(faults.Filter{Node: "jobs", Server: 1})))
 	add(r.FailNext(faults.Stop, 1, Ydb.StatusIds_UNAVAILABLE, "", faults.MayMiss()))
 	c.send(release(1, "lock"))
 	c.next()

@@ -24,7 +24,8 @@ func TestRepeatNext(t *testing.T) {
 		t.Errorf("got %v, %v", said, code)
 	}
 	remover := r.attach(0)
-	remover.send(&pb.SessionRequest{Request: &pb.SessionRequest_DeleteSemaphore_{DeleteSemaphore: &pb.SessionRequest_DeleteSemaphore{Name: "config"}}})
+	remover.send(&pb.SessionRequest{Request: &pb.SessionRequest_DeleteSemaphore_{
+		DeleteSemaphore: &pb.SessionRequest_DeleteSemaphore{Name: "config"}}})
 	if got := remover.next().GetDeleteSemaphoreResult(); got.GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("got %v", got)
 	}

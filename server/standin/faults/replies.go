@@ -244,8 +244,8 @@ func issues(r Refusal) []*Ydb_Issue.IssueMessage {
 }
 
 func failure(r Refusal) *serverMessage {
-	return &serverMessage{Response: &Ydb_Coordination.SessionResponse_Failure_{Failure: &Ydb_Coordination.SessionResponse_Failure{
-		Status: r.Status, Issues: issues(r)}}}
+	return &serverMessage{Response: &Ydb_Coordination.SessionResponse_Failure_{
+		Failure: &Ydb_Coordination.SessionResponse_Failure{Status: r.Status, Issues: issues(r)}}}
 }
 
 // refusal is the result of a request that was refused.
@@ -254,23 +254,29 @@ func refusal(kind Kind, id uint64, r Refusal) *serverMessage {
 	code, list := Ydb.StatusIds_StatusCode(r.Status), issues(r)
 	switch kind {
 	case Acquire:
-		m.Response = &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{
-			ReqId: id, Status: code, Issues: list}}
+		m.Response = &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{
+			AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{
+				ReqId: id, Status: code, Issues: list}}
 	case Release:
-		m.Response = &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{
-			ReqId: id, Status: code, Issues: list}}
+		m.Response = &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
+			ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{
+				ReqId: id, Status: code, Issues: list}}
 	case Create:
-		m.Response = &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{
-			ReqId: id, Status: code, Issues: list}}
+		m.Response = &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{
+			CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{
+				ReqId: id, Status: code, Issues: list}}
 	case Update:
-		m.Response = &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{
-			ReqId: id, Status: code, Issues: list}}
+		m.Response = &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{
+			UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{
+				ReqId: id, Status: code, Issues: list}}
 	case Delete:
-		m.Response = &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_{DeleteSemaphoreResult: &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult{
-			ReqId: id, Status: code, Issues: list}}
+		m.Response = &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_{
+			DeleteSemaphoreResult: &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult{
+				ReqId: id, Status: code, Issues: list}}
 	case Describe:
-		m.Response = &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{
-			ReqId: id, Status: code, Issues: list}}
+		m.Response = &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{
+			DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{
+				ReqId: id, Status: code, Issues: list}}
 	}
 	return m
 }

@@ -67,7 +67,7 @@ func (q *Request) fillCall(request any) {
 	}
 }
 
-// fill takes over what a message of a stream says, but for the protection key; the Node of a start is as the client has it.
+// fill copies the fields of a message, except for the protection key. The Node of a start stays as the client wrote it.
 func (q *Request) fill(m *Ydb_Coordination.SessionRequest) {
 	switch r := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_SessionStart_:

@@ -139,7 +139,8 @@ func (c *client) read() {
 			return
 		}
 		if ping := m.GetPing(); ping != nil {
-			c.send(&pb.SessionRequest{Request: &pb.SessionRequest_Pong{Pong: &pb.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
+			c.send(&pb.SessionRequest{Request: &pb.SessionRequest_Pong{
+				Pong: &pb.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
 			select {
 			case c.pings <- struct{}{}:
 			default:
@@ -222,27 +223,32 @@ func (c *client) failed() *pb.SessionResponse_Failure {
 
 // acquire wants a lock for itself.
 func acquire(id uint64, name string) *pb.SessionRequest {
-	return &pb.SessionRequest{Request: &pb.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &pb.SessionRequest_AcquireSemaphore{
-		ReqId: id, Name: name, Count: math.MaxUint64, Ephemeral: true, TimeoutMillis: 1 << 20}}}
+	return &pb.SessionRequest{Request: &pb.SessionRequest_AcquireSemaphore_{
+		AcquireSemaphore: &pb.SessionRequest_AcquireSemaphore{
+			ReqId: id, Name: name, Count: math.MaxUint64, Ephemeral: true, TimeoutMillis: 1 << 20}}}
 }
 
 func release(id uint64, name string) *pb.SessionRequest {
-	return &pb.SessionRequest{Request: &pb.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &pb.SessionRequest_ReleaseSemaphore{ReqId: id, Name: name}}}
+	return &pb.SessionRequest{Request: &pb.SessionRequest_ReleaseSemaphore_{
+		ReleaseSemaphore: &pb.SessionRequest_ReleaseSemaphore{ReqId: id, Name: name}}}
 }
 
 func create(id uint64, name string) *pb.SessionRequest {
-	return &pb.SessionRequest{Request: &pb.SessionRequest_CreateSemaphore_{CreateSemaphore: &pb.SessionRequest_CreateSemaphore{
-		ReqId: id, Name: name, Limit: 1}}}
+	return &pb.SessionRequest{Request: &pb.SessionRequest_CreateSemaphore_{
+		CreateSemaphore: &pb.SessionRequest_CreateSemaphore{
+			ReqId: id, Name: name, Limit: 1}}}
 }
 
 func update(id uint64, name, data string) *pb.SessionRequest {
-	return &pb.SessionRequest{Request: &pb.SessionRequest_UpdateSemaphore_{UpdateSemaphore: &pb.SessionRequest_UpdateSemaphore{
-		ReqId: id, Name: name, Data: []byte(data)}}}
+	return &pb.SessionRequest{Request: &pb.SessionRequest_UpdateSemaphore_{
+		UpdateSemaphore: &pb.SessionRequest_UpdateSemaphore{
+			ReqId: id, Name: name, Data: []byte(data)}}}
 }
 
 func describe(id uint64, name string, watch bool) *pb.SessionRequest {
-	return &pb.SessionRequest{Request: &pb.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &pb.SessionRequest_DescribeSemaphore{
-		ReqId: id, Name: name, IncludeOwners: true, WatchData: watch, WatchOwners: watch}}}
+	return &pb.SessionRequest{Request: &pb.SessionRequest_DescribeSemaphore_{
+		DescribeSemaphore: &pb.SessionRequest_DescribeSemaphore{
+			ReqId: id, Name: name, IncludeOwners: true, WatchData: watch, WatchOwners: watch}}}
 }
 
 // owners are the sessions that have a semaphore; a missing one has none.

@@ -46,13 +46,14 @@ type sessionKey struct {
 	id   uint64
 }
 
-// New returns a set without any faults, for a stand-in of a database. after is time.AfterFunc on the clock by which requests
-// are delayed; nil: the real one.
+// New returns a set without any faults, for a stand-in of a database. after is time.AfterFunc on the clock by which
+// requests are delayed; nil: the real one.
 func New(database string, after func(d time.Duration, do func()) (stop func() bool)) *Set {
 	if after == nil {
 		after = func(d time.Duration, do func()) func() bool { return time.AfterFunc(d, do).Stop }
 	}
-	return &Set{database: cleanPath(database), after: after, streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
+	return &Set{database: cleanPath(database), after: after,
+		streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
 		repeats: make(map[sessionKey][]*Ydb_Coordination.SessionRequest), mute: make(map[*stream]struct{}),
 		holes: make(map[*conn]struct{})}
 }
@@ -367,8 +368,8 @@ func (s *Set) decide(q *Request) Action {
 // Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to
 // repeat, streams that are not answered, connections on which nothing passes, partitions, full and slow
 // disks. What was not said on a stream is lost, so such a stream ends with gRPC status UNAVAILABLE; where
-// nothing has passed, it does now. Requests remain. It returns a line for each rule that no request has met, unless that
-// may be (MayMiss).
+// nothing has passed, it does now. Requests remain. It returns a line for each rule that no request has met,
+// unless that may be (MayMiss).
 func (s *Set) Reset() (missed []string) {
 	requests := s.Requests()
 	s.mutex.Lock()
