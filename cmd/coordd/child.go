@@ -149,7 +149,7 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	}
 	lost := h.guard(what, c, margin, asked)
 	if lost != nil {
-		c.send(syscall.SIGKILL) // whom it has left behind
+		c.send(syscall.SIGKILL) // kill the processes that the command has left in its group
 	}
 	h.part(what)
 	if lost != nil {

@@ -147,8 +147,8 @@ func (p *program) discoverCommand() *cobra.Command {
 	f := new(discoverFlags)
 	command := &cobra.Command{
 		Use:   "discover NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
-		Short: "Find those who offer a service, or offer it",
-		Long:  "Find those who offer a service, or offer it.\n\n" + discoverText + "\n\n" + callerText,
+		Short: "Find the instances of a service, or offer one",
+		Long:  "Find the instances of a service, or offer one.\n\n" + discoverText + "\n\n" + callerText,
 		Example: `  coordd discover app web --publish 10.0.0.7:8080 -- coordd discover app web
   coordd discover app web -o json
   coordd discover app web --watch --changes 1`,

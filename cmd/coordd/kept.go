@@ -156,11 +156,11 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 	var reason string
 	command := &cobra.Command{
 		Use:   "take-over NODE NAME",
-		Short: "Take a semaphore from whoever holds it",
-		Long: "Take a semaphore from whoever holds it.\n\n" + takeOverText + "\n\n" + keptText + "\n\n" +
+		Short: "Take a semaphore from its holders",
+		Long: "Take a semaphore from its holders.\n\n" + takeOverText + "\n\n" + keptText + "\n\n" +
 			oursText + "\n\n" + callerText,
-		Example: `  kept=$(coordd sem take-over app deploy --session-timeout 5m --reason "it hangs") && eval "$kept" && ` +
-			"coordd sem release app deploy",
+		Example: `  kept=$(coordd sem take-over app deploy --session-timeout 5m --reason "it hangs") && ` +
+			`eval "$kept" && coordd sem release app deploy`,
 		Args: argumentsOf("take-over NODE NAME"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := errors.Join(checkKept(command.Flags()), hold.check(), checkName(args[1])); err != nil {

@@ -156,9 +156,9 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 	var changed func(name string) bool
 	command := p.ask(&question{use: "alter NODE RESOURCE",
 		short: "Change the settings of a resource of a rate limiter",
-		long: "Settings whose flags are not given stay as they are; 0 unsets one. It counts at once, for\n" +
-			"everything below and for who waits. The protocol replaces all settings, so this command\n" +
-			"reads them first: do not run two of them at a time.",
+		long: "Settings whose flags are not given stay as they are; 0 unsets one. The change applies\n" +
+			"at once, to everything below and to waiting clients. The protocol replaces all settings,\n" +
+			"so this command reads them first: do not run two of them at a time.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter alter app reports --rate 50 --prefetch -1`,
 		check: func(flags *pflag.FlagSet, args []string) error {
@@ -201,7 +201,7 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 
 func (p *program) resourceDropCommand() *cobra.Command {
 	return p.ask(&question{use: "drop NODE RESOURCE", short: "Drop a resource of a rate limiter",
-		long: "Whoever waits for its units is told so. It may have nothing below it.",
+		long: "Clients that wait for its units are notified. A resource with others below it is not dropped.",
 		example: `  coordd ratelimiter create app old --rate 1
   coordd ratelimiter drop app old`,
 		check: func(_ *pflag.FlagSet, args []string) error { return checkResource(args[1]) },
@@ -224,8 +224,8 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 	var amount uint64
 	command := p.ask(&question{use: "acquire NODE RESOURCE [AMOUNT]",
 		short: "Acquire units of a rate limiter, or report them as used",
-		long: "AMOUNT is 1 if it is not given. If there is not enough it waits, up to --timeout, behind\n" +
-			"those who came before; what is not had in time is not taken, and the exit code is 124.\n" +
+		long: "AMOUNT is 1 if it is not given. If there is not enough it waits in a queue, up to\n" +
+			"--timeout. Units that do not come in time are not taken, and the exit code is 124.\n" +
 			"With --used the units are taken at once, as a debt where there are not as many.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter acquire app reports --timeout 5s && echo "work"
@@ -413,8 +413,8 @@ func (p *program) resourceDescribeCommand() *cobra.Command {
 	out := new(outputFlag)
 	return p.ask(&question{use: "describe NODE RESOURCE",
 		short: "Show a resource of a rate limiter, and what servers have of it",
-		long: "Any server of the protocol tells a resource's own settings. A coordd server also tells\n" +
-			"what they come to, and of each server the bucket and what has gone through it since the\n" +
+		long: "Any server of the protocol reports a resource's own settings. A coordd server also reports\n" +
+			"the effective ones, and for each server the bucket and the units taken from it since the\n" +
 			"first acquire there.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter describe app reports

@@ -136,9 +136,9 @@ func (p *program) dataOf(file string, argument []string) (data []byte, err error
 func (p *program) semaphoreDeleteCommand() *cobra.Command {
 	var force bool
 	command := p.ask(&question{use: "delete NODE NAME", short: "Delete a semaphore",
-		long: "With --force it may have owners, who are told nothing and go on, and others who wait. To\n" +
-			"take a lock away end the session that has it: 'coordd session kill'. A semaphore that is\n" +
-			"there only while somebody has it, as those of 'coordd lock', cannot be deleted at all.",
+		long: "With --force it may have owners and waiters. Owners are not notified and keep running: to\n" +
+			"take a lock away, end the session that holds it with 'coordd session kill'. An ephemeral\n" +
+			"semaphore, such as those of 'coordd lock', cannot be deleted at all.",
 		example: "  coordd sem create app old --limit 1\n  coordd sem delete app old",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			return c.withSession(ctx, args[0], "semaphore delete", func(s *client.Session) error {
@@ -326,9 +326,9 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 
 func (p *program) semaphoreShowCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "show NODE NAME", short: "Show a semaphore, who holds it and who waits",
-		long: "Any server of the protocol tells the sessions. A coordd server also tells who has them,\n" +
-			"since when and from where.",
+	return p.ask(&question{use: "show NODE NAME", short: "Show a semaphore, its owners and its waiters",
+		long: "Any server of the protocol lists the sessions. A coordd server also names their clients,\n" +
+			"with addresses and times.",
 		example: `  coordd sem create app printers --limit 3
   coordd semaphore show app printers
   coordd sem show app printers -o json`,

@@ -249,10 +249,10 @@ func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
 func (p *program) sessionKillCommand() *cobra.Command {
 	var reason string
 	command := p.ask(&question{use: "kill NODE SESSION",
-		short: "End a session: what it holds goes to whoever waits",
-		long: "Its client is told so, if it listens. One that cannot be told, because it is stopped or cut\n" +
-			"off, believes in its session until its timeout has passed: see that it is dead first, if two\n" +
-			"holders would do harm.\n\n" + oursText,
+		short: "End a session: what it holds goes to the next waiters",
+		long: "Its client is notified if it is connected. One that is stopped or cut off believes in its\n" +
+			"session until the timeout has passed: make sure first that it is dead if two holders would\n" +
+			"do harm.\n\n" + oursText,
 		example: `  coordd lock app nightly-report -- ` +
 			`sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`,
 		check: checkSession,

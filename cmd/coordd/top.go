@@ -58,8 +58,8 @@ func (p *program) topCommand() *cobra.Command {
 	var often looks
 	command := p.untilStopped(&question{use: "top [PATH]",
 		short: "Show the busiest locks and the longest waits, again and again",
-		long: "Grants are counted for whoever may watch what happens: administrators, or with the PATH of\n" +
-			"one node whoever may read it. At a terminal each look takes the place of the last one.\n\n" +
+		long: "Grants are shown to callers that may watch events: administrators, or with the PATH of one\n" +
+			"node those that may read it. At a terminal each look replaces the last one.\n\n" +
 			oursText,
 		example: "  coordd top --times 1\n  coordd top app --times 1 -o json",
 		check:   func(flags *pflag.FlagSet, _ []string) error { return often.check(flags) },

@@ -25,7 +25,7 @@ func warnOfModes(logger *slog.Logger, s Settings) {
 		}
 		if info, err := os.Stat(secret.path); err == nil && info.Mode().Perm()&ForOthers != 0 {
 			logger.Warn(secret.what+
-				" is open to others than its owner, who can then be whom they like: take the rights away",
+				" is open to others than its owner, who can then pass for any user: take the rights away",
 				"path", secret.path, "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^ForOthers))
 		}
 	}

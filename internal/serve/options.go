@@ -30,7 +30,7 @@ type Settings struct {
 	Auth      AuthSettings
 	Cluster   ClusterSettings
 	Reserve   uint64 // Bytes of the disk kept free, 0: none
-	// StateLimit is how many bytes the state may count in a cluster that has no limit yet, 0: not given.
+	// StateLimit is the state limit of a new cluster in bytes, 0: not given.
 	StateLimit uint64
 	// How many of each a client or the process may have open at once.
 	StreamsPerConnection, Streams, connectionsPerAddress int
@@ -92,31 +92,30 @@ var Options = slices.Concat([]Option{
 	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes",
 		"", setFile(func(s *Settings) *string { return &s.Auth.TokenFile })},
-	{"login-lifetime", "DURATION", "how long a login token is good", "12h", setLoginLifetime},
+	{"login-lifetime", "DURATION", "lifetime of login tokens", "12h", setLoginLifetime},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin",
 		"", setFile(func(s *Settings) *string { return &s.Auth.AdminPasswordFile })},
 	{"loopback-admin", "bool",
-		"let everybody on this machine do what the socket in the data directory is for; goes away with the next " +
-			"release",
+		"let everybody on this machine administer the server, as the socket in the data directory does; goes away " +
+			"with the next release",
 		"false", setBool(func(s *Settings) *bool { return &s.Auth.loopbackAdmin })},
 	{"inspect", "off|local|on",
-		"whom the inspection service shows locks and sessions; local: callers on this machine (default: on, but " +
-			"local where strangers can connect and --auth is off)",
+		"who may use the inspection service; local: callers on this machine (default: on, but local where strangers " +
+			"can connect and --auth is off)",
 		"", setInspect},
 	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none",
 		"128MiB", setDiskReserve},
 	{"state-limit", "SIZE",
-		"limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)",
+		"limit on all data of a new cluster; 'coordd cluster limits' changes it (default: 384MiB)",
 		"", SetStateLimit},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once",
 		"100000", setCount(func(s *Settings) *int { return &s.StreamsPerConnection })},
 	{"streams", "NUMBER",
-		"sessions' streams that may be open at once in all (default: 100000, or what half of the memory is enough for)",
+		"sessions' streams that may be open at once in all (default: 100000, or as many as half of the memory holds)",
 		"", setCount(func(s *Settings) *int { return &s.Streams })},
 	{"connections-per-address", "NUMBER",
-		"connections that one IP address may have open at once (default: 20000, or three quarters of all that there " +
-			"is room for)",
+		"connections that one IP address may have open at once (default: 20000, or three quarters of all that fit)",
 		"", setCount(func(s *Settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},

@@ -44,7 +44,7 @@ var ClusterOptions = []Option{
 	{"peer-ca", "FILE", "PEM file of the authority that all peers' certificates come from",
 		"", setFile(func(s *Settings) *string { return &s.Cluster.CA })},
 	{"insecure-peers", "bool",
-		"allow plain text between the servers: whoever can reach them is an administrator",
+		"allow plain text between the servers: everybody who can reach them is an administrator",
 		"false", setBool(func(s *Settings) *bool { return &s.Cluster.insecure })},
 }
 

@@ -135,7 +135,7 @@ func AboutListener(err error, s Settings, values map[string]Given) error {
 func listenAdvice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "; `ss -ltnp` shows by whom, and another port helps"
+		return "; `ss -ltnp` names the process, and another port helps"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return "; it is no address of this machine"
 	case errors.Is(err, syscall.EACCES):
