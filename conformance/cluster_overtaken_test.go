@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 )

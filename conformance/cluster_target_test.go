@@ -7,9 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 )

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
 type sessionRequest = Ydb_Coordination.SessionRequest

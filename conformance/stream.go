@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
 // stream is what the runner knows of one Session stream.

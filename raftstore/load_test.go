@@ -11,9 +11,9 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/coordd/coordd/internal/turn"
-
 	"go.etcd.io/raft/v3"
+
+	"github.com/coordd/coordd/internal/turn"
 )
 
 // storedRows makes a directory with a checkpoint of so many rows.

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coordd/coordd/internal/turn"
-
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/internal/turn"
 )
 
 // loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls

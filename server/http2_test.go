@@ -9,11 +9,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
 const sessionMethod = "/Ydb.Coordination.V1.CoordinationService/Session"

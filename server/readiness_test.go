@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/internal/testmode"

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/health/grpc_health_v1"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"

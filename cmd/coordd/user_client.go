@@ -11,15 +11,14 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/exit"

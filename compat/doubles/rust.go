@@ -3,9 +3,8 @@ package doubles
 import (
 	"time"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // The states of failure of the Rust SDK. All but the last two end its receiving loop, and the session with

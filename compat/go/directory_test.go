@@ -4,15 +4,14 @@ import (
 	"path"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding/gzip"
-
 	"github.com/ydb-platform/ydb-go-sdk/v3"
 	"github.com/ydb-platform/ydb-go-sdk/v3/config"
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination/options"
 	"github.com/ydb-platform/ydb-go-sdk/v3/scheme"
 	"github.com/ydb-platform/ydb-go-sdk/v3/sugar"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
 )
 
 // The steps of the SDK's own test of its recursive helpers, as far as they are about directories.

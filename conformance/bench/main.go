@@ -13,10 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 
 	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/bench/page"

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
 // relation is what a session is to a semaphore.

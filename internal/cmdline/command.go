@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	repository "github.com/coordd/coordd"
-
 	"github.com/coordd/coordd/internal/exit"
 )
 

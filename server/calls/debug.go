@@ -5,10 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/auth"

@@ -12,10 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordd/coordd/server/filestamp"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
+
+	"github.com/coordd/coordd/server/filestamp"
 )
 
 // TLSFiles names the PEM files of the TLS listener. They are read again when they change.

@@ -3,11 +3,10 @@ package services
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"

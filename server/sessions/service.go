@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/auth"

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 
 	"github.com/coordd/coordd/server/adminpb"
 )

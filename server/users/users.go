@@ -9,10 +9,9 @@ import (
 	"math"
 	"strings"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/accounts"

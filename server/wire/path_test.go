@@ -3,13 +3,12 @@ package wire
 import (
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-
 	_ "github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	_ "github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	_ "github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
 // Every request of the three services that has a path in the tree is resolved. A Session's first message is resolved

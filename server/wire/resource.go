@@ -5,10 +5,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 
 	"github.com/coordd/coordd/coordination"
 )

@@ -3,10 +3,9 @@ package wire
 import (
 	"bytes"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/coordd/coordd/coordination"
 )

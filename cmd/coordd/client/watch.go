@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"google.golang.org/protobuf/proto"
 )
 
 // absentPause is the pause between two looks where nobody tells of changes: a semaphore that does not exist

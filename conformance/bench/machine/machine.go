@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
-
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
 )

@@ -3,9 +3,8 @@ package faults_test
 import (
 	"testing"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"google.golang.org/grpc/codes"
 
 	"github.com/coordd/coordd/server/standin/faults"
 )

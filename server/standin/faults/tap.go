@@ -3,9 +3,8 @@ package faults
 import (
 	"context"
 
-	"google.golang.org/grpc/status"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"google.golang.org/grpc/status"
 )
 
 // Tap sees everything that passes on a stand-in, as a recorder wants to. It sees neither what faults refuse
