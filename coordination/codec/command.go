@@ -148,6 +148,21 @@ func newCommand(field protowire.Number) coordination.Command {
 
 // command passes the fields of a command and returns its field in logpb.Command.
 func (w *wire) command(c coordination.Command) protowire.Number {
+	field := w.sessionCommand(c)
+	if field == 0 {
+		field = w.nodeCommand(c)
+	}
+	if field == 0 {
+		field = w.clusterCommand(c)
+	}
+	if field == 0 {
+		panic(fmt.Sprintf("codec: %T has no encoding", c))
+	}
+	return field
+}
+
+// sessionCommand is command for the commands of sessions and semaphores; it returns 0 for all others.
+func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 	switch c := c.(type) {
 	case *coordination.Attach:
 		w.attach(c)
@@ -179,6 +194,27 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		w.text(7, &c.Name)
 		w.answered(&c.Origin)
 		return 9
+	case *coordination.EndSession:
+		number(w, 1, &c.Nonce)
+		w.caller(3, &c.Caller)
+		number(w, 5, &c.Node)
+		number(w, 6, &c.Session)
+		w.text(7, &c.Reason)
+		return 24
+	case *coordination.RemoveSemaphore:
+		number(w, 1, &c.Nonce)
+		w.caller(3, &c.Caller)
+		number(w, 5, &c.Node)
+		number(w, 6, &c.Semaphore)
+		w.flag(7, &c.Force)
+		return 25
+	}
+	return 0
+}
+
+// nodeCommand is command for the commands of nodes, directories and rate limiters; it returns 0 for all others.
+func (w *wire) nodeCommand(c coordination.Command) protowire.Number {
+	switch c := c.(type) {
 	case *coordination.CreateNode:
 		w.createNode(c)
 		return 10
@@ -199,6 +235,29 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 	case *coordination.ModifyPermissions:
 		w.modifyPermissions(c)
 		return 15
+	case *coordination.SetQuota:
+		w.call(&c.CallID, &c.Path)
+		w.caller(4, &c.Caller)
+		w.quota(6, &c.Quota)
+		return 29
+	case *coordination.CreateResource:
+		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
+		w.properties(7, &c.ResourceProperties)
+		return 26
+	case *coordination.AlterResource:
+		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
+		w.properties(7, &c.ResourceProperties)
+		return 27
+	case *coordination.DropResource:
+		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
+		return 28
+	}
+	return 0
+}
+
+// clusterCommand is command for the commands of users, limits and the log itself; it returns 0 for all others.
+func (w *wire) clusterCommand(c coordination.Command) protowire.Number {
+	switch c := c.(type) {
 	case *coordination.AddUser:
 		w.addUser(c)
 		return 16
@@ -222,40 +281,10 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		w.limits(5, &c.Limits)
 		w.flag(6, &c.OnlyFirst)
 		return 21
-	case *coordination.SetQuota:
-		w.call(&c.CallID, &c.Path)
-		w.caller(4, &c.Caller)
-		w.quota(6, &c.Quota)
-		return 29
 	case *coordination.Mark:
 		return 22
-	case *coordination.EndSession:
-		number(w, 1, &c.Nonce)
-		w.caller(3, &c.Caller)
-		number(w, 5, &c.Node)
-		number(w, 6, &c.Session)
-		w.text(7, &c.Reason)
-		return 24
-	case *coordination.RemoveSemaphore:
-		number(w, 1, &c.Nonce)
-		w.caller(3, &c.Caller)
-		number(w, 5, &c.Node)
-		number(w, 6, &c.Semaphore)
-		w.flag(7, &c.Force)
-		return 25
-	case *coordination.CreateResource:
-		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
-		w.properties(7, &c.ResourceProperties)
-		return 26
-	case *coordination.AlterResource:
-		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
-		w.properties(7, &c.ResourceProperties)
-		return 27
-	case *coordination.DropResource:
-		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
-		return 28
 	}
-	panic(fmt.Sprintf("codec: %T has no encoding", c))
+	return 0
 }
 
 // ofResource is the fields 1 to 6 of a command about a resource.
