@@ -279,7 +279,7 @@ func TestWatchIsStanding(t *testing.T) {
 	if got := late.ended(t, 1); got != codes.DeadlineExceeded { // as the watch would have been by now
 		t.Fatal(got)
 	}
-	s.showHealth(issueStarting)
+	s.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	if _, err := watch.Recv(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/meters"
+	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/users"
 )
 
@@ -71,8 +72,8 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 		s.auth.TellRefusedToken(ctx, err, s.config.Logger)
 		s.meters.Reject(meters.RejectedToken)
 		return nil, err
-	case s.auth.Required && id.ByLogin() && s.cutOff():
-		return nil, errCutOff
+	case s.auth.Required && id.ByLogin() && s.readiness.CutOff():
+		return nil, readiness.ErrCutOff
 	case id == auth.Anonymous && auth.FromSocket(ctx):
 		id = auth.LocalAdministrator
 	case id == auth.Anonymous && s.auth.Required && !needsNoToken(method):

@@ -160,7 +160,7 @@ func (c *testCluster) crash(i int) {
 	}
 	s.enforcer.stop()
 	<-s.enforcer.stopped
-	s.stopLookout()
+	s.readiness.Stop()
 	s.grpc.Stop()
 	s.serving.Wait()
 	if err := s.group.Stop(context.Background()); err != nil {

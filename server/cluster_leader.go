@@ -16,6 +16,9 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
+// transferPoll is how often it is looked for the new leader, which nobody announces.
+const transferPoll = 20 * time.Millisecond
+
 // clusterLeader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster
 // where this server leads; elsewhere it answers errLeadsElsewhere.
 type clusterLeader struct {
@@ -146,7 +149,7 @@ func (s clusterLeader) TransferLeader(ctx context.Context,
 		select {
 		case <-ctx.Done():
 			return nil, s.nobodyLeads(false)
-		case <-time.After(leaderPoll):
+		case <-time.After(transferPoll):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/clusterpb"
+	"github.com/coordd/coordd/server/readiness"
 )
 
 const (
@@ -68,17 +69,14 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 		ServerName: s.config.Cluster.Name,
 		Term:       now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads,
 		LeaderAnswered: leads, FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
-		FormatVersion: s.group.FormatVersion(),
+		FormatVersion: s.group.FormatVersion(), Diverged: s.readiness.Divergence(),
 	}
 	if now.Leader != 0 {
 		answer.Leader = raftstore.IDText(now.Leader)
 	}
-	if d, found := s.divergence(); found {
-		answer.Diverged = s.divergenceText(d)
-	}
-	for _, i := range s.issues() {
-		if i.kind != issueDisk && i.kind != issueDiverged {
-			answer.Issues = append(answer.Issues, i.text)
+	for _, i := range s.readiness.Issues() {
+		if i.Kind != readiness.IssueDisk && i.Kind != readiness.IssueDiverged {
+			answer.Issues = append(answer.Issues, i.Text)
 		}
 	}
 	for _, m := range now.Members {

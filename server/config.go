@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
 )
 
@@ -106,15 +107,12 @@ type Config struct {
 	// guessing costs.
 	passwords *auth.Hasher
 
-	backupStall     time.Duration // instead of the constant, in tests
-	contactPatience time.Duration // the same
-	listPatience    time.Duration // the same
+	backupStall  time.Duration // instead of the constant, in tests
+	listPatience time.Duration // the same
 	// instead of handOverPatience and of drainPatience, in tests
 	stopPatience time.Duration
-	keepalive    time.Duration // instead of keepaliveTimeout, in tests
-	// instead of what the group says, in tests
-	lag        func(*group.Group) (entries uint64, known bool)
-	divergence func(*group.Group) (group.Divergence, bool) // the same
+	keepalive    time.Duration      // instead of keepaliveTimeout, in tests
+	readiness    readiness.Replaced // in tests
 }
 
 const defaultHoldStartFailureMillis = 100

@@ -24,7 +24,7 @@ func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 	c := startClusterWith(t, 2, func(config *Config) {
 		config.Auth, config.TokenFile, config.InitialAdmin, config.InitialAdminPassword = AuthRequired,
 			tokens, "root", rootPassword
-		config.contactPatience = 300 * time.Millisecond
+		config.readiness.ContactPatience = 300 * time.Millisecond
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
@@ -59,23 +59,3 @@ func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 }
 
 // TestContact is the edge of the time.
-func TestContact(t *testing.T) {
-	var c contact
-	if c.lost(0) {
-		t.Error("lost before anybody has looked")
-	}
-	c.note(false)
-	if c.lost(time.Hour) {
-		t.Error("lost at the start")
-	}
-	past := time.Now().Add(-contactPatience - time.Second)
-	c.last.Store(&past)
-	c.note(false)
-	if !c.lost(contactPatience) {
-		t.Error("not lost after too long")
-	}
-	c.note(true)
-	if c.lost(contactPatience) {
-		t.Error("lost although there is a leader")
-	}
-}

@@ -5,8 +5,7 @@
 //     which turn them into commands and reads of the group. Every call is bounded (package calls).
 //   - the authenticator finds out who calls, once for a call or a stream. The enforcer, a goroutine of its own,
 //     ends open streams whose token, user or right is gone.
-//   - the lookout, two goroutines, finds out whether this server can serve clients, and tells others
-//     (readiness.go).
+//   - package readiness finds out whether this server can serve clients, and answers health checks.
 //   - one gRPC server serves the plain and the TLS listener; package listen tells their connections apart.
 //
 // # Locks and order

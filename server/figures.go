@@ -5,12 +5,13 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/meters"
+	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
 )
 
 // Figures is how a server does, for monitoring. No value in it is one that a client chooses.
 type Figures struct {
-	Readiness Readiness
+	Readiness readiness.State
 	// Issues are all that there can be, by their kind, and whether there is one.
 	Issues map[string]bool
 	Group  group.Figures
@@ -59,7 +60,7 @@ func (s *Server) Figures() Figures {
 	used, limits := s.group.StateSize()
 	c := s.connections
 	f := Figures{
-		Readiness: s.Shown(), Issues: s.shownIssues(), Group: s.group.Figures(), Log: s.store.Figures(),
+		Readiness: s.readiness.Shown(), Issues: s.readiness.ShownIssues(), Group: s.group.Figures(), Log: s.store.Figures(),
 		StateBytes: used,
 		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(),
 			Refused: c.Refused(),
@@ -75,30 +76,4 @@ func (s *Server) Figures() Figures {
 		f.HTTPConnections = s.http.server.Open()
 	}
 	return f
-}
-
-// Shown is the readiness that those are told who ask for it by gRPC's health service or by HTTP. During an
-// election it is what it was before.
-func (s *Server) Shown() Readiness {
-	worst := s.shown.Load().worst
-	return Readiness{Ready: worst.gravity != fatal, Reason: worst.text}
-}
-
-// issueKinds are those that are shown also while there is none.
-var issueKinds = []issueKind{issueStopping, issueFailed, issueNoMember, issueNoLeader, issueKeptOut,
-	issueReplaying, issueCatchingUp, issueDisk, issueDiverged, issueSilent, issueFull, issueMemory, issueMute,
-	issueUnlike, issueLimits}
-
-func (s *Server) shownIssues() map[string]bool {
-	shown := s.shown.Load()
-	found := make(map[string]bool)
-	for _, kind := range issueKinds {
-		found[string(kind)] = false
-	}
-	for _, i := range append(shown.also[:len(shown.also):len(shown.also)], shown.worst) {
-		if i.kind != "" {
-			found[string(i.kind)] = true
-		}
-	}
-	return found
 }

@@ -220,16 +220,10 @@ func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request) {
 // serveReadyz says what gRPC's health service says, and why.
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Connection", "close")
-	now := s.shown.Load()
-	if now == nil {
-		now = &shown{worst: issueStarting}
-	}
-	code, lines := http.StatusOK, []string{"ready"}
-	if now.worst.gravity == fatal {
-		code, lines = http.StatusServiceUnavailable, []string{"not ready: " + now.worst.text}
-	}
-	for _, i := range now.also {
-		lines = append(lines, "also: "+i.text)
+	code := http.StatusOK
+	ready, lines := s.readiness.Lines()
+	if !ready {
+		code = http.StatusServiceUnavailable
 	}
 	answerText(w, code, strings.Join(lines, "\n"))
 }

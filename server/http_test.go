@@ -84,13 +84,13 @@ func TestReadyzAgreesWithHealth(t *testing.T) {
 		var got int
 		var body string
 		c.eventually(state, func() bool {
-			before := s.shown.Load()
+			before := s.readiness.Shown()
 			health, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, body = askHTTP(t, s, ReadyzPath, "x")
-			if after := s.shown.Load(); after.worst == before.worst &&
+			if after := s.readiness.Shown(); after == before &&
 				(got == http.StatusOK) != (health.GetStatus() == serving) {
 				t.Fatalf("%s: readyz %d %q, health %v", state, got, body, health.GetStatus())
 			}
@@ -141,15 +141,14 @@ func TestHTTPWhileStopping(t *testing.T) {
 	s, conn := startTest(t, withHTTP)
 	openTest(t, t.Context(), conn, start(10_000))
 	address := s.HTTPAddr().String()
-	s.shown.Store(&shown{})
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		_ = s.Stop(context.Background())
 	}()
 	<-stopped
-	if s.shown.Load().worst.kind != issueStopping {
-		t.Errorf("shown: %+v", s.shown.Load())
+	if s.readiness.Shown().Reason != "stopping" {
+		t.Errorf("shown: %+v", s.readiness.Shown())
 	}
 	if _, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dial after the stop: %v", err)

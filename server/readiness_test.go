@@ -21,6 +21,7 @@ import (
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/readiness"
 )
 
 func selfCheck(t *testing.T, conn *grpc.ClientConn) *Ydb_Monitoring.SelfCheckResult {
@@ -38,7 +39,7 @@ func selfCheck(t *testing.T, conn *grpc.ClientConn) *Ydb_Monitoring.SelfCheckRes
 }
 
 // hasIssue looks for an issue by its type and a part of its message.
-func hasIssue(result *Ydb_Monitoring.SelfCheckResult, kind issueKind, text string) bool {
+func hasIssue(result *Ydb_Monitoring.SelfCheckResult, kind readiness.Kind, text string) bool {
 	return slices.ContainsFunc(result.GetIssueLog(), func(i *Ydb_Monitoring.IssueLog) bool {
 		return i.GetType() == string(kind) && strings.Contains(i.GetMessage(), text) && i.GetId() != "" &&
 			i.GetLevel() > 0 &&
@@ -84,7 +85,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 		t.Errorf("health of a service: %v", got)
 	}
 	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
-		!hasIssue(r, issueNoLeader, "no leader") {
+		!hasIssue(r, readiness.IssueNoLeader, "no leader") {
 		t.Errorf("self-check: %v", r)
 	}
 	if e := listed(t, conn); len(e) != 1 || addressOf(e[0]) != c.listen[0] {
@@ -144,14 +145,14 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 		}
 	}
 	wantNext(serving)
-	if r := c.servers[0].Readiness(); r != (Readiness{Ready: true}) {
+	if r := c.servers[0].Readiness(); r != (readiness.State{Ready: true}) {
 		t.Errorf("got %+v", r)
 	}
 	c.stop(1)
 	c.stop(2)
 	wantNext(notServing)
 	eventually(t, "the server to say how many are missing", func() bool {
-		return c.servers[0].Readiness() == Readiness{Reason: "no leader: 1 of 3 servers with a vote can be reached, 2 are needed"}
+		return c.servers[0].Readiness() == readiness.State{Reason: "no leader: 1 of 3 servers with a vote can be reached, 2 are needed"}
 	})
 	if err := c.start(1); err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 		leader, _ := c.leader() // it may change on a busy machine
 		r := selfCheck(t, c.conns[leader])
 		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_DEGRADED &&
-			hasIssue(r, issueSilent, "server-2 is not heard of") &&
+			hasIssue(r, readiness.IssueSilent, "server-2 is not heard of") &&
 			healthOf(t, c.conns[leader], "Ydb.Scheme.V1.SchemeService") == serving
 	})
 }
@@ -177,7 +178,7 @@ type lagTold struct {
 func TestReadinessWhenBehind(t *testing.T) {
 	var pretend atomic.Pointer[lagTold]
 	c := startClusterWith(t, 3, func(config *Config) {
-		config.lag = func(g *group.Group) (uint64, bool) {
+		config.readiness.Lag = func(g *group.Group) (uint64, bool) {
 			if told := pretend.Load(); told != nil && !g.Leads() {
 				return told.entries, told.known
 			}
@@ -186,7 +187,7 @@ func TestReadinessWhenBehind(t *testing.T) {
 	})
 	_, follower := c.leader()
 	s := c.servers[follower]
-	pretend.Store(&lagTold{behindMax, true})
+	pretend.Store(&lagTold{readiness.BehindMax, true})
 	if r := s.Readiness(); !r.Ready {
 		t.Errorf("a little behind: %+v", r)
 	}
@@ -211,7 +212,7 @@ func TestReadinessWhenBehind(t *testing.T) {
 func TestReadinessOfDivergedServers(t *testing.T) {
 	var right atomic.Bool
 	c := startClusterWith(t, 3, func(config *Config) {
-		config.divergence = func(g *group.Group) (group.Divergence, bool) {
+		config.readiness.Divergence = func(g *group.Group) (group.Divergence, bool) {
 			d := group.Divergence{Index: 4711, Right: right.Load()}
 			for _, m := range g.Log().Members() {
 				if m.Name != config.Cluster.Name && len(d.Others) == 0 {
@@ -228,7 +229,7 @@ func TestReadinessOfDivergedServers(t *testing.T) {
 			t.Errorf("server %d: %+v", i, r)
 		}
 		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
-			!hasIssue(r, issueDiverged, who) {
+			!hasIssue(r, readiness.IssueDiverged, who) {
 			t.Errorf("server %d: got %v", i, r)
 		}
 		if healthOf(t, c.conns[i], "") != notServing {
@@ -246,7 +247,7 @@ func TestReadinessOfDivergedServers(t *testing.T) {
 			func() bool { return healthOf(t, c.conns[i], "") == serving && s.Readiness().Ready })
 		if r := selfCheck(t,
 			c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED ||
-			!hasIssue(r, issueDiverged, who) {
+			!hasIssue(r, readiness.IssueDiverged, who) {
 			t.Errorf("server %d: got %v", i, r)
 		}
 	}
@@ -260,16 +261,16 @@ func TestNotReadyAtTheEnd(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
-		!hasIssue(r, issueFailed, "on fire") {
+		!hasIssue(r, readiness.IssueFailed, "on fire") {
 		t.Errorf("got %v", r)
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(s.issues(), func(i issue) bool {
-		return i.kind == issueStopping && i.text == "stopping"
+	if !slices.ContainsFunc(s.readiness.Issues(), func(i readiness.Issue) bool {
+		return i.Kind == readiness.IssueStopping && i.Text == "stopping"
 	}) {
-		t.Errorf("got %v", s.issues())
+		t.Errorf("got %v", s.readiness.Issues())
 	}
 }
 
@@ -301,61 +302,27 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 }
 
-// A server that is not ready stays so until it has a leader; only one that is shown as ready hides an election for a
-// moment.
-func TestElectionIsHiddenFromReadyToReady(t *testing.T) {
-	s := &Server{}
-	noLeader, keptOut := issue{kind: issueNoLeader, gravity: fatal}, issue{kind: issueKeptOut, gravity: fatal}
-	long := time.Now().Add(-2 * longElection)
-	for _, step := range []struct {
-		shown, now issue
-		leaderless time.Time
-		hidden     bool
-	}{
-		{shown: issueStarting, now: noLeader},
-		{shown: issue{}, now: noLeader, hidden: true},
-		{shown: issue{}, now: noLeader, leaderless: long},
-		{shown: issue{}, now: keptOut},
-		{shown: keptOut, now: noLeader}, // its members are there again, and have no leader yet
-		{shown: noLeader, now: noLeader},
-		{shown: issue{kind: issueMute, gravity: fatal}, now: noLeader},
-	} {
-		s.shown.Store(&shown{worst: step.shown})
-		if got := s.showable(step.now, &step.leaderless); (got.gravity != fatal) != step.hidden {
-			t.Errorf("shown as %q, now %q: %+v", step.shown.kind, step.now.kind, got)
-		}
-	}
-}
-
 // TestReadinessOfAMuteServer wants a server that may not speak to clients for longer than an election takes
 // to say so, and why: the leader, and one that does not lead.
 func TestReadinessOfAMuteServer(t *testing.T) {
-	c := startCluster(t, 3)
+	var mute [3]atomic.Bool
+	c := startClusterWith(t, 3, func(config *Config) {
+		muted := &mute[config.Cluster.Name[len("server-")]-'0']
+		config.readiness.Mute = func(g *group.Group) bool { return muted.Load() || g.Mute() }
+	})
 	leader, follower := c.leader()
 	for i, want := range map[int]string{leader: "silent to clients: no majority has confirmed",
 		follower: "silent to clients: the leader has not confirmed"} {
 		s := c.servers[i]
+		mute[i].Store(true)
 		eventually(t, want, func() bool {
-			long := time.Now().Add(-2 * longElection)
-			s.silence.since.Store(&long) // until the lookout sees that it is not so
 			r := s.Readiness()
 			status, err := s.ownStatus(t.Context())
 			return !r.Ready && strings.HasPrefix(r.Reason, want) && err == nil &&
 				slices.ContainsFunc(status.GetIssues(),
 					func(text string) bool { return strings.HasPrefix(text, want) })
 		})
+		mute[i].Store(false)
 		eventually(t, "readiness to come back", func() bool { return s.Readiness().Ready })
-	}
-	var mute silence
-	mute.note(true)
-	if mute.long() {
-		t.Error("it has been mute for long at once")
-	}
-	before := mute.since.Load()
-	if mute.note(true); mute.since.Load() != before {
-		t.Error("it is mute since later")
-	}
-	if mute.note(false); mute.since.Load() != nil {
-		t.Error("it is mute for ever")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/readiness"
 )
 
 // wantDiskFull wants a stream to end because the disk is full.
@@ -56,7 +57,7 @@ func TestDiskReserve(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
-		!hasIssue(r, issueDisk, "nearly full") {
+		!hasIssue(r, readiness.IssueDisk, "nearly full") {
 		t.Errorf("got %v", r)
 	}
 	if got := createStatus(t, conn, "/local/more"); got != Ydb.StatusIds_UNAVAILABLE {
@@ -127,7 +128,7 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	c.eventually("the full server to be ready but for its disk", func() bool {
 		r := selfCheck(t, c.conns[leader])
 		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED &&
-			hasIssue(r, issueDisk, "nearly full")
+			hasIssue(r, readiness.IssueDisk, "nearly full")
 	})
 	if got := createStatus(t, c.conns[leader], "/local/more"); got != Ydb.StatusIds_SUCCESS {
 		t.Errorf("create: %v", got)

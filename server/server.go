@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +43,7 @@ import (
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
+	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/services"
 	"github.com/coordd/coordd/server/sessions"
 	"github.com/coordd/coordd/server/statelimit"
@@ -69,11 +72,8 @@ type Server struct {
 	opened      chan struct{} // closed when Start has succeeded
 	drained     chan struct{} // see Drained
 	leaving     atomic.Bool   // Stop has begun: no more clients are to be sent here
-	contact     contact
-	silence     silence
 	enforcer    enforcer
-	lookout     lookout
-	shown       atomic.Pointer[shown] // what is told about the readiness
+	readiness   *readiness.Watch
 	http        httpListeners
 	panics      meters.Panics
 	meters      meters.Meters
@@ -140,6 +140,8 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if s.stateLimit.Memory == (statelimit.Memory{}) {
 		s.stateLimit.Memory = statelimit.FindMemory(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
+	s.readiness = readiness.New(readiness.Sources{Runner: s.calls, StateLimit: s.stateLimit, Leaving: &s.leaving, Err: s.Err,
+		Logger: config.Logger, Database: config.Database, Replaced: config.readiness})
 	if err := s.listenHTTP(); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))
 	}
@@ -168,11 +170,12 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		}
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
-	s.lookout.init()
+	s.readiness.Connections = s.connections
 	s.discovery = s.newDiscovery()
+	s.readiness.Discovery = s.discovery
 	s.startGRPC()
 	s.startEnforcer()
-	s.startLookout()
+	s.readiness.Start()
 	s.http.opened.Store(true)
 	if err := s.becomeReady(ctx); err != nil {
 		over, cancel := context.WithCancel(ctx)
@@ -186,7 +189,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 func (s *Server) newDiscovery() *discovery.Service {
 	c := s.config
 	d := &discovery.Service{Runner: s.calls, Names: c.names(), Database: c.Database, Store: s.store, Logger: c.Logger,
-		InCluster: c.Cluster.Name != "", Reached: s.lookout.reached, Stopped: s.lookout.ctx.Done(),
+		InCluster: c.Cluster.Name != "", Reached: s.readiness.Reached(), Stopped: s.readiness.Stopped(),
 		Leaving: &s.leaving, Shuffle: c.hooks.Shuffle, ListPatience: c.listPatience}
 	var plain, tls *net.TCPAddr
 	if s.listener != nil {
@@ -221,6 +224,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 		return err
 	}
 	s.group, s.store, s.calls.Group = opened, opened.Log(), opened
+	s.readiness.Store = s.store
 	s.inspect.Store(inspect.New(inspectHost{s}, opened, c.Logger))
 	return nil
 }
@@ -228,7 +232,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 // becomeReady returns when there is a leader, everything that matters of the log is applied, and the first
 // limits and the first administrator are there.
 func (s *Server) becomeReady(ctx context.Context) error {
-	for _, reached := range []<-chan struct{}{s.group.Ready(), s.lookout.reached} {
+	for _, reached := range []<-chan struct{}{s.group.Ready(), s.readiness.Reached()} {
 		select {
 		case <-reached:
 		case <-s.done:
@@ -301,11 +305,11 @@ func (s *Server) startGRPC() {
 	adminpb.RegisterInspectServer(admitted, s.inspect.Load())
 	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(admitted, services.Limiter{Runner: s.calls})
 	Ydb_Operation_V1.RegisterOperationServiceServer(admitted, services.Operations{})
-	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(admitted, monitoringService{Server: s})
+	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(admitted, s.readiness)
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(admitted, s.health)
 	reflection.Register(admitted)
-	s.showHealth(issueStarting)
+	s.readiness.Answer(s.health, slices.Collect(maps.Keys(s.grpc.GetServiceInfo())))
 	if s.listener != nil {
 		s.serveOn(s.connections.Count(s.behindFaults(s.listener)))
 	}
@@ -357,6 +361,12 @@ func (s *Server) ConnectionString() string {
 	}
 	return "grpc://" + s.discovery.Advertised.Plain.String() + s.config.Database
 }
+
+// Readiness is how things stand now. It may be called as soon as Start has returned.
+func (s *Server) Readiness() readiness.State { return s.readiness.Readiness() }
+
+// Leads reports whether this server leads and serves as the leader.
+func (s *Server) Leads() bool { return s.group.Leads() }
 
 // Done is closed when the server cannot go on; Err says why.
 func (s *Server) Done() <-chan struct{} { return s.done }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/server/readiness"
 )
 
 // TestUnlikeSettings wants servers of one cluster that were given different settings to say so, each of the
@@ -40,7 +42,7 @@ func TestUnlikeSettings(t *testing.T) {
 			text := "server " + tc.of + " was given other settings, which should be the same on all: " +
 				tc.what
 			status, err := c.servers[tc.at].ownStatus(t.Context())
-			return hasIssue(selfCheck(t, c.conns[tc.at]), issueUnlike, text) && err == nil &&
+			return hasIssue(selfCheck(t, c.conns[tc.at]), readiness.IssueUnlike, text) && err == nil &&
 				slices.ContainsFunc(status.GetIssues(),
 					func(told string) bool { return strings.HasPrefix(told, text) })
 		})
@@ -49,11 +51,11 @@ func TestUnlikeSettings(t *testing.T) {
 		return logs["server-0"].with("other settings", "server-1", "login-lifetime is 1h0m0s there") == 1 &&
 			logs["server-1"].with("other settings", "server-0", "login-lifetime is 12h0m0s there") == 1
 	})
-	if hasIssue(selfCheck(t, c.conns[0]), issueUnlike, "server-2") {
+	if hasIssue(selfCheck(t, c.conns[0]), readiness.IssueUnlike, "server-2") {
 		t.Error("server-0 says that server-2 differs")
 	}
 	for i, s := range c.servers {
-		if s.worstIssue().gravity == fatal && s.worstIssue().kind == issueUnlike {
+		if s.readiness.Worst().Gravity == readiness.Fatal && s.readiness.Worst().Kind == readiness.IssueUnlike {
 			t.Errorf("server %d does not serve for it", i)
 		}
 		if logs[s.config.Cluster.Name].with("a-secret-token") > 0 {

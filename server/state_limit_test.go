@@ -24,6 +24,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
 )
 
@@ -108,7 +109,7 @@ func TestStateLimitOfAServer(t *testing.T) {
 	if text := s.stateLimit.FullnessIssue(); !strings.Contains(text, "the state is nearly full") {
 		t.Errorf("the issue is %q", text)
 	}
-	if r := selfCheck(t, conn); !hasIssue(r, issueFull, "the state is nearly full") {
+	if r := selfCheck(t, conn); !hasIssue(r, readiness.IssueFull, "the state is nearly full") {
 		t.Errorf("self-check: %v", r)
 	}
 	if !s.Readiness().Ready {
@@ -284,7 +285,7 @@ func TestMemoryIssue(t *testing.T) {
 	if !logged.has(text) {
 		t.Error("nothing was logged")
 	}
-	if r := selfCheck(t, conn); !hasIssue(r, issueMemory, text) {
+	if r := selfCheck(t, conn); !hasIssue(r, readiness.IssueMemory, text) {
 		t.Errorf("self-check: %v", r)
 	}
 	if !s.Readiness().Ready {

@@ -34,9 +34,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.leaving.Store(true)
 		s.held.release()
 		s.enforcer.stop()
-		s.stopLookout()
-		s.shown.Store(&shown{worst: issue{kind: issueStopping, gravity: fatal, text: "stopping",
-			member: s.store.Member()}})
+		s.readiness.Stop()
 		s.health.Shutdown()
 		draining := s.makeWay(ctx)
 		ended := s.drain(ctx, draining)

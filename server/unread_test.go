@@ -10,6 +10,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/sessions"
 )
 
@@ -60,10 +61,10 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	if _, waiting := s.group.RequestBytes(); waiting == 0 {
 		t.Error("no stream waits for room")
 	}
-	if !slices.ContainsFunc(s.issues(), func(i issue) bool {
-		return i.kind == issueLimits && strings.Contains(i.text, "are not read")
+	if !slices.ContainsFunc(s.readiness.Issues(), func(i readiness.Issue) bool {
+		return i.Kind == readiness.IssueLimits && strings.Contains(i.Text, "are not read")
 	}) {
-		t.Errorf("the issues are %v", s.issues())
+		t.Errorf("the issues are %v", s.readiness.Issues())
 	}
 	pings := 0
 	// far longer than the client's patience

@@ -1,4 +1,4 @@
-package server
+package readiness
 
 import (
 	"cmp"
@@ -50,11 +50,11 @@ func (s *silence) long() bool {
 	return since != nil && time.Since(*since) >= longElection
 }
 
-// errCutOff is for whom a server cannot know any more. The status has clients try another server.
-var errCutOff = status.Error(codes.Unavailable,
+// ErrCutOff is returned if a login token cannot be verified because no leader has been heard for too long. The status has clients try another server.
+var ErrCutOff = status.Error(codes.Unavailable,
 	"This server has not heard of a leader for too long to know which login tokens are still good")
 
-// cutOff reports whether a token may have been revoked long ago without this server having heard of it.
-func (s *Server) cutOff() bool {
-	return s.contact.lost(cmp.Or(s.config.contactPatience, contactPatience))
+// CutOff reports whether a token may have been revoked long ago without this server having heard of it.
+func (w *Watch) CutOff() bool {
+	return w.contact.lost(cmp.Or(w.ContactPatience, contactPatience))
 }
