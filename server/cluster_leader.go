@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// transferPoll is how often it is looked for the new leader, which nobody announces.
+// transferPoll is the pause between two looks for the new leader, which nobody announces.
 const transferPoll = 20 * time.Millisecond
 
 // clusterLeader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster

@@ -159,7 +159,8 @@ func (c Config) Validate() error {
 }
 
 func (c Config) names() discovery.Names {
-	return discovery.Names{Listen: c.Listen, Advertise: c.Advertise, ListenTLS: c.ListenTLS, AdvertiseTLS: c.AdvertiseTLS}
+	return discovery.Names{Listen: c.Listen, Advertise: c.Advertise, ListenTLS: c.ListenTLS,
+		AdvertiseTLS: c.AdvertiseTLS}
 }
 
 // ConfigError is about something that the configuration names and that cannot be used, such as a certificate

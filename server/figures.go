@@ -60,7 +60,8 @@ func (s *Server) Figures() Figures {
 	used, limits := s.group.StateSize()
 	c := s.connections
 	f := Figures{
-		Readiness: s.readiness.Shown(), Issues: s.readiness.ShownIssues(), Group: s.group.Figures(), Log: s.store.Figures(),
+		Readiness: s.readiness.Shown(), Issues: s.readiness.ShownIssues(),
+		Group: s.group.Figures(), Log: s.store.Figures(),
 		StateBytes: used,
 		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(),
 			Refused: c.Refused(),

@@ -136,12 +136,13 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil)),
 		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
 			Packing: make(chan struct{}, calls.FewAtOnce())}}
-	s.stateLimit = &statelimit.Limit{Runner: s.calls, Logger: config.Logger, Configured: config.Limits, Memory: config.memory}
+	s.stateLimit = &statelimit.Limit{Runner: s.calls, Logger: config.Logger, Configured: config.Limits,
+		Memory: config.memory}
 	if s.stateLimit.Memory == (statelimit.Memory{}) {
 		s.stateLimit.Memory = statelimit.FindMemory(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
-	s.readiness = readiness.New(readiness.Sources{Runner: s.calls, StateLimit: s.stateLimit, Leaving: &s.leaving, Err: s.Err,
-		Logger: config.Logger, Database: config.Database, Replaced: config.readiness})
+	s.readiness = readiness.New(readiness.Sources{Runner: s.calls, StateLimit: s.stateLimit, Leaving: &s.leaving,
+		Err: s.Err, Logger: config.Logger, Database: config.Database, Replaced: config.readiness})
 	if err := s.listenHTTP(); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))
 	}
@@ -386,5 +387,16 @@ func (s *Server) fail(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.done)
+	}
+}
+
+// sharedSettings are the settings that should be the same on all servers of a cluster, by the names of their
+// flags: a client is sent to any of them.
+func (s *Server) sharedSettings() []raftstore.Setting {
+	return []raftstore.Setting{
+		{Name: "database", Value: s.config.Database},
+		{Name: "auth", Value: cmp.Or(s.config.Auth, AuthOff)},
+		{Name: "login-lifetime", Value: s.auth.LoginLifetime.String()},
+		{Name: "token-file", Value: s.auth.TokensText()},
 	}
 }

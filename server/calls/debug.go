@@ -13,8 +13,7 @@ import (
 	"github.com/coordd/coordd/server/auth"
 )
 
-// Debug returns an interceptor that logs calls with one request, their results, and how long they took, if the log takes
-// what is for debugging.
+// Debug returns an interceptor that logs calls with one request, their results, and durations, at debug level.
 func Debug(logger *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if !logger.Enabled(ctx, slog.LevelDebug) {

@@ -50,7 +50,8 @@ func (s *silence) long() bool {
 	return since != nil && time.Since(*since) >= longElection
 }
 
-// ErrCutOff is returned if a login token cannot be verified because no leader has been heard for too long. The status has clients try another server.
+// ErrCutOff is returned if a login token cannot be verified because no leader has been heard for too long. The
+// status has clients try another server.
 var ErrCutOff = status.Error(codes.Unavailable,
 	"This server has not heard of a leader for too long to know which login tokens are still good")
 

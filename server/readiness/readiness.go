@@ -36,7 +36,7 @@ func (w *Watch) Readiness() State {
 	return State{Ready: worst.Gravity != Fatal, Reason: worst.Text}
 }
 
-// Kind tells issues apart for programs.
+// Kind distinguishes issues for programs.
 type Kind string
 
 // The kinds of issues.
@@ -58,7 +58,7 @@ const (
 	IssueLimits     Kind = "LIMITS"
 )
 
-// Gravity is what an issue means for clients.
+// Gravity ranks issues by their effect on clients.
 type Gravity int
 
 const (
@@ -75,8 +75,8 @@ type Issue struct {
 	Member  uint64 // whose issue it is
 }
 
-// BehindMax is how many entries a server may be behind the leader and still count as ready: about what is
-// under way on a busy cluster.
+// BehindMax bounds the entries that a server that counts as ready may lack: about as many are under way on a busy
+// cluster.
 const BehindMax = 1_000
 
 // list collects issues.
@@ -246,7 +246,7 @@ func (w *Watch) noLeaderText() string {
 		voters, voters/2+1)
 }
 
-// Sources are what a Watch looks at. Group and Store are set before the first look, the rest before Start.
+// Sources have the state that a Watch looks at. Group and Store are set before the first look, the rest before Start.
 type Sources struct {
 	*calls.Runner
 	Store       *raftstore.Store
@@ -389,7 +389,7 @@ func (w *Watch) showable(now Issue, leaderless *time.Time) Issue {
 	return now
 }
 
-// Worst is the first fatal issue, the zero issue if there is none.
+// Worst returns the first fatal issue, or the zero issue.
 func (w *Watch) Worst() Issue { return worstOf(w.Issues()) }
 
 func worstOf(issues []Issue) Issue {
@@ -453,7 +453,7 @@ func (w *Watch) probe(ctx context.Context) {
 		pause := leaderPoll
 		if w.Group.Led() && !w.Group.Leads() {
 			bounded, cancel := context.WithTimeout(ctx, probePeriod)
-			_ = w.Group.CatchUp(bounded) // what it has heard is what counts
+			_ = w.Group.CatchUp(bounded) // only the index that it hears counts
 			cancel()
 			pause = probePeriod
 		}
@@ -464,7 +464,7 @@ func (w *Watch) probe(ctx context.Context) {
 	}
 }
 
-// Divergence returns, for people, which servers have different states; "" if none is known.
+// Divergence describes servers with different states for people; "" if all known states are the same.
 func (w *Watch) Divergence() string {
 	if d, found := w.divergence(w.Group); found {
 		return w.divergenceText(d)

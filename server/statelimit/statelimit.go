@@ -29,7 +29,8 @@ const (
 	nearlyFullPercent = 90
 )
 
-// Limit sets and logs the limit of the state. The limit itself is part of the replicated state: what a server was started with counts only where the cluster has no limit yet.
+// Limit sets and logs the limit of the state. The limit itself is part of the replicated state: the one that a
+// server was started with counts only where the cluster has no limit yet.
 type Limit struct {
 	*calls.Runner
 	Logger *slog.Logger
