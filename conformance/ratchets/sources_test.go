@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +28,9 @@ type source struct {
 	test      bool
 	generated bool
 }
+
+// ofTests are the folders of what only tests, doubles and benchmarks use to run programs.
+var ofTests = []string{"internal/testserver", "internal/testmode", "conformance/testlog"}
 
 // sources parses the Go files of all modules, without testdata.
 func sources() ([]*source, error) {
@@ -59,7 +63,7 @@ func sources() ([]*source, error) {
 			return err
 		}
 		f := &source{name: relative, module: modules[folder], text: string(text), positions: token.NewFileSet(),
-			test: strings.HasSuffix(relative, "_test.go")}
+			test: strings.HasSuffix(relative, "_test.go") || slices.Contains(ofTests, folder)}
 		f.syntax, err = parser.ParseFile(f.positions, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
