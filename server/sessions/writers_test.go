@@ -152,7 +152,7 @@ func TestSendRoom(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	defer func() { server.Stop(); _ = <-ended }()
+	defer func() { server.Stop(); <-ended }()
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
