@@ -70,7 +70,7 @@ lint: $(GOLANGCI) ## check formatting, and the linters of .golangci.yml in all m
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
 	@for module in $(MODULES); do (cd $$module && $(LINTER) ./...) || exit 1; done
 	@$(if $(GOLANGCI),$(LINTER) --enable-only lll --new-from-rev "$(BASE)" ./...)
-	@GOOS=windows go vet ./server/standin # which others start in their tests there
+	@$(if $(GOLANGCI),GOOS=windows go vet ./server/standin) # which others start in their tests there
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
 	@$(call PROTOC,.)
