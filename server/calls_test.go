@@ -223,7 +223,7 @@ func TestCallWithoutALeader(t *testing.T) {
 		t.Errorf("got %v, %v", answer, err)
 	}
 	// One that begins before there is a leader goes on when there is one.
-	s.config.hooks.Patience = time.Hour // a busy machine takes its time to start a server
+	s.calls.Patience = time.Hour // a busy machine takes its time to start a server
 	done := make(chan error, 1)
 	go func() {
 		done <- answered(
@@ -270,7 +270,7 @@ func TestFiguresTakeNoTurn(t *testing.T) {
 // server whose leader is there all the time.
 func TestShortDeadline(t *testing.T) {
 	s, conn := startTest(t, nil)
-	s.config.hooks.Patience = time.Nanosecond
+	s.calls.Patience = time.Nanosecond
 	client := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
 	for i := range 50 {
 		answer, err := client.CreateNode(t.Context(),

@@ -332,7 +332,7 @@ func TestQuorumIsKept(t *testing.T) {
 		}
 		return connected[name(follower)] && !connected[name(leader)]
 	})
-	c.servers[follower].config.hooks.Patience = 10 * time.Millisecond
+	c.servers[follower].calls.Patience = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	err := c.conns[follower].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Remove",
