@@ -1,13 +1,13 @@
 package raftstore
 
 import (
-	"bytes"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/conformance/testlog"
 )
 
 // countingRows counts what is written into checkpoints.
@@ -71,24 +71,6 @@ func TestTheHandlersWorkIsNoWrite(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer for the logs of several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // ask runs f in a turn of the member and waits for it.
 func (m *machine) ask(f func(l *loop)) {
 	asked := make(chan struct{})
@@ -102,9 +84,9 @@ func (m *machine) ask(f func(l *loop)) {
 func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 	t.Parallel()
 	c := preparedTestCluster(t, 3, 7)
-	logs := map[string]*lockedBuffer{}
+	logs := map[string]*testlog.Buffer{}
 	for _, name := range c.names {
-		logs[name] = &lockedBuffer{}
+		logs[name] = &testlog.Buffer{}
 		c.configure(name, func(cfg *Config) { cfg.Logger = newTextLogger(logs[name]) })
 	}
 	var armed atomic.Bool

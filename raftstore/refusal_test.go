@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -78,22 +78,9 @@ func TestDifferentFirstMembersAreNamed(t *testing.T) {
 }
 
 // said collects what is logged.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+type said struct{ testlog.Buffer }
 
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) count(text string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.b.String(), text)
-}
+func (s *said) count(text string) int { return strings.Count(s.String(), text) }
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 

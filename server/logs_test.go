@@ -28,7 +28,7 @@ func (l *logText) logger() *slog.Logger {
 
 // with counts the lines that have all of the parts.
 func (l *logText) with(parts ...string) (n int) {
-	for line := range strings.Lines(l.content()) {
+	for line := range strings.Lines(l.String()) {
 		all := true
 		for _, part := range parts {
 			all = all && strings.Contains(line, part)
@@ -38,12 +38,6 @@ func (l *logText) with(parts ...string) (n int) {
 		}
 	}
 	return n
-}
-
-func (l *logText) content() string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.text.String()
 }
 
 // TestRefusedCallersAreTold wants whoever tries passwords and tokens in the log, with the address, and
@@ -62,7 +56,7 @@ func TestRefusedCallersAreTold(t *testing.T) {
 	login("root", "a wrong word")
 	if log.with("level=WARN", "a login was refused", "user=root", "remote=127.0.0.1:", `why="wrong password"`,
 		`"not told before"=0`) != 1 {
-		t.Errorf("log:\n%s", log.content())
+		t.Errorf("log:\n%s", log.String())
 	}
 	const attempts = 200
 	for range attempts {
@@ -83,7 +77,7 @@ func TestRefusedCallersAreTold(t *testing.T) {
 	}
 	if n := log.with("a caller was refused", "remote=127.0.0.1:", "why=", `"not told before"=`); n < 1 ||
 		n > 10 {
-		t.Errorf("told %d times of callers:\n%s", n, log.content())
+		t.Errorf("told %d times of callers:\n%s", n, log.String())
 	}
 	for _, secret := range []string{"a wrong word", "a password in the wrong place", "a-bad-token"} {
 		if log.has(secret) {
@@ -100,7 +94,7 @@ func TestPermissionsAreAudited(t *testing.T) {
 	g.permit(testNode, granting("alice", "ydb.generic.read"))
 	if log.with("level=INFO", "msg=administration ", "act=SchemeService/ModifyPermissions",
 		"target=\""+testNode+": grant alice ydb.generic.read\"", "user=root", "from=127.0.0.1:") != 1 {
-		t.Errorf("log:\n%s", log.content())
+		t.Errorf("log:\n%s", log.String())
 	}
 	const attempts = 100
 	for range attempts {
@@ -114,7 +108,7 @@ func TestPermissionsAreAudited(t *testing.T) {
 	}
 	if n := log.with("level=WARN", "msg=\"administration ", "user=bob", "grant bob",
 		`"not told before"=`); n < 1 || n > 10 {
-		t.Errorf("told %d times of %d refusals:\n%s", n, attempts, log.content())
+		t.Errorf("told %d times of %d refusals:\n%s", n, attempts, log.String())
 	}
 	if log.has(strings.Repeat("x", 129)) {
 		t.Error("what a client has chosen is not cut")

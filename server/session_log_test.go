@@ -54,11 +54,11 @@ func TestSessionIsTold(t *testing.T) {
 		})
 	}
 	if log.with("msg=forged") != log.with("session: start") || log.with(strings.Repeat("d", 129)) > 0 {
-		t.Errorf("what the client has chosen forges lines, or is not cut:\n%s", log.content())
+		t.Errorf("what the client has chosen forges lines, or is not cut:\n%s", log.String())
 	}
 	if log.with("level=DEBUG", "msg=call", "method=/Ydb.Coordination.V1.CoordinationService/CreateNode",
 		"path="+testNode, "status=SUCCESS", "took=") != 1 {
-		t.Errorf("the call is not told:\n%s", log.content())
+		t.Errorf("the call is not told:\n%s", log.String())
 	}
 }
 
@@ -115,10 +115,10 @@ func TestMessagesAreNotToldOfAtInfo(t *testing.T) {
 		t.Errorf("the log was asked %d times for 400 messages", n)
 	}
 	if log.has("session:") {
-		t.Errorf("log:\n%s", log.content())
+		t.Errorf("log:\n%s", log.String())
 	}
 	if _, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(t.Context(),
 		&Ydb_Coordination.DescribeNodeRequest{Path: testNode}); err != nil || log.has("msg=call") {
-		t.Errorf("%v, log:\n%s", err, log.content())
+		t.Errorf("%v, log:\n%s", err, log.String())
 	}
 }

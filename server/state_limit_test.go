@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
@@ -29,22 +29,9 @@ import (
 )
 
 // logText is a log that a test reads while it is written.
-type logText struct {
-	mutex sync.Mutex
-	text  bytes.Buffer
-}
+type logText struct{ testlog.Buffer }
 
-func (l *logText) Write(p []byte) (int, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) has(part string) bool {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return strings.Contains(l.text.String(), part)
-}
+func (l *logText) has(part string) bool { return strings.Contains(l.String(), part) }
 
 func limitsOf(t *testing.T, conn *grpc.ClientConn) *adminpb.LimitsStatus {
 	t.Helper()

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/testserver"
 )
@@ -44,27 +43,9 @@ func readFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// output is a buffer that one goroutine may fill while another reads.
-type output struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (o *output) Write(part []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.buffer.Write(part)
-}
-
-func (o *output) String() string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.buffer.String()
-}
-
 // run is a program in the test process.
 type run struct {
-	out, log output
+	out, log testlog.Buffer
 	in       chan os.Signal
 	code     chan exit.Code
 }

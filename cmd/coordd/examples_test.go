@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/conformance/testlog"
 )
 
 // withoutServer are the commands whose examples need nothing but the program.
@@ -120,7 +122,7 @@ func serveFor(t *testing.T, place, line string) (string, error) {
 		[]string{"COORDD_LISTEN=127.0.0.1:0", "COORDD_LISTEN_HTTP=off",
 			"COORDD_DATA_DIR=" + filepath.Join(place, "served")}, "sh", "-c",
 		strings.Replace(strings.TrimSpace(line), "coordd serve", "exec coordd serve", 1))
-	var log text
+	var log testlog.Buffer
 	command.Stderr = &log
 	stdout, err := command.StdoutPipe()
 	if err != nil {

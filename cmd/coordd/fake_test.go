@@ -5,12 +5,12 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/conformance"
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
@@ -19,24 +19,6 @@ import (
 // waitMax bounds every wait of these tests. It is only ever reached by a test
 // that fails.
 const waitMax = 30 * time.Second
-
-// text is a buffer that one goroutine may fill while another reads.
-type text struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (t *text) Write(part []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.buffer.Write(part)
-}
-
-func (t *text) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.buffer.String()
-}
 
 // fakeServer is a server whose end the test decides.
 type fakeServer struct {
@@ -69,7 +51,7 @@ func (f *fakeServer) Stop(ctx context.Context) error {
 // run is a program in the test process.
 type run struct {
 	program
-	out, log text
+	out, log testlog.Buffer
 	in       chan os.Signal
 	code     chan exit.Code
 	got      serve.Settings // what start was called with

@@ -23,6 +23,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"
@@ -604,7 +605,7 @@ func TestLockShowsTheQueue(t *testing.T) {
 		Data: []byte("me\x1b[2J")}); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	var shown text
+	var shown testlog.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	command := exec.CommandContext(ctx, "script", "-qec",
