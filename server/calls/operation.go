@@ -62,9 +62,13 @@ func (r *Runner) Packed(ctx context.Context, answer outcome.Outcome,
 	return ready, answer, nil
 }
 
-// Command runs a Command about the path tree on behalf of a unary call.
-func (r *Runner) Command(ctx context.Context, params *Ydb_Operations.OperationParams,
+// Command runs a command about the path tree on behalf of a unary call, unless the check of its request has failed:
+// then checked is the answer.
+func (r *Runner) Command(ctx context.Context, params *Ydb_Operations.OperationParams, checked outcome.Outcome,
 	build func(coordination.CallID) coordination.Command) (*Ydb_Operations.Operation, error) {
+	if !checked.OK() {
+		return Operation(checked, nil)
+	}
 	return r.Operate(ctx, params, func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		answer, err := r.Execute(ctx, build)
 		return nil, answer, err
@@ -113,13 +117,4 @@ func unquote(value string) string {
 		return plain
 	}
 	return value
-}
-
-// UnlessRefused answers with the outcome of reading a path, or goes on if that succeeded.
-func (r *Runner) UnlessRefused(answer outcome.Outcome,
-	next func() (*Ydb_Operations.Operation, error)) (*Ydb_Operations.Operation, error) {
-	if !answer.OK() {
-		return Operation(answer, nil)
-	}
-	return next()
 }

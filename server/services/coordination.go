@@ -5,7 +5,6 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
@@ -34,12 +33,10 @@ func (s Coordination) CreateNode(ctx context.Context,
 	r *Ydb_Coordination.CreateNodeRequest) (*Ydb_Coordination.CreateNodeResponse, error) {
 	databaseName, sent := calls.Database(ctx)
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
-	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.CreateNode{CallID: call, Caller: s.Caller(ctx), Path: path,
-				Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != "",
-				Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
-		})
+	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Caller: s.Caller(ctx), Path: path,
+			Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != "",
+			Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
 	})
 	return &Ydb_Coordination.CreateNodeResponse{Operation: op}, err
 }
@@ -48,11 +45,9 @@ func (s Coordination) CreateNode(ctx context.Context,
 func (s Coordination) AlterNode(ctx context.Context,
 	r *Ydb_Coordination.AlterNodeRequest) (*Ydb_Coordination.AlterNodeResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.AlterNode{CallID: call, Caller: s.Caller(ctx), Path: path,
-				Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
-		})
+	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
+		return &coordination.AlterNode{CallID: call, Caller: s.Caller(ctx), Path: path,
+			Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 	})
 	return &Ydb_Coordination.AlterNodeResponse{Operation: op}, err
 }
@@ -61,10 +56,8 @@ func (s Coordination) AlterNode(ctx context.Context,
 func (s Coordination) DropNode(ctx context.Context,
 	r *Ydb_Coordination.DropNodeRequest) (*Ydb_Coordination.DropNodeResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.DropNode{CallID: call, Caller: s.Caller(ctx), Path: path}
-		})
+	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
+		return &coordination.DropNode{CallID: call, Caller: s.Caller(ctx), Path: path}
 	})
 	return &Ydb_Coordination.DropNodeResponse{Operation: op}, err
 }

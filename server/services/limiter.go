@@ -98,10 +98,8 @@ func (s Limiter) change(ctx context.Context, r ofLimiter, checked outcome.Outcom
 	if checked.OK() && r.GetCoordinationNodePath() == "" {
 		checked = emptyNodePath
 	}
-	return s.UnlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return build(call, scheme.SplitLoose(r.GetCoordinationNodePath()))
-		})
+	return s.Command(ctx, r.GetOperationParams(), checked, func(call coordination.CallID) coordination.Command {
+		return build(call, scheme.SplitLoose(r.GetCoordinationNodePath()))
 	})
 }
 
@@ -112,9 +110,10 @@ func (s Limiter) look(ctx context.Context, r ofLimiter, resource string,
 	if checked.OK() && r.GetCoordinationNodePath() == "" {
 		checked = emptyNodePath
 	}
-	return s.UnlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
-		return s.Operate(ctx, r.GetOperationParams(), do)
-	})
+	if !checked.OK() {
+		return calls.Operation(checked, nil)
+	}
+	return s.Operate(ctx, r.GetOperationParams(), do)
 }
 
 // properties is what a resource is to have, or why it may not even be asked for.

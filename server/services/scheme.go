@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 	"google.golang.org/protobuf/proto"
 
@@ -28,11 +27,9 @@ func (s Scheme) MakeDirectory(ctx context.Context,
 	r *Ydb_Scheme.MakeDirectoryRequest) (*Ydb_Scheme.MakeDirectoryResponse, error) {
 	databaseName, sent := calls.Database(ctx)
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
-	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.MakeDirectory{CallID: call, Caller: s.Caller(ctx), Path: path,
-				Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
-		})
+	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
+		return &coordination.MakeDirectory{CallID: call, Caller: s.Caller(ctx), Path: path,
+			Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
 }
@@ -41,10 +38,8 @@ func (s Scheme) MakeDirectory(ctx context.Context,
 func (s Scheme) RemoveDirectory(ctx context.Context,
 	r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.RemoveDirectory{CallID: call, Caller: s.Caller(ctx), Path: path}
-		})
+	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
+		return &coordination.RemoveDirectory{CallID: call, Caller: s.Caller(ctx), Path: path}
 	})
 	return &Ydb_Scheme.RemoveDirectoryResponse{Operation: op}, err
 }
@@ -97,11 +92,9 @@ func (s Scheme) ModifyPermissions(ctx context.Context,
 	if answer.OK() {
 		answer = checkSubjects(change.Actions)
 	}
-	op, err := s.UnlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.Command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.ModifyPermissions{CallID: call, Caller: s.Caller(ctx), Path: path,
-				Change: change}
-		})
+	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
+		return &coordination.ModifyPermissions{CallID: call, Caller: s.Caller(ctx), Path: path,
+			Change: change}
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err
 }
