@@ -29,19 +29,14 @@ const (
 )
 
 // image is the image to test.
-func image(t *testing.T) string {
-	t.Helper()
-	name := os.Getenv("COORDD_IMAGE")
-	if name == "" {
-		t.Skip("no image to test: run make docker-test")
-	}
-	return name
-}
+func image(t *testing.T) string { return imageIn(t, "COORDD_IMAGE") }
 
 // standInImage is the image of the stand-in.
-func standInImage(t *testing.T) string {
+func standInImage(t *testing.T) string { return imageIn(t, "COORDD_STANDIN_IMAGE") }
+
+func imageIn(t *testing.T, variable string) string {
 	t.Helper()
-	name := os.Getenv("COORDD_STANDIN_IMAGE")
+	name := os.Getenv(variable)
 	if name == "" {
 		t.Skip("no image to test: run make docker-test")
 	}

@@ -121,11 +121,7 @@ func newZooKeeper(java, jars string) *product {
 		},
 		first: zooOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := testserver.FreeAddresses(1)
-			if err != nil {
-				return nil, err
-			}
-			_, port, err := net.SplitHostPort(addresses[0])
+			address, port, err := freeAddress()
 			if err != nil {
 				return nil, err
 			}
@@ -134,7 +130,7 @@ func newZooKeeper(java, jars string) *product {
 			if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 				return nil, err
 			}
-			return servers{{address: addresses[0],
+			return servers{{address: address,
 				config: testserver.Config{Program: java, Args: []string{"-Xmx2g", "-Djute.maxbuffer=4194304", "-cp",
 					filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", settings}}}}, nil
 		},
@@ -151,20 +147,26 @@ func newRedis(binary string) *product {
 		},
 		first: redisOnce,
 		make: func(dirs []string) (servers, error) {
-			addresses, err := testserver.FreeAddresses(1)
+			address, port, err := freeAddress()
 			if err != nil {
 				return nil, err
 			}
-			_, port, err := net.SplitHostPort(addresses[0])
-			if err != nil {
-				return nil, err
-			}
-			return servers{{address: addresses[0],
+			return servers{{address: address,
 				config: testserver.Config{Program: binary, Args: []string{"--bind", "127.0.0.1", "--port", port,
 					"--dir", dirs[0], "--appendonly", "yes", "--appendfsync", "always", "--save", "",
 					"--maxclients", "15000"}}}}, nil
 		},
 	}
+}
+
+// freeAddress returns an address for a server, and its port.
+func freeAddress() (address, port string, err error) {
+	addresses, err := testserver.FreeAddresses(1)
+	if err != nil {
+		return "", "", err
+	}
+	_, port, err = net.SplitHostPort(addresses[0])
+	return addresses[0], port, err
 }
 
 // absence says why a program cannot be run, empty if it can.
