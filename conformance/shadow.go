@@ -118,7 +118,7 @@ func Answered(m *sessionReply) (verb string, number uint64, ok bool) {
 	return string(a), number, ok
 }
 
-// shadowEnvironment is where a Shadow runs: the database is the script's directory, and
+// shadowEnvironment is the environment of a Shadow: the database is the script's directory, and
 // nothing happens.
 type shadowEnvironment struct {
 	Environment // nothing else is asked of it

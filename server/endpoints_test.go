@@ -20,7 +20,7 @@ import (
 	"github.com/coordd/coordd/internal/testserver"
 )
 
-// addressOf is where clients reach an endpoint.
+// addressOf returns the address of an endpoint for clients.
 func addressOf(e *Ydb_Discovery.EndpointInfo) string {
 	return net.JoinHostPort(e.GetAddress(), fmt.Sprint(e.GetPort()))
 }

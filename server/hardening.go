@@ -127,11 +127,11 @@ func (h Hardening) validate() error {
 	return nil
 }
 
-// Resources are what the process may use. A zero field is not known, and bounds nothing.
+// Resources are the limits of the process. A zero field is not known, and bounds nothing.
 type Resources struct {
-	// MemoryBytes is how much memory the process may use.
+	// MemoryBytes is the memory that the process may use.
 	MemoryBytes int64
-	// Descriptors is how many files and connections it may have open.
+	// Descriptors is the number of files and connections that it may have open.
 	Descriptors int
 }
 
@@ -167,7 +167,7 @@ func (r Resources) fit() Hardening {
 	return h
 }
 
-// DescriptorReserve is how many descriptors are kept from clients.
+// DescriptorReserve returns the number of descriptors that clients do not get.
 func (r Resources) DescriptorReserve() int { return max(descriptorReserve, r.Descriptors/16) }
 
 // fitting is the number, or as many as there is room for, but at least one.

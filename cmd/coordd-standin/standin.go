@@ -200,7 +200,7 @@ func start(ctx context.Context, s serve.Settings, values map[string]serve.Given,
 	return started, nil
 }
 
-// ordersOf is where orders are taken, as COORDD_STANDIN has it.
+// ordersOf returns the address for orders, in the form of COORDD_STANDIN.
 func ordersOf(address net.Addr) string {
 	if address == nil {
 		return "nowhere"

@@ -74,7 +74,7 @@ const (
 	roamPause    = 10 * time.Millisecond // between two attempts
 )
 
-// silence is how long a client went without an answer.
+// silence is a time in which a client had no answer.
 type silence struct {
 	first   int // the server at which it began
 	longest time.Duration

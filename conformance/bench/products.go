@@ -177,7 +177,7 @@ func absence(binary, install string) string {
 	return ""
 }
 
-// newestJar is the last file of a folder that a pattern matches, empty if there is none.
+// newestJar returns the last file of a folder that matches a pattern, "" without a match.
 func newestJar(dir, pattern string) string {
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil || len(found) == 0 {
@@ -186,7 +186,7 @@ func newestJar(dir, pattern string) string {
 	return found[len(found)-1]
 }
 
-// output is what a program prints.
+// output runs a program and returns its output.
 func output(binary string, args ...string) string {
 	text, err := exec.Command(binary, args...).CombinedOutput()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/internal/testserver"
 )
 
-// patience is how long a server may take to start, with a million rows as well.
+// patience bounds the start of a server, which may have a million rows.
 const patience = 2 * time.Minute
 
 // process is a server that can be killed and started again, with the same address and directory.

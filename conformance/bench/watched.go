@@ -17,7 +17,7 @@ const (
 	// lookPeriod is the time between two looks, in each of which all metrics are read and everything is
 	// listed: several times as often as Prometheus reads them.
 	lookPeriod = 3 * time.Second
-	// looks is how many looks are measured by themselves.
+	// looks is the number of looks that are measured by themselves.
 	looks = 100
 
 	unwatched = "not watched"

@@ -240,7 +240,7 @@ func (b *bench) measureFloor(ctx context.Context) error {
 	return nil
 }
 
-// changesInTurn is how many changes are watched in a turn of W3.
+// changesInTurn is the number of changes watched in a turn of W3.
 const changesInTurn = 30
 
 func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
@@ -281,7 +281,7 @@ func (w *watching) round(n int) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// listersAtOnce is how many clients list the group in W5.
+// listersAtOnce is the number of clients that list the group in W5.
 const listersAtOnce = 8
 
 func (b *bench) measureList(ctx context.Context, all []*contestant, members int) {

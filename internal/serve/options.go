@@ -338,7 +338,7 @@ const (
 	dataDirDefaultText = "$XDG_STATE_HOME/coordd or ~/.local/state/coordd; for root " + RootDataDir
 )
 
-// defaultDataDir is where the data goes when nobody says otherwise: the place of
+// defaultDataDir is the data directory without a setting: the place of
 // the system for root, the user's state directory for anybody else. A relative
 // XDG_STATE_HOME is ignored, as its specification asks.
 func defaultDataDir(env cmdline.Environment, uid int) (string, error) {

@@ -123,7 +123,7 @@ func setClusterToken(s *Settings, value string) error {
 	return nil
 }
 
-// configuration is what the store has to know. Errors name the flags that do not fit together.
+// configuration returns the configuration of the store. Errors name the flags that do not fit together.
 func (c ClusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, error) {
 	config := raftstore.Cluster{Name: c.Name, ListenPeer: c.Listen, AdvertisePeer: c.Advertise,
 		Token: c.token}

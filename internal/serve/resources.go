@@ -22,7 +22,7 @@ import (
 // tenths. The rest is for what the runtime does not count, and for what comes too fast for it.
 const memoryShare = 9
 
-// UsualProcessors is how many goroutines Go's runtime lets run at a time: as many as there are processors, or
+// UsualProcessors is the number of goroutines that Go's runtime runs at a time: as many as there are processors, or
 // as the control group allows.
 var UsualProcessors = runtime.GOMAXPROCS(0)
 

@@ -26,7 +26,7 @@ var errStoppedAtOnce = errors.New("stopped at once by a second signal; nothing a
 
 // Server is a server that has started, as Process sees it.
 type Server interface {
-	// ConnectionString is what a client's driver is opened with.
+	// ConnectionString returns the connection string for clients.
 	ConnectionString() string
 	// TLSConnectionString is the same for the TLS listener, empty without one.
 	TLSConnectionString() string

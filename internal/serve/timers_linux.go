@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// TimerSlack is how much later than asked the system may end a sleep of this process.
+	// TimerSlack is the time by which the system may end a sleep of this process late.
 	TimerSlack = 500 * time.Microsecond
 	// UsualTimerSlack is what the system allows itself where nobody has said anything.
 	UsualTimerSlack = 50 * time.Microsecond

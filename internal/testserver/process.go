@@ -54,7 +54,7 @@ type Process struct {
 	Stdin   io.WriteCloser // nil without Config.OpenStdin
 
 	said    chan struct{} // closed once first is set
-	first   string        // line of standard output, "" if there is none
+	first   string        // line of standard output, "" before it has come
 	ended   chan struct{}
 	lines   []string    // all of them, once ended is closed
 	stopped atomic.Bool // by Pause
@@ -242,10 +242,10 @@ var (
 	httpLogged = regexp.MustCompile(`msg="serving monitoring programs" address=(\S+)`)
 )
 
-// TLSAddress returns the address of the listener with TLS, "" if there is none. The server is ready.
+// TLSAddress returns the address of the listener with TLS of a ready server, "" without such a listener.
 func (p *Process) TLSAddress() string { return p.lastLogged(tlsLogged) }
 
-// HTTPAddress returns the address for monitoring programs, "" if there is none. The server is ready.
+// HTTPAddress returns the address for monitoring programs of a ready server, "" without such a listener.
 func (p *Process) HTTPAddress() string { return p.lastLogged(httpLogged) }
 
 // lastLogged returns what the last match in the log has in its parentheses.

@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// HostPort is where clients connect to; the zero value is nowhere.
+// HostPort is an address that clients connect to; the zero value is no address.
 type HostPort struct {
 	Host string
 	Port uint32
@@ -31,7 +31,7 @@ const (
 	byProxy // by TLS that ends at a proxy, whose connections the plain listener accepts
 )
 
-// Addresses is where clients reach one server. Of plain and proxied one at most is set, see Names.
+// Addresses are those of one server for its clients. Of plain and proxied one at most is set, see Names.
 type Addresses struct{ Plain, TLS, Proxied HostPort }
 
 // Text is the form in which servers tell each other, such as "plain=a.example:2136,tls=a.example:2135".

@@ -39,7 +39,7 @@ type Service struct {
 	ListPatience time.Duration
 }
 
-// location is told to SDKs whose balancers prefer a near data centre. All servers tell the same, so none is
+// location goes to SDKs whose balancers prefer a near data centre. All servers have the same one, so none is
 // preferred.
 const location = "local"
 
@@ -132,7 +132,7 @@ func cameByTLS(ctx context.Context) bool {
 // for an answer.
 const listPatience = 4 * time.Second
 
-// addressPoll is how often it is looked at what nobody announces: which addresses other servers have.
+// addressPoll is the period of looking at the addresses of other servers, which nobody announces.
 const addressPoll = 20 * time.Millisecond
 
 // Publish announces to the other servers where clients reach this one.

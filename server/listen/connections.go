@@ -74,7 +74,7 @@ func NewConnections(limits Limits, logger *slog.Logger) *Connections {
 // Refused is how many connections were closed when they were accepted.
 func (c *Connections) Refused() uint64 { return c.guard.Refused() }
 
-// Evicted is how many connections were closed to make room for others, or for their calls.
+// Evicted returns the number of connections that were closed to make room for others, or for their calls.
 func (c *Connections) Evicted() uint64 { return c.guard.Evicted() + c.aborted.Load() }
 
 // Cut is how many connections were closed because they reset too many streams.

@@ -18,12 +18,12 @@ type Figures struct {
 	Requests map[string]map[string]uint64
 	// Failures is Session streams that were ended with a Failure, by its status.
 	Failures map[string]uint64
-	// Changes is how many changes clients were told of.
+	// Changes is the number of changes that were reported to clients.
 	Changes uint64
 	// Granted is how long clients waited for an acquire that was granted without a Pending, Queued with one
 	// before.
 	Granted, Queued histogram.Reading
-	// Rejected is how often a login or a token was, by why.
+	// Rejected counts the logins and tokens that were rejected, by reason.
 	Rejected map[string]uint64
 }
 

@@ -210,21 +210,21 @@ func (w *Watch) strained() []string {
 }
 
 const (
-	// watchPeriod is how often a server looks at its own readiness. Before it was ready it looks more often:
+	// watchPeriod is the period at which a server looks at its own readiness. Before it was ready it looks more often:
 	// every startPeriod at first, then the more rarely the longer it takes, up to lateStartPeriod.
 	watchPeriod     = 200 * time.Millisecond
 	startPeriod     = 5 * time.Millisecond
 	lateStartPeriod = 50 * time.Millisecond
-	// probePeriod is how often a server that does not lead asks how far the leader is.
+	// probePeriod is the period at which a follower asks for the leader's commit index.
 	probePeriod = time.Second
 	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other
 	// servers have heard.
 	leaderPoll = 20 * time.Millisecond
-	// longElection is how long there may be no leader before a server that was ready counts as not ready.
+	// longElection is the time without a leader after which a server that was ready is not ready.
 	longElection = time.Second
-	// quietStart is how long a server may take to get ready before it says why it is not.
+	// quietStart is the time after the start from which on a server logs why it is not ready.
 	quietStart = 3 * time.Second
-	// sayAgain is how often a server that is not ready says why.
+	// sayAgain is the period at which a server that is not ready logs why.
 	sayAgain = time.Minute
 )
 
@@ -330,7 +330,7 @@ func (w *Watch) Stop() {
 	w.shown.Store(&shown{worst: Issue{Kind: IssueStopping, Gravity: Fatal, Text: "stopping", Member: w.Store.Member()}})
 }
 
-// lookOut looks at the readiness and tells of each change.
+// lookOut looks at the readiness and publishes each change.
 func (w *Watch) lookOut(ctx context.Context) {
 	begun, first, published := time.Now(), true, false
 	var told Kind

@@ -47,7 +47,7 @@ func (s *Service) Stop() { s.writers.close() }
 
 // Figures are about what clients that do not read hold up.
 type Figures struct {
-	// Prompt is how many writers serve clients that read, and HeldUp how many are busy with others.
+	// Prompt is the number of writers that serve clients that read, and HeldUp that of those busy with others.
 	Prompt, HeldUp int
 	// LentBytes is the memory that large answers have.
 	LentBytes int

@@ -116,7 +116,7 @@ func (m *module) texts() ([]text, error) {
 
 var lineEnd = regexp.MustCompile(`[ \t\f]*\r?\n`)
 
-// plain returns a text with the same ends of lines whatever its author used.
+// plain returns a text with \n at the ends of all lines.
 func plain(content string) string {
 	return strings.Trim(lineEnd.ReplaceAllString(content+"\n", "\n"), "\n") + "\n"
 }

@@ -36,7 +36,7 @@ const (
 	sessionMillis = 30_000
 	// setupPatience bounds how long the server may take to answer while the sessions are opened.
 	setupPatience = 10 * time.Second
-	// endPatience is how long after the last request its answer is waited for.
+	// endPatience bounds the wait for the answer to the last request.
 	endPatience = 5 * time.Second
 	// frameHead is the length of HTTP/2's head of a frame, messageHead of gRPC's head of a message.
 	frameHead, messageHead = 9, 5
