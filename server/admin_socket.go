@@ -18,7 +18,6 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/statelimit"
 )
 
@@ -28,7 +27,7 @@ func (s *Server) serveSocket() {
 	if s.config.InMemory {
 		return
 	}
-	socket, err := listen.Socket(s.config.DataDir)
+	socket, err := s.config.hooks.Socket(s.config.DataDir)
 	if err != nil {
 		s.config.Logger.Warn("no administrator's socket: administrators have to log in", "error", err)
 		return

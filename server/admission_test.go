@@ -30,7 +30,7 @@ func TestVersionGate(t *testing.T) {
 	upgraded := false
 	c := startClusterWith(t, 3, func(config *Config) {
 		if upgraded || config.Cluster.Name != old {
-			config.formats = later
+			config.hooks.Formats = later
 		}
 	})
 	c.leadWith(0)
@@ -87,7 +87,7 @@ func TestVersionsNotKnown(t *testing.T) {
 		}
 		return codec.Since(c)
 	}}
-	c := newCluster(t, 3, func(config *Config) { config.formats = formats })
+	c := newCluster(t, 3, func(config *Config) { config.hooks.Formats = formats })
 	first := make(chan error)
 	go func() { first <- c.start(0) }()
 	if err := errors.Join(c.start(1), <-first); err != nil {

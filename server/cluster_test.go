@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // testCluster is servers of one cluster in this process, talking over loopback. Unless change says otherwise,

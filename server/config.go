@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
@@ -100,9 +100,7 @@ type Config struct {
 
 	hooks hooks.Hooks // see StartWith
 
-	memory    statelimit.Memory    // instead of what is found, in tests
-	tailBytes int                  // of raftstore.Config; set by tests that measure memory
-	formats   coordination.Formats // set by tests of versions to come
+	memory statelimit.Memory // instead of what is found, in tests
 	// passwords hashes passwords in place of what does otherwise; set by tests whose subject is not what
 	// guessing costs.
 	passwords *auth.Hasher

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // control is what a stand-in can do to its server. It implements hooks.Control.

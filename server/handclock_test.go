@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks"
 )
 
 // handClock is a clock that stands still until a test turns it. Its zero value is ready.

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/testmode"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/sessions"
 	"github.com/coordd/coordd/server/wire"

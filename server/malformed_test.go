@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
@@ -426,7 +427,8 @@ func TestMalformedStreams(t *testing.T) {
 	streams, seed := int(number(t, malformedVariable, 132)), number(t, malformedSeedVariable, 1)
 	s, _ := startTest(t, func(c *Config) {
 		c.InMemory, c.DataDir = false, t.TempDir()
-		c.tailBytes = 1 << 10 // the log's memory is bounded, but grows for longer than this test runs
+		// the log's memory is bounded, but grows for longer than this test runs
+		c.hooks.Log = func(log *raftstore.Config) { log.TailBytes = 1 << 10 }
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

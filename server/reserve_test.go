@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/readiness"
 )
 
@@ -33,6 +34,13 @@ func createStatus(t *testing.T, conn *grpc.ClientConn, path string) Ydb.StatusId
 	return answer.GetOperation().GetStatus()
 }
 
+// freeSpace makes a log see this much free space.
+func freeSpace(free *atomic.Uint64) func(*raftstore.Config) {
+	return func(log *raftstore.Config) {
+		log.FreeSpace = func(string) (uint64, error) { return free.Load(), nil }
+	}
+}
+
 // TestDiskReserve fills the disk of a server that is alone: what makes the state larger is refused in a way
 // that SDKs notice, the rest goes on, and so does everything when there is space again.
 func TestDiskReserve(t *testing.T) {
@@ -40,7 +48,7 @@ func TestDiskReserve(t *testing.T) {
 	free.Store(1 << 30)
 	s, conn := startTest(t, func(c *Config) {
 		c.InMemory, c.DataDir = false, t.TempDir()
-		c.DiskReserve, c.hooks.FreeSpace = 100<<20, func(string) (uint64, error) { return free.Load(), nil }
+		c.DiskReserve, c.hooks.Log = 100<<20, freeSpace(&free)
 	})
 	holder, other := openTest(t, t.Context(), conn, start(600_000)),
 		openTest(t, t.Context(), conn, start(600_000))
@@ -104,8 +112,7 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	}
 	c.change = func(config *Config) {
 		i := int(config.Cluster.Name[len("server-")] - '0')
-		config.DiskReserve, config.hooks.FreeSpace = 100<<20,
-			func(string) (uint64, error) { return free[i].Load(), nil }
+		config.DiskReserve, config.hooks.Log = 100<<20, freeSpace(&free[i])
 	}
 	c.startAll()
 	leader, _ := c.leader()

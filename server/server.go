@@ -31,6 +31,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
@@ -40,7 +41,6 @@ import (
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/inspect"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/readiness"
@@ -98,8 +98,8 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	return StartWith(ctx, config, config.hooks)
 }
 
-// StartWith is Start of a server that goes by something else in places. Nobody outside of this folder can
-// name the hooks: it is for server/standin and the tests.
+// StartWith is Start with replaced parts of the environment. Other modules cannot name the hooks: it is for
+// server/standin, conformance/sim and the tests.
 func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, error) {
 	config.hooks = h
 	if config.Logger == nil {
@@ -115,6 +115,9 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	}
 	if config.hooks.Listen == nil {
 		config.hooks.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+	}
+	if config.hooks.Socket == nil {
+		config.hooks.Socket = listen.Socket
 	}
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -212,12 +215,14 @@ func (s *Server) openGroup(ctx context.Context) error {
 		clusterpb.RegisterClusterServer(r, clusterLeader{Server: s})
 		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
 	}
+	log := raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
+		ReserveBytes: c.DiskReserve}
+	if c.hooks.Log != nil {
+		c.hooks.Log(&log)
+	}
 	opened, err := group.Open(ctx, group.Config{
-		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Memory: c.hooks.Memory, Logger: c.Logger,
-			Cluster: cluster, TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve,
-			FreeSpace: c.hooks.FreeSpace, Slow: c.hooks.Slow},
-		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
-		Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
+		Log: log, Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
+		Shell: group.NewClock(c.hooks.Shell), Formats: c.hooks.Formats, Executing: c.hooks.Executed,
 		OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
 		CallPatience: s.calls.Longest(), Failed: s.fail,
 	})
@@ -226,6 +231,9 @@ func (s *Server) openGroup(ctx context.Context) error {
 	}
 	s.group, s.store, s.calls.Group = opened, opened.Log(), opened
 	s.readiness.Store = s.store
+	if c.hooks.Opened != nil {
+		c.hooks.Opened(opened)
+	}
 	s.inspect.Store(inspect.New(inspectHost{s}, opened, c.Logger))
 	return nil
 }

@@ -215,7 +215,7 @@ func TestLimitOfLinksComesLater(t *testing.T) {
 	c := startClusterWith(t, 1, func(config *Config) {
 		config.Limits.State = 5 << 20
 		if config.Limits.Links = 7; older {
-			config.formats = coordination.Formats{Version: codec.VersionEntries, Since: codec.Since}
+			config.hooks.Formats = coordination.Formats{Version: codec.VersionEntries, Since: codec.Since}
 		}
 	})
 	limits := func() coordination.StateLimits {

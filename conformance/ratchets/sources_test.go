@@ -29,8 +29,16 @@ type source struct {
 	generated bool
 }
 
-// ofTests are the folders of what only tests, doubles and benchmarks use to run programs.
-var ofTests = []string{"internal/testserver", "internal/testmode", "conformance/testlog"}
+// ofTests are the folders, with those in them, of what only tests, doubles and benchmarks use. conformance/sim is
+// there because its packages are one test, which is split over folders.
+var ofTests = []string{"internal/testserver", "internal/testmode", "conformance/testlog", "conformance/sim"}
+
+// isOfTests reports whether a folder is one of ofTests or lies in one.
+func isOfTests(folder string) bool {
+	return slices.ContainsFunc(ofTests, func(outer string) bool {
+		return folder == outer || strings.HasPrefix(folder, outer+"/")
+	})
+}
 
 // sources parses the Go files of all modules, without testdata.
 func sources() ([]*source, error) {
@@ -63,7 +71,7 @@ func sources() ([]*source, error) {
 			return err
 		}
 		f := &source{name: relative, module: modules[folder], text: string(text), positions: token.NewFileSet(),
-			test: strings.HasSuffix(relative, "_test.go") || slices.Contains(ofTests, folder)}
+			test: strings.HasSuffix(relative, "_test.go") || isOfTests(folder)}
 		f.syntax, err = parser.ParseFile(f.positions, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err

@@ -123,8 +123,8 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if err := codec.DecodeEntry(e.Data, &g.entry); err != nil {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
-	if g.config.executing != nil {
-		g.config.executing(&g.entry)
+	if g.config.Executing != nil {
+		g.config.Executing(g.replica.Machine(), &g.entry)
 	}
 	g.executed += len(g.entry.Commands)
 	before := g.replica.Reign()

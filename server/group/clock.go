@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks"
 )
 
 // Clock tells the time. It is monotonic and starts near 0.

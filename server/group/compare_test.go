@@ -41,7 +41,7 @@ func openCompared(t *testing.T, n int, change func(i int, config *Config)) *comp
 	c.testCluster = openClusterWith(t, n, func(i int, config *Config) {
 		config.Marks = manualMarks
 		config.comparePause = 50 * time.Millisecond
-		config.executing = func(e *coordination.Entry) {
+		config.Executing = func(_ *coordination.Machine, e *coordination.Entry) {
 			for _, command := range e.Commands {
 				made, is := command.(*coordination.MakeDirectory)
 				if is && c.wrong[i].Load() && len(made.Path[1]) > 6 && made.Path[1][:6] == "poison" {

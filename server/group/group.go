@@ -46,13 +46,14 @@ type Config struct {
 	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone
 	// does not.
 	Marks coordination.MarkPolicy
+	// Executing, if set, gets each entry before this server executes it (hooks.Hooks.Executed).
+	Executing func(*coordination.Machine, *coordination.Entry)
 
 	// For tests: maxListedBytes, if another; the version of the digests, if not this program's; what is done
-	// to an entry before this server executes it; what is done when this server has noticed that it diverged
-	// and before it writes that down; the pause between two attempts to compare; companyPatience, if another.
+	// when this server has noticed that it diverged and before it writes that down; the pause between two
+	// attempts to compare; companyPatience, if another.
 	listedBytes   int
 	digestVersion uint32
-	executing     func(*coordination.Entry)
 	noticed       func()
 	comparePause  time.Duration
 	patience      time.Duration

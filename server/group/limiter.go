@@ -7,8 +7,8 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/turn"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/server/group/relaypb"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 var quotaKey = coordination.ResourceKey{Node: 1, ID: 1}

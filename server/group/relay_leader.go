@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 const (

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // TestPermitIsTiedToItsRelay shows when a permit is given apart from the relay: while the leader holds the

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks"
 )
 
 const (

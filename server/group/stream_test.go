@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/scheme/outcome"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // talker is a link to a leader that always lets speak.

@@ -222,7 +222,7 @@ func TestRequestsGather(t *testing.T) {
 		disk <- struct{}{}
 		<-disk
 	}
-	config.executing = func(e *coordination.Entry) { together <- len(e.Commands) }
+	config.Executing = func(_ *coordination.Machine, e *coordination.Entry) { together <- len(e.Commands) }
 	g := startTest(t, config)
 	defer stopTest(t, g)
 	createNode(t, g, testNode)

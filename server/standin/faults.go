@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
@@ -28,7 +29,8 @@ func (c *core) makeFaulty(m *member, number int) {
 	m.hooks.Faults = f
 	if m.config.DataDir != "" {
 		c.faults.Disk(number)
-		m.config.DiskReserve, m.hooks.FreeSpace, m.hooks.Slow = diskReserve, f.FreeSpace, f.Slow
+		m.config.DiskReserve = diskReserve
+		m.hooks.Log = func(log *raftstore.Config) { log.FreeSpace, log.Slow = f.FreeSpace, f.Slow }
 	}
 	if m.peer != nil {
 		m.config.Cluster.Dial = c.faults.DialPeer(number)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/standin/faults"
@@ -48,13 +47,14 @@ func RunProcess(ctx context.Context, config server.Config, options ...Option) (*
 // configureProcess makes the configuration of the one server of a process.
 func (c *core) configureProcess(m *member) {
 	m.config = *c.process
-	m.config.Listen, m.config.DataDir, m.config.InMemory = m.clients.address(), "", true
+	m.config.Listen, m.config.DataDir = m.clients.address(), ""
 	if m.tls != nil {
 		m.config.ListenTLS = m.tls.address()
 	}
 	m.config.HTTP.Faults = c.controls()
 	c.monitoring = &monitoring{logger: m.config.Logger}
-	m.hooks.Memory, m.hooks.Monitoring = new(raftstore.Memory), c.monitoring.serve
+	m.hooks.Monitoring = c.monitoring.serve
+	m.emptyMemory()
 }
 
 // Faults are what goes wrong.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // slowPatience is how long a call of a server that Slow has started may take.

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/standin/faults"
 )
@@ -264,8 +264,16 @@ func (c *core) configure(m *member, initial map[string]string) {
 	case c.settings.dir != "":
 		m.config.DataDir = c.settings.dir
 	default:
-		m.config.InMemory, m.hooks.Memory = true, new(raftstore.Memory)
+		m.emptyMemory()
 	}
+}
+
+// emptyMemory keeps the server's state in memory, where the server that is started next finds it, and begins with
+// none.
+func (m *member) emptyMemory() {
+	memory := new(raftstore.Memory)
+	m.config.InMemory = true
+	m.hooks.Log = func(log *raftstore.Config) { log.Memory = memory }
 }
 
 // listen is the hook of that name.
@@ -415,8 +423,8 @@ func (c *core) restart(empty bool) error {
 		return c.startAll(ctx)
 	}
 	for _, m := range c.members {
-		if m.hooks.Memory != nil {
-			m.hooks.Memory = new(raftstore.Memory)
+		if m.config.InMemory {
+			m.emptyMemory()
 		} else if err := os.RemoveAll(m.config.DataDir); err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks"
 )
 
 // ErrMissed is wrapped by the error of a fault that met nothing: no stream, watch, session or coordination node

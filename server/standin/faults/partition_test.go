@@ -10,10 +10,10 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	pb "github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks"
 )
 
 // Server is where the faults of a Set meet one server. It implements hooks.Faults.
@@ -92,7 +92,7 @@ type disks struct {
 	slow  map[int]time.Duration
 }
 
-// FreeSpace is how many bytes a server's disk has left (hooks.Hooks.FreeSpace).
+// FreeSpace implements raftstore.Config.FreeSpace.
 func (s *Server) FreeSpace(string) (uint64, error) {
 	s.set.mutex.Lock()
 	defer s.set.mutex.Unlock()
@@ -102,7 +102,7 @@ func (s *Server) FreeSpace(string) (uint64, error) {
 	return plenty, nil
 }
 
-// Slow takes as long as the server's disk does (hooks.Hooks.Slow).
+// Slow implements raftstore.Config.Slow: it takes as long as the server's disk does.
 func (s *Server) Slow() {
 	s.set.mutex.Lock()
 	pause := s.set.disks.slow[s.number]

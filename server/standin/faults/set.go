@@ -13,8 +13,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/scheme"
-	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // Set is what is to go wrong on a stand-in, of one server or of several. Make one with New.

@@ -1,7 +1,6 @@
-// Package hooks is what a server goes by in place of what it would find around it: the stand-in for other
-// people's tests (server/standin) and this module's own tests put something else there. Nobody outside of
-// server can name the type, so nobody else can change it: what is started with server.Start has the zero
-// value, which changes nothing.
+// Package hooks replaces parts of a server's environment: the stand-in for other people's tests
+// (server/standin), the simulation (conformance/sim) and this module's own tests use it. The type cannot be named
+// outside of this module. server.Start uses the zero value, which changes nothing.
 package hooks
 
 import (
@@ -27,15 +26,19 @@ type Hooks struct {
 	Shell Clock
 	// Patience is how long a call may take that does not say less, in place of what servers have otherwise.
 	Patience time.Duration
-	// FreeSpace is how many bytes the file system of a data directory has left.
-	FreeSpace func(dir string) (uint64, error)
-	// Slow is called before each write to a disk.
-	Slow func()
-	// Memory keeps the state of a server that has it in memory, so that the next one that is started finds
-	// it.
-	Memory *raftstore.Memory
+	// Log changes the configuration with which the log is opened.
+	Log func(*raftstore.Config)
+	// Opened gets the *group.Group of a server that starts, before the group takes part in the cluster.
+	Opened func(group any)
+	// Executed gets each entry just before the machine executes it, in the order of the log. The caller holds the
+	// group's turn.
+	Executed func(*coordination.Machine, *coordination.Entry)
+	// Formats replaces the command versions that the server can read; zero: those of this program.
+	Formats coordination.Formats
 	// Listen listens on an address of the server, be it for clients or for other servers.
 	Listen func(address string) (net.Listener, error)
+	// Socket opens the administrator's socket of a data directory.
+	Socket func(dir string) (net.Listener, error)
 	// Monitoring serves monitoring programs on an address in the server's place, and returns which one that
 	// is: what listens there goes on when the server has stopped, and is told by the next one by what to
 	// serve.
