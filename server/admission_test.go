@@ -119,7 +119,7 @@ func (c *testCluster) awaitFormat(want uint64) {
 			if s == nil {
 				continue
 			}
-			if got, err := s.ownStatus(c.t.Context()); err != nil || got.GetFormatVersion() != want {
+			if got, err := statusOf(c.t.Context(), s); err != nil || got.GetFormatVersion() != want {
 				return false
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 )
@@ -55,6 +55,11 @@ func (c *testCluster) status(i int, want string,
 			c.t.Fatalf("server %d: want %s, got %v", i, want, now)
 		}
 	}
+}
+
+// statusOf returns the status that a server shows to its owner.
+func statusOf(ctx context.Context, s *Server) (*adminpb.ClusterStatus, error) {
+	return s.admin.Status(auth.With(ctx, auth.LocalAdministrator), &adminpb.ClusterStatusRequest{})
 }
 
 func anyStatus(*adminpb.ClusterStatus) bool { return true }
@@ -425,7 +430,7 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 		t.Errorf("a second backup: %v", err)
 	}
 	eventually(t, "the dead reader to be given up", func() bool {
-		clock.turn(backupStall) // it may be stopped only after some more messages
+		clock.turn(admin.BackupStall) // it may be stopped only after some more messages
 		_, err := s.store.Backup(t.Context(), io.Discard)
 		return !errors.Is(err, raftstore.ErrBackupRuns)
 	})
@@ -437,14 +442,6 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 	}
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("the dead reader got %v", err)
-	}
-}
-
-// A snapshot that a received checkpoint has ended says so, and what to do.
-func TestOvertakenSnapshot(t *testing.T) {
-	err := backupError(t.Context(), fmt.Errorf("backup: %w", raftstore.ErrOvertaken))
-	if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "overtaken") {
-		t.Errorf("the client gets %v", err)
 	}
 }
 
@@ -471,11 +468,11 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 	}
 	root := auth.With(context.Background(), &auth.Identity{Name: "root"})
 	for _, required := range []bool{false, true} {
-		s := clusterService{Server: &Server{auth: &auth.Authenticator{Required: required}, group: g.group}}
-		if err := s.administer(context.Background()); status.Code(err) != codes.PermissionDenied {
+		s := &admin.Cluster{Runner: g.calls, Auth: &auth.Authenticator{Required: required}, StateLimit: g.stateLimit}
+		if _, err := s.Limits(t.Context(), &adminpb.LimitsRequest{}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("required %v: a stranger from elsewhere: %v", required, err)
 		}
-		if err := s.administer(root); err != nil {
+		if _, err := s.Limits(root, &adminpb.LimitsRequest{}); err != nil {
 			t.Errorf("required %v: an administrator from elsewhere: %v", required, err)
 		}
 	}

@@ -10,10 +10,8 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
-	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/inspect"
 )
 
 // The values of Config.Inspect: whom the inspection service serves.
@@ -99,26 +97,4 @@ func (h inspectHost) Execute(ctx context.Context,
 // Status implements inspect.Host.
 func (h inspectHost) Status(ctx context.Context, answer outcome.Outcome, err error) error {
 	return calls.GRPCStatus(ctx, answer, err)
-}
-
-// inspected is which session a request is about, for the log.
-func inspected(r *adminpb.EndSessionRequest) string {
-	text := fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath()))
-	if r.GetReason() != "" {
-		text += fmt.Sprintf(", because of %q", inspect.Shown(r.GetReason()))
-	}
-	return text
-}
-
-// deleted is the same for a semaphore.
-func deleted(r *adminpb.DeleteSemaphoreRequest) string {
-	text := fmt.Sprintf("semaphore %q", inspect.Shown(r.GetName()))
-	if r.GetId() != 0 {
-		text = fmt.Sprintf("semaphore %d", r.GetId())
-	}
-	text += fmt.Sprintf(" of %q", inspect.Shown(r.GetPath()))
-	if r.GetForce() {
-		text += ", with force"
-	}
-	return text
 }

@@ -317,7 +317,7 @@ func TestReadinessOfAMuteServer(t *testing.T) {
 		mute[i].Store(true)
 		eventually(t, want, func() bool {
 			r := s.Readiness()
-			status, err := s.ownStatus(t.Context())
+			status, err := statusOf(t.Context(), s)
 			return !r.Ready && strings.HasPrefix(r.Reason, want) && err == nil &&
 				slices.ContainsFunc(status.GetIssues(),
 					func(text string) bool { return strings.HasPrefix(text, want) })

@@ -32,8 +32,8 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/hooks"
-	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
@@ -67,21 +67,19 @@ type Server struct {
 	sessions    *sessions.Service
 	discovery   *discovery.Service
 
-	stopOnce    sync.Once
-	done        chan struct{}
-	opened      chan struct{} // closed when Start has succeeded
-	drained     chan struct{} // see Drained
-	leaving     atomic.Bool   // Stop has begun: no more clients are to be sent here
-	enforcer    enforcer
-	readiness   *readiness.Watch
-	http        httpListeners
-	panics      meters.Panics
-	meters      meters.Meters
-	held        *heldAnswers
-	refusedActs lograte.ByKey // of administrators, or who would be one
-	// of administrators what failed, of others what they did
-	repeatedActs lograte.ByKey
-	inspect      atomic.Pointer[inspect.Service]
+	stopOnce  sync.Once
+	done      chan struct{}
+	opened    chan struct{} // closed when Start has succeeded
+	drained   chan struct{} // see Drained
+	leaving   atomic.Bool   // Stop has begun: no more clients are to be sent here
+	enforcer  enforcer
+	readiness *readiness.Watch
+	http      httpListeners
+	panics    meters.Panics
+	meters    meters.Meters
+	held      *heldAnswers
+	admin     *admin.Cluster
+	inspect   atomic.Pointer[inspect.Service]
 
 	stateLimit *statelimit.Limit
 
@@ -209,10 +207,13 @@ func (s *Server) newDiscovery() *discovery.Service {
 // openGroup opens the group's log.
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
+	s.admin = &admin.Cluster{Runner: s.calls, Auth: s.auth, Readiness: s.readiness, StateLimit: s.stateLimit, Logger: c.Logger,
+		Name: c.Cluster.Name, ListensForPeers: c.Cluster.ListenPeer != "", InMemory: c.InMemory, Err: s.Err,
+		Stall: c.backupStall}
 	cluster := c.Cluster
 	cluster.Settings, cluster.Listen = s.sharedSettings, c.hooks.Listen
 	cluster.Services = func(r grpc.ServiceRegistrar) {
-		clusterpb.RegisterClusterServer(r, clusterLeader{Server: s})
+		clusterpb.RegisterClusterServer(r, admin.Leader{Cluster: s.admin})
 		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
 	}
 	log := raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
@@ -234,6 +235,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 	if c.hooks.Opened != nil {
 		c.hooks.Opened(opened)
 	}
+	s.readiness.Store, s.admin.Store = s.store, s.store
 	s.inspect.Store(inspect.New(inspectHost{s}, opened, c.Logger))
 	return nil
 }
@@ -284,6 +286,7 @@ func transportOptions(idle, keepaliveAnswer time.Duration) []grpc.ServerOption {
 }
 
 func (s *Server) startGRPC() {
+	audit := &admin.Audit{Group: s.group, Logger: s.config.Logger}
 	options := append(s.connections.Options(kindOf, mostBytes, s.meters.Ended),
 		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.keepalive, keepaliveTimeout))...)
 	options = append(options,
@@ -293,8 +296,8 @@ func (s *Server) startGRPC() {
 		grpc.ChainStreamInterceptor(s.panics.Stream),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(calls.Debug(s.config.Logger), s.auditUnary, s.held.unary),
-		grpc.ChainStreamInterceptor(s.admitStream, s.auditStream),
+		grpc.ChainUnaryInterceptor(calls.Debug(s.config.Logger), audit.Unary, s.held.unary),
+		grpc.ChainStreamInterceptor(s.admitStream, audit.Stream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
 	if faults := s.config.hooks.Faults; faults != nil {
@@ -310,7 +313,7 @@ func (s *Server) startGRPC() {
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, s.discovery)
 	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, s.users)
 	adminpb.RegisterUsersServer(admitted, s.users)
-	adminpb.RegisterClusterServer(admitted, clusterService{Server: s})
+	adminpb.RegisterClusterServer(admitted, s.admin)
 	adminpb.RegisterInspectServer(admitted, s.inspect.Load())
 	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(admitted, services.Limiter{Runner: s.calls})
 	Ydb_Operation_V1.RegisterOperationServiceServer(admitted, services.Operations{})
@@ -334,6 +337,20 @@ func (s *Server) behindFaults(listener net.Listener) net.Listener {
 		return faults.Listen(listener)
 	}
 	return listener
+}
+
+// serveSocket serves the socket in the data directory: a caller that can open it owns the data, and is an administrator.
+// Where no socket can be made, as on some file systems, the server logs that and continues without it.
+func (s *Server) serveSocket() {
+	if s.config.InMemory {
+		return
+	}
+	socket, err := s.config.hooks.Socket(s.config.DataDir)
+	if err != nil {
+		s.config.Logger.Warn("no administrator's socket: administrators have to log in", "error", err)
+		return
+	}
+	s.serveOn(s.connections.Count(socket))
 }
 
 func (s *Server) serveOn(listener net.Listener) {

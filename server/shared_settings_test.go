@@ -41,7 +41,7 @@ func TestUnlikeSettings(t *testing.T) {
 		eventually(t, tc.of+" to be told of", func() bool {
 			text := "server " + tc.of + " was given other settings, which should be the same on all: " +
 				tc.what
-			status, err := c.servers[tc.at].ownStatus(t.Context())
+			status, err := statusOf(t.Context(), c.servers[tc.at])
 			return hasIssue(selfCheck(t, c.conns[tc.at]), readiness.IssueUnlike, text) && err == nil &&
 				slices.ContainsFunc(status.GetIssues(),
 					func(told string) bool { return strings.HasPrefix(told, text) })

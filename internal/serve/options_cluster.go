@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -51,7 +51,7 @@ var ClusterOptions = []Option{
 // SetMemberName stores the name of a server in its cluster.
 func SetMemberName(s *Settings, value string) error {
 	s.Cluster.Name = value
-	return server.ValidMemberName(value)
+	return admin.ValidMemberName(value)
 }
 
 // PeerAddress refuses what is no address that other servers can connect to.

@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 	"google.golang.org/grpc"
@@ -18,21 +19,18 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/statelimit"
 )
 
-// serveSocket serves whoever can open the socket in the data directory, as an administrator: who can, owns
-// the data. A server that cannot have one, as on a file system without sockets, goes on without.
-func (s *Server) serveSocket() {
-	if s.config.InMemory {
-		return
-	}
-	socket, err := s.config.hooks.Socket(s.config.DataDir)
-	if err != nil {
-		s.config.Logger.Warn("no administrator's socket: administrators have to log in", "error", err)
-		return
-	}
-	s.serveOn(s.connections.Count(socket))
+// Audit logs administrative acts. A server has one, around all its calls.
+type Audit struct {
+	Group  *group.Group
+	Logger *slog.Logger
+
+	refused  lograte.ByKey // acts of callers who are not administrators, by where they come from
+	repeated lograte.ByKey // failed acts of administrators, and acts of others
 }
 
 // readsOnly are the administrators' calls that change nothing and take nothing away.
@@ -45,11 +43,12 @@ var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 
 // audited reports whether a call is to be found in the log.
 func audited(method string) bool {
-	return method == permissionsMethod || strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
+	return method == Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName ||
+		strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
 }
 
-// auditUnary writes a line for each administrative act, with who did it to what and what came of it.
-func (s *Server) auditUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+// Unary writes a line for each administrative act, with who did it to what and what came of it.
+func (a *Audit) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, request)
 	if audited(info.FullMethod) {
@@ -57,24 +56,24 @@ func (s *Server) auditUnary(ctx context.Context, request any, info *grpc.UnarySe
 		if err == nil {
 			refusal = refusalIn(answer)
 		}
-		s.audit(ctx, info.FullMethod, targetOf(request), refusal)
+		a.log(ctx, info.FullMethod, targetOf(request), refusal)
 	}
 	return answer, err
 }
 
-// auditStream is the same for streams. Its line comes at the end.
-func (s *Server) auditStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+// Stream is the same for streams. Its line comes at the end.
+func (a *Audit) Stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	err := handler(service, stream)
 	if audited(info.FullMethod) {
-		s.audit(stream.Context(), info.FullMethod, "", err)
+		a.log(stream.Context(), info.FullMethod, "", err)
 	}
 	return err
 }
 
-// audit writes the line. Everything that an administrator changes has one. All else is rate-limited: refusals
+// log writes the line. Everything that an administrator changes has one. All else is rate-limited: refusals
 // by where they come from, and what is done or has failed by what it is, for callers can repeat it.
-func (s *Server) audit(ctx context.Context, method, target string, err error) {
+func (a *Audit) log(ctx context.Context, method, target string, err error) {
 	act := strings.TrimPrefix(strings.TrimPrefix(method, "/coordd.admin.v1."), "/Ydb.Scheme.V1.")
 	from := auth.SourceOf(ctx)
 	if p, ok := peer.FromContext(ctx); ok && !auth.FromSocket(ctx) {
@@ -90,11 +89,11 @@ func (s *Server) audit(ctx context.Context, method, target string, err error) {
 		}
 		fields = append(fields, "error", lograte.Cut(status.Convert(err).Message()))
 	}
-	administers := s.administrates(ctx)
+	administers := a.administrates(ctx)
 	if err != nil || !administers {
-		limiters, kind := &s.repeatedActs, strings.Join([]string{text, act, target, id.String()}, "\n")
+		limiters, kind := &a.repeated, strings.Join([]string{text, act, target, id.String()}, "\n")
 		if err != nil && !administers {
-			limiters, kind = &s.refusedActs, auth.SourceOf(ctx)
+			limiters, kind = &a.refused, auth.SourceOf(ctx)
 		}
 		ok, hidden := limiters.Allow(kind, time.Now())
 		if !ok {
@@ -104,13 +103,13 @@ func (s *Server) audit(ctx context.Context, method, target string, err error) {
 			fields = append(fields, lograte.Suppressed, hidden)
 		}
 	}
-	s.config.Logger.Log(ctx, level, text, fields...)
+	a.Logger.Log(ctx, level, text, fields...)
 }
 
 // administrates reports whether a caller is an administrator, as far as this server knows.
-func (s *Server) administrates(ctx context.Context) bool {
+func (a *Audit) administrates(ctx context.Context) bool {
 	id := auth.Of(ctx)
-	return id == auth.LocalAdministrator || s.group.Accounts().IsAdministrator(id.Name)
+	return id == auth.LocalAdministrator || a.Group.Accounts().IsAdministrator(id.Name)
 }
 
 // refusalIn is why an operation of YDB's was refused, which is no error of the call.
@@ -199,4 +198,26 @@ func targetOf(request any) string {
 		return "a state of " + statelimit.Text(r.GetStateBytes())
 	}
 	return ""
+}
+
+// inspected is which session a request is about, for the log.
+func inspected(r *adminpb.EndSessionRequest) string {
+	text := fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath()))
+	if r.GetReason() != "" {
+		text += fmt.Sprintf(", because of %q", inspect.Shown(r.GetReason()))
+	}
+	return text
+}
+
+// deleted is the same for a semaphore.
+func deleted(r *adminpb.DeleteSemaphoreRequest) string {
+	text := fmt.Sprintf("semaphore %q", inspect.Shown(r.GetName()))
+	if r.GetId() != 0 {
+		text = fmt.Sprintf("semaphore %d", r.GetId())
+	}
+	text += fmt.Sprintf(" of %q", inspect.Shown(r.GetPath()))
+	if r.GetForce() {
+		text += ", with force"
+	}
+	return text
 }

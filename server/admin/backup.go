@@ -1,6 +1,7 @@
-package server
+package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -17,28 +18,28 @@ import (
 )
 
 const (
-	// backupStall is how long the client may take to read one buffer. A backup holds on to the checkpoint it
+	// BackupStall bounds how long the client may take to read one buffer. A backup holds on to the checkpoint it
 	// reads, so the file of the state grows with what changes meanwhile.
-	backupStall = 30 * time.Second
+	BackupStall = 30 * time.Second
 )
 
 // Snapshot implements adminpb.ClusterServer. It answers with a backup. It is read by a goroutine of its own,
 // which ends with the stream at the latest, because sending waits for a client that does not read.
-func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest,
+func (s *Cluster) Snapshot(_ *adminpb.SnapshotRequest,
 	stream grpc.ServerStreamingServer[adminpb.SnapshotChunk]) error {
 	if err := s.administer(stream.Context()); err != nil {
 		return err
 	}
-	if s.config.InMemory {
+	if s.InMemory {
 		return status.Error(codes.FailedPrecondition,
 			"This server keeps everything in memory: there is nothing to back up")
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	stall := s.group.Clock().AfterFunc(time.Hour, func() { cancel(errBackupStalled) })
+	stall := s.Group.Clock().AfterFunc(time.Hour, func() { cancel(errBackupStalled) })
 	stall.Stop()
 	defer stall.Stop()
-	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(s.backupStall()) }}
+	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(cmp.Or(s.Stall, BackupStall)) }}
 	ended := make(chan error, 1)
 	go func() {
 		index, err := s.backup(ctx, chunks)
@@ -53,13 +54,6 @@ func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest,
 	case <-ctx.Done():
 		return backupError(ctx, ctx.Err())
 	}
-}
-
-func (s *Server) backupStall() time.Duration {
-	if s.config.backupStall != 0 {
-		return s.config.backupStall
-	}
-	return backupStall
 }
 
 var errBackupStalled = errors.New("the client does not read")
@@ -109,14 +103,14 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 // meanwhile. It returns the index of the checkpoint's last entry. Errors: calls.ErrPatience if there was no leader for
 // calls.Patience, group.ErrStopped, raftstore.ErrBackupRuns, raftstore.ErrOvertaken, raftstore.ErrStopped, those of
 // ctx and w.
-func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
-	bounded, cancel := s.calls.InTime(ctx)
+func (s *Cluster) backup(ctx context.Context, w io.Writer) (uint64, error) {
+	bounded, cancel := s.InTime(ctx)
 	defer cancel()
-	if err := s.group.CatchUp(bounded); err != nil {
+	if err := s.Group.CatchUp(bounded); err != nil {
 		if errors.Is(context.Cause(bounded), calls.ErrPatience) {
 			err = calls.ErrPatience
 		}
 		return 0, err
 	}
-	return s.group.Backup(ctx, w)
+	return s.Group.Backup(ctx, w)
 }

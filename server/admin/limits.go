@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"context"
@@ -21,7 +21,7 @@ var errNotQuotaAdministrator = status.Error(codes.PermissionDenied,
 	"Only administrators may see and set quotas: "+auth.AsAdministrator)
 
 // administerQuotas refuses callers who may not see and set quotas.
-func (s clusterService) administerQuotas(ctx context.Context) error {
+func (s *Cluster) administerQuotas(ctx context.Context) error {
 	err := s.administerNow(ctx)
 	if errors.Is(err, errNotClusterAdministrator) {
 		return errNotQuotaAdministrator
@@ -30,8 +30,8 @@ func (s clusterService) administerQuotas(ctx context.Context) error {
 }
 
 // Quotas implements adminpb.ClusterServer.
-func (s clusterService) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*adminpb.QuotasStatus, error) {
-	ctx, cancel := s.calls.InTime(ctx)
+func (s *Cluster) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*adminpb.QuotasStatus, error) {
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerQuotas(ctx); err != nil {
 		return nil, err
@@ -40,15 +40,15 @@ func (s clusterService) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*
 }
 
 // SetQuota implements adminpb.ClusterServer.
-func (s clusterService) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest) (*adminpb.QuotasStatus,
+func (s *Cluster) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest) (*adminpb.QuotasStatus,
 	error) {
-	ctx, cancel := s.calls.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerQuotas(ctx); err != nil {
 		return nil, err
 	}
 	path := scheme.SplitLoose(r.GetPath())
-	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.SetQuota{CallID: call, Caller: s.administrator(ctx), Path: path,
 			Quota: scheme.Quota{Bytes: r.GetBytes(), Entries: r.GetEntries()}}
 	})
@@ -59,12 +59,12 @@ func (s clusterService) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest
 }
 
 // quotasOf is the quotas that bound a path.
-func (s clusterService) quotasOf(ctx context.Context, path scheme.Path) (*adminpb.QuotasStatus, error) {
-	if err := s.group.CatchUp(ctx); err != nil {
+func (s *Cluster) quotasOf(ctx context.Context, path scheme.Path) (*adminpb.QuotasStatus, error) {
+	if err := s.Group.CatchUp(ctx); err != nil {
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	answer, found := new(adminpb.QuotasStatus), false
-	_, err := s.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+	_, err := s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		_, found = m.Tree().Lookup(path)
 		for _, a := range m.Tree().Accounts(path) {
 			answer.Quotas = append(answer.Quotas, &adminpb.Quota{Path: a.Path, Bytes: a.Bytes, Entries: a.Entries,
@@ -82,7 +82,7 @@ func (s clusterService) quotasOf(ctx context.Context, path scheme.Path) (*adminp
 }
 
 // Limits implements adminpb.ClusterServer.
-func (s clusterService) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*adminpb.LimitsStatus, error) {
+func (s *Cluster) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*adminpb.LimitsStatus, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -90,9 +90,9 @@ func (s clusterService) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*
 }
 
 // SetLimits implements adminpb.ClusterServer.
-func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
+func (s *Cluster) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
 	error) {
-	ctx, cancel := s.calls.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
@@ -103,31 +103,31 @@ func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsReque
 	}
 	by := s.administrator(ctx)
 	limits := coordination.StateLimits{State: r.GetStateBytes()}
-	if s.group.FormatVersion() >= codec.VersionQuotas {
+	if s.Group.FormatVersion() >= codec.VersionQuotas {
 		limits.Reserve = coordination.ReserveOf(limits.State)
 	}
-	answer, err := s.calls.Execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.SetLimits{CallID: call, Caller: by, Limits: limits}
 	})
 	if err := calls.GRPCStatus(ctx, answer, err); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("the limit of the state was set", "limit", statelimit.Text(s.stateLimit.Now()), "by",
+	s.Logger.Info("the limit of the state was set", "limit", statelimit.Text(s.StateLimit.Now()), "by",
 		by.Subject)
 	return s.limitsStatus(), nil
 }
 
 // administrator is the caller of a command that administer has let through.
-func (s clusterService) administrator(ctx context.Context) coordination.Caller {
+func (s *Cluster) administrator(ctx context.Context) coordination.Caller {
 	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: !s.isOwner(ctx)}
 }
 
-func (s clusterService) limitsStatus() *adminpb.LimitsStatus {
-	used, now := s.group.StateSize()
+func (s *Cluster) limitsStatus() *adminpb.LimitsStatus {
+	used, now := s.Group.StateSize()
 	answer := &adminpb.LimitsStatus{StateLimitBytes: now.State, StateUsedBytes: used,
-		NodeLimitBytes: now.NodeBytes, ServerName: s.config.Cluster.Name,
-		ConfiguredBytes: s.config.Limits.State, MemoryBytes: s.stateLimit.Memory.Bytes,
-		MemorySource: s.stateLimit.Memory.Source, ReserveBytes: now.Reserve}
+		NodeLimitBytes: now.NodeBytes, ServerName: s.Name,
+		ConfiguredBytes: s.StateLimit.Configured.State, MemoryBytes: s.StateLimit.Memory.Bytes,
+		MemorySource: s.StateLimit.Memory.Source, ReserveBytes: now.Reserve}
 	if answer.NodeLimitBytes == 0 {
 		answer.NodeLimitBytes = coordination.MaxNodeBytes
 	}

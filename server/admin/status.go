@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"context"
@@ -22,15 +22,15 @@ const (
 
 // Status implements adminpb.ClusterServer. It answers for this server, with what only the leader knows if
 // that can be reached.
-func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
+func (s *Cluster) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
 	error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.calls.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	var ofLeader *adminpb.ClusterStatus
-	if conn := s.group.RelayConn(); conn != nil && !s.group.Leads() {
+	if conn := s.Group.RelayConn(); conn != nil && !s.Group.Leads() {
 		bounded, cancel := context.WithTimeout(ctx, statusPatience)
 		if answer, err := clusterpb.NewClusterClient(conn).Status(bounded, r); err == nil {
 			ofLeader = answer
@@ -48,7 +48,7 @@ func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequ
 }
 
 // Status implements clusterpb.ClusterServer.
-func (s clusterLeader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
+func (s Leader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
 	error) {
 	own, err := s.ownStatus(ctx)
 	if err == nil && !own.LeaderAnswered {
@@ -58,23 +58,23 @@ func (s clusterLeader) Status(ctx context.Context, _ *adminpb.ClusterStatusReque
 }
 
 // ownStatus is what this server knows by itself.
-func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) {
-	now, err := s.store.Status(ctx)
+func (s *Cluster) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) {
+	now, err := s.Store.Status(ctx)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, "This server did not tell its status: "+err.Error())
 	}
-	leads := now.Leader == s.store.Member()
+	leads := now.Leader == s.Store.Member()
 	answer := &adminpb.ClusterStatus{
-		Cluster: raftstore.IDText(s.store.Cluster()), ServerId: raftstore.IDText(s.store.Member()),
-		ServerName: s.config.Cluster.Name,
+		Cluster: raftstore.IDText(s.Store.Cluster()), ServerId: raftstore.IDText(s.Store.Member()),
+		ServerName: s.Name,
 		Term:       now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads,
 		LeaderAnswered: leads, FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
-		FormatVersion: s.group.FormatVersion(), Diverged: s.readiness.Divergence(),
+		FormatVersion: s.Group.FormatVersion(), Diverged: s.Readiness.Divergence(),
 	}
 	if now.Leader != 0 {
 		answer.Leader = raftstore.IDText(now.Leader)
 	}
-	for _, i := range s.readiness.Issues() {
+	for _, i := range s.Readiness.Issues() {
 		if i.Kind != readiness.IssueDisk && i.Kind != readiness.IssueDiverged {
 			answer.Issues = append(answer.Issues, i.Text)
 		}

@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"context"
@@ -19,43 +19,48 @@ import (
 // transferPoll is the pause between two looks for the new leader, which nobody announces.
 const transferPoll = 20 * time.Millisecond
 
-// clusterLeader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster
+// Leader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster
 // where this server leads; elsewhere it answers errLeadsElsewhere.
-type clusterLeader struct {
+type Leader struct {
 	clusterpb.UnimplementedClusterServer
-	*Server
+	*Cluster
 }
+
+// errLeadsElsewhere is how Leader says that it did nothing because another server leads; it never
+// reaches a client.
+var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
 // promotePoll is how often a promotion that waits looks at the learner again.
 const promotePoll = 100 * time.Millisecond
 
 // Add implements clusterpb.ClusterServer.
-func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
+func (s Leader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
 	error) {
-	ctx, cancel := s.calls.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
-	if !s.group.Leads() {
+	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
-	if s.config.Cluster.ListenPeer == "" {
+	if !s.ListensForPeers {
 		return nil, status.Error(codes.FailedPrecondition,
-			"This server does not listen for others: start it with --name, --listen-peer and its peer certificate first")
+			"This server does not listen for others: "+
+				"start it with --name, --listen-peer and its peer certificate first")
 	}
-	id, err := s.store.AddLearner(ctx, r.GetName(), r.GetPeerAddress())
+	id, err := s.Store.AddLearner(ctx, r.GetName(), r.GetPeerAddress())
 	if err != nil {
 		return nil, s.changeRefused(ctx, "add "+r.GetName(), err)
 	}
-	s.config.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", raftstore.IDText(id),
+	s.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", raftstore.IDText(id),
 		"peer", r.GetPeerAddress())
 	return &adminpb.AddMemberResponse{Id: raftstore.IDText(id)}, nil
 }
 
 // Promote implements clusterpb.ClusterServer.
-func (s clusterLeader) Promote(ctx context.Context,
+func (s Leader) Promote(ctx context.Context,
 	r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
-	if !s.group.Leads() {
+	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	m, err := s.findMember(r.GetMember())
@@ -63,9 +68,9 @@ func (s clusterLeader) Promote(ctx context.Context,
 		return nil, err
 	}
 	for {
-		err := s.store.Promote(ctx, m.ID)
+		err := s.Store.Promote(ctx, m.ID)
 		if err == nil {
-			s.config.Logger.Info("a server has a vote now", "name", m.Name, "id", raftstore.IDText(m.ID))
+			s.Logger.Info("a server has a vote now", "name", m.Name, "id", raftstore.IDText(m.ID))
 			return &adminpb.PromoteMemberResponse{}, nil
 		}
 		refusal := s.changeRefused(ctx, "promote "+m.DisplayName(), err)
@@ -82,11 +87,11 @@ func (s clusterLeader) Promote(ctx context.Context,
 
 // Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands
 // over the leadership, and the next leader is asked.
-func (s clusterLeader) Remove(ctx context.Context,
+func (s Leader) Remove(ctx context.Context,
 	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
-	ctx, cancel := s.calls.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
-	if !s.group.Leads() {
+	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	m, err := s.findMember(r.GetMember())
@@ -97,32 +102,32 @@ func (s clusterLeader) Remove(ctx context.Context,
 		return nil, err
 	}
 	what := "remove " + m.DisplayName()
-	if m.ID == s.store.Member() {
-		now, err := s.store.Status(ctx)
+	if m.ID == s.Store.Member() {
+		now, err := s.Store.Status(ctx)
 		if err != nil {
 			return nil, s.changeRefused(ctx, what, err)
 		}
 		if !now.QuorumWithout(m.ID) {
 			return nil, s.changeRefused(ctx, what, raftstore.ErrQuorum)
 		}
-		if err := s.store.TransferLeader(ctx, 0); err != nil {
+		if err := s.Store.TransferLeader(ctx, 0); err != nil {
 			return nil, s.changeRefused(ctx, what, err)
 		}
 		return nil, errLeadsElsewhere
 	}
-	if err := s.store.Remove(ctx, m.ID); err != nil {
+	if err := s.Store.Remove(ctx, m.ID); err != nil {
 		return nil, s.changeRefused(ctx, what, err)
 	}
-	s.config.Logger.Info("a server was removed", "name", m.Name, "id", raftstore.IDText(m.ID))
+	s.Logger.Info("a server was removed", "name", m.Name, "id", raftstore.IDText(m.ID))
 	return &adminpb.RemoveMemberResponse{}, nil
 }
 
 // TransferLeader implements clusterpb.ClusterServer.
-func (s clusterLeader) TransferLeader(ctx context.Context,
+func (s Leader) TransferLeader(ctx context.Context,
 	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
-	ctx, cancel := s.calls.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
-	if !s.group.Leads() {
+	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	var to raftstore.Member
@@ -132,18 +137,18 @@ func (s clusterLeader) TransferLeader(ctx context.Context,
 			return nil, err
 		}
 		switch {
-		case to.ID == s.store.Member():
+		case to.ID == s.Store.Member():
 			return &adminpb.TransferLeaderResponse{Leader: raftstore.IDText(to.ID)}, nil
 		case to.Learner:
 			return nil, status.Errorf(codes.FailedPrecondition,
 				"%s has no vote and cannot lead: promote it first", to.DisplayName())
 		}
 	}
-	if err := s.store.TransferLeader(ctx, to.ID); err != nil {
+	if err := s.Store.TransferLeader(ctx, to.ID); err != nil {
 		return nil, s.changeRefused(ctx, "hand over the leadership", err)
 	}
 	for {
-		if leader := s.store.Leader(); leader != 0 {
+		if leader := s.Store.Leader(); leader != 0 {
 			return &adminpb.TransferLeaderResponse{Leader: raftstore.IDText(leader)}, nil
 		}
 		select {
@@ -155,7 +160,7 @@ func (s clusterLeader) TransferLeader(ctx context.Context,
 }
 
 // changeRefused is an error of the store as the caller gets it: what was refused, and what to do.
-func (s *Server) changeRefused(ctx context.Context, what string, err error) error {
+func (s *Cluster) changeRefused(ctx context.Context, what string, err error) error {
 	refusal := func(code codes.Code, advice string) error {
 		return status.Error(code, fmt.Sprintf("Cannot %s: %s", what, advice))
 	}
