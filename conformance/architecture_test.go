@@ -104,8 +104,8 @@ var layers = []layer{
 	{folder: "server/users", ours: []string{"scheme", "coordination", "server/adminpb", "server/auth",
 		"server/calls", "server/meters"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
-	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group",
-		"server/adminpb", "server/clusterpb", "internal/lograte"},
+	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/adminpb", "server/calls",
+		"server/clusterpb", "server/group", "internal/lograte"},
 		foreign: []string{grpc}},
 	{folder: "server/filestamp"},
 	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does

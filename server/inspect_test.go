@@ -360,9 +360,9 @@ func TestInspectIsForLocalCallers(t *testing.T) {
 		InspectLocal: {"127.0.0.1": true, "::1": true, "192.0.2.1": false, "": true},
 		InspectOn:    {"127.0.0.1": true, "::1": true, "192.0.2.1": true, "": true},
 	} {
-		host := inspectHost{&Server{config: Config{Inspect: mode}, auth: &auth.Authenticator{}}}
+		s := &Server{config: Config{Inspect: mode}, auth: &auth.Authenticator{}}
 		for address, want := range served {
-			if err := host.Inspects(from(address)); (err == nil) != want || err != nil &&
+			if err := s.inspects(from(address)); (err == nil) != want || err != nil &&
 				status.Code(err) != codes.PermissionDenied {
 				t.Errorf("inspect=%s from %q: %v", mode, address, err)
 			}

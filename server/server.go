@@ -236,7 +236,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 		c.hooks.Opened(opened)
 	}
 	s.readiness.Store, s.admin.Store = s.store, s.store
-	s.inspect.Store(inspect.New(inspectHost{s}, opened, c.Logger))
+	s.inspect.Store(&inspect.Service{Runner: s.calls, Serves: s.inspects, Logger: c.Logger})
 	return nil
 }
 

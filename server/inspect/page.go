@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -28,8 +29,8 @@ func (s *Service) upToDate(ctx context.Context, q *coordination.Inspection, toke
 	if _, err := placeOf(token); err != nil { // before anybody waits for it
 		return "", err
 	}
-	if err := s.group.CatchUp(ctx); err != nil {
-		return "", s.host.Status(ctx, outcome.Outcome{}, err)
+	if err := s.Group.CatchUp(ctx); err != nil {
+		return "", calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	return s.page(ctx, q, token, size, add)
 }
@@ -47,10 +48,10 @@ func (s *Service) page(ctx context.Context, q *coordination.Inspection, token st
 		most = int(min(max(size, coordination.MinInspectedRows), maxPageRows))
 	}
 	for turns, rows := 0, 0; turns < maxPageTurns && most-rows >= coordination.MinInspectedRows; turns++ {
-		found, err := s.group.Inspect(ctx, q, at, most-rows)
+		found, err := s.Group.Inspect(ctx, q, at, most-rows)
 		switch {
 		case err != nil:
-			return "", s.host.Status(ctx, outcome.Outcome{}, err)
+			return "", calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 		case found.Missing:
 			return "", errMissing
 		}

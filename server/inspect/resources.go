@@ -26,7 +26,7 @@ func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesRe
 		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)),
 			append(request.Resources, uint64(key.ID))
 	}
-	members := s.group.Log().Members()
+	members := s.Group.Log().Members()
 	slices.SortFunc(members, func(a, b raftstore.Member) int {
 		return cmp.Compare(a.DisplayName(), b.DisplayName())
 	})
@@ -53,7 +53,7 @@ func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesRe
 // bucketsOf asks a server what it has of resources. If that remains unknown it says why.
 func (s *Service) bucketsOf(ctx context.Context, members raftstore.Members, m raftstore.Member,
 	request *clusterpb.BucketsRequest) (answer *clusterpb.BucketsResponse, unknown string) {
-	if m.ID == s.group.Log().Member() {
+	if m.ID == s.Group.Log().Member() {
 		return s.bucketsHere(request), ""
 	}
 	conn, why := s.dial(members, m.ID)
@@ -76,7 +76,7 @@ func (s *Service) bucketsHere(r *clusterpb.BucketsRequest) *clusterpb.BucketsRes
 		keys[i] = coordination.ResourceKey{Node: coordination.NodeID(r.GetNodes()[i]),
 			ID: coordination.ResourceID(r.GetResources()[i])}
 	}
-	s.group.Buckets(keys, func(i int, state quota.State) {
+	s.Group.Buckets(keys, func(i int, state quota.State) {
 		response.Buckets = append(response.Buckets, bucketToPB(&state))
 		response.Of = append(response.Of, uint32(i))
 	})

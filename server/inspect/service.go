@@ -11,36 +11,18 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
 
-// Host is the server, as far as the service needs it.
-type Host interface {
-	// Inspects returns the refusal for a caller whom the service does not serve at all.
-	Inspects(ctx context.Context) error
-	// InspectsAs is who calls, for the rights.
-	InspectsAs(ctx context.Context) coordination.Caller
-	// InTime bounds a call.
-	InTime(ctx context.Context) (context.Context, context.CancelFunc)
-	// Execute runs a command on the leader, wherever it is.
-	Execute(ctx context.Context, build func(coordination.CallID) coordination.Command) (outcome.Outcome,
-		error)
-	// Status is the gRPC status of an outcome, or of what there is instead of one.
-	Status(ctx context.Context, answer outcome.Outcome, err error) error
-}
-
 // Service answers clients.
 type Service struct {
 	adminpb.UnimplementedInspectServer
-	host   Host
-	group  *group.Group
-	logger *slog.Logger
-}
-
-// New makes the service of a server.
-func New(host Host, g *group.Group, logger *slog.Logger) *Service {
-	return &Service{host: host, group: g, logger: logger}
+	*calls.Runner
+	// Serves returns the refusal for a caller that the service does not serve at all.
+	Serves func(ctx context.Context) error
+	Logger *slog.Logger
 }
 
 // errMissing is for a path where there is nothing that the caller may see: that there is something else is
@@ -50,17 +32,17 @@ var errMissing = status.Error(codes.NotFound,
 
 // begin admits a call and bounds it.
 func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller, error) {
-	if err := s.host.Inspects(ctx); err != nil {
+	if err := s.Serves(ctx); err != nil {
 		return nil, nil, coordination.Caller{}, err
 	}
-	caller := s.host.InspectsAs(ctx)
-	ctx, cancel := s.host.InTime(ctx)
+	caller := s.Caller(ctx)
+	ctx, cancel := s.InTime(ctx)
 	return ctx, cancel, caller, nil
 }
 
 // administers reports whether a caller may see everything.
 func (s *Service) administers(caller coordination.Caller) bool {
-	return !caller.Enforced || s.group.Accounts().IsAdministrator(caller.Subject)
+	return !caller.Enforced || s.Group.Accounts().IsAdministrator(caller.Subject)
 }
 
 // ListNodes implements adminpb.InspectServer.
@@ -172,11 +154,11 @@ func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.host.Execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.EndSession{CallID: call, Caller: caller, Node: node,
 			Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
 	})
-	return &adminpb.EndSessionResponse{}, s.host.Status(ctx, answer, err)
+	return &adminpb.EndSessionResponse{}, calls.GRPCStatus(ctx, answer, err)
 }
 
 // DeleteSemaphore implements adminpb.InspectServer.
@@ -197,14 +179,14 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 	if r.GetId() != 0 {
 		semaphore = coordination.SemaphoreID(r.GetId())
 	}
-	answer, err := s.host.Execute(ctx, func(call coordination.CallID) coordination.Command {
+	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore,
 			Force: r.GetForce()}
 	})
 	if err == nil && answer.Status == coordination.CannotDeleteEphemeral.Status && answer.String() != "" {
 		answer = withAdvice(answer)
 	}
-	return &adminpb.DeleteSemaphoreResponse{}, s.host.Status(ctx, answer, err)
+	return &adminpb.DeleteSemaphoreResponse{}, calls.GRPCStatus(ctx, answer, err)
 }
 
 // withAdvice adds to a refusal of the protocol what to do instead.
@@ -220,10 +202,10 @@ func withAdvice(answer outcome.Outcome) outcome.Outcome {
 // may neither read nor erase.
 func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
 	name string) (node coordination.NodeID, semaphore coordination.SemaphoreID, err error) {
-	if err := s.group.CatchUp(ctx); err != nil {
-		return 0, 0, s.host.Status(ctx, outcome.Outcome{}, err)
+	if err := s.Group.CatchUp(ctx); err != nil {
+		return 0, 0, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
-	_, err = s.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		entry, found := m.Tree().Lookup(scheme.SplitLoose(path))
 		if found && m.Tree().Rights(entry, m.Subject(caller))&(scheme.SelectRow|scheme.EraseRow) != 0 {
 			node, semaphore = entry.Node, m.FindSemaphore(entry.Node, name)
@@ -232,7 +214,7 @@ func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
 	})
 	switch {
 	case err != nil:
-		return 0, 0, s.host.Status(ctx, outcome.Outcome{}, err)
+		return 0, 0, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	case node == 0:
 		return 0, 0, errMissing
 	}
@@ -253,7 +235,7 @@ func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clus
 	if s == nil {
 		return nil, errLeadsElsewhere
 	}
-	ctx, cancel := s.host.InTime(ctx)
+	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	return s.sessionsHere(ctx, r.GetRequest(),
 		coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
@@ -39,10 +40,10 @@ type Connection interface {
 // sessions has the leader list sessions, wherever it is.
 func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest,
 	caller coordination.Caller) (page *clusterpb.SessionsResponse, err error) {
-	unasked := s.group.AskLeader(ctx, func(bool) group.Asked {
-		if s.group.Leads() {
+	unasked := s.Group.AskLeader(ctx, func(bool) group.Asked {
+		if s.Group.Leads() {
 			page, err = s.sessionsHere(ctx, r, caller)
-		} else if conn := s.group.RelayConn(); conn != nil {
+		} else if conn := s.Group.RelayConn(); conn != nil {
 			page, err = clusterpb.NewInspectClient(conn).Sessions(ctx,
 				&clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject),
 					Enforced: caller.Enforced})
@@ -62,7 +63,7 @@ func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest,
 		return group.Answered
 	})
 	if unasked != nil {
-		return nil, s.host.Status(ctx, outcome.Outcome{}, unasked)
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, unasked)
 	}
 	return page, err
 }
@@ -70,7 +71,7 @@ func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest,
 // sessionsHere lists sessions as the leader. Errors: errLeadsElsewhere, those for clients.
 func (s *Service) sessionsHere(ctx context.Context, r *adminpb.ListSessionsRequest,
 	caller coordination.Caller) (*clusterpb.SessionsResponse, error) {
-	if !s.group.Leads() {
+	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	q := &coordination.Inspection{Kind: coordination.InspectSessions, Path: scheme.SplitLoose(r.GetPath()),
@@ -125,7 +126,7 @@ func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSe
 func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsResponse, caller coordination.Caller) {
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
-	members := s.group.Log().Members()
+	members := s.Group.Log().Members()
 	attached := make(map[uint64][]int) // the sessions whose streams a server has
 	for i, p := range page.GetResponse().GetSessions() {
 		if p.GetAttached() && i < len(page.GetServers()) && i < len(page.GetStreams()) {
@@ -164,7 +165,7 @@ func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsRespo
 // clientsOf asks a server who the clients of its streams are. If that remains unknown it says why.
 func (s *Service) clientsOf(ctx context.Context, members raftstore.Members, server uint64,
 	streams []uint64) (clients []*adminpb.SessionClient, unknown string) {
-	if server == s.group.Log().Member() {
+	if server == s.Group.Log().Member() {
 		return s.clientsHere(streams).GetClients(), ""
 	}
 	conn, unknown := s.dial(members, server)
@@ -186,7 +187,7 @@ func (s *Service) dial(members raftstore.Members, server uint64) (conn *grpc.Cli
 	if !found {
 		return nil, fmt.Sprintf("server %s is no member any more", name)
 	}
-	conn, err := s.group.Log().DialPeer(member.PeerAddress)
+	conn, err := s.Group.Log().DialPeer(member.PeerAddress)
 	if err != nil {
 		return nil, fmt.Sprintf("server %s cannot be asked", name)
 	}
@@ -199,7 +200,7 @@ func (s *Service) unanswered(members raftstore.Members, server uint64, err error
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Sprintf("server %s does not tell: it is of an older version", name)
 	}
-	s.logger.Debug("a server did not tell what only it knows", "server", name, "error", err)
+	s.Logger.Debug("a server did not tell what only it knows", "server", name, "error", err)
 	return fmt.Sprintf("server %s does not answer", name)
 }
 
@@ -208,7 +209,7 @@ func (s *Service) clientsHere(streams []uint64) *clusterpb.ClientsResponse {
 	response := &clusterpb.ClientsResponse{Clients: make([]*adminpb.SessionClient, len(streams))}
 	for i, stream := range streams {
 		response.Clients[i] = &adminpb.SessionClient{}
-		if client, is := s.group.ClientOf(coordination.StreamID(stream)).(Connection); is {
+		if client, is := s.Group.ClientOf(coordination.StreamID(stream)).(Connection); is {
 			response.Clients[i] = client.Connection()
 		}
 	}

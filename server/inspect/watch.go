@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -58,14 +59,14 @@ type watch struct {
 // before it tells anything more.
 func (s *Service) Watch(r *adminpb.WatchRequest, stream grpc.ServerStreamingServer[adminpb.Event]) error {
 	ctx := stream.Context()
-	if err := s.host.Inspects(ctx); err != nil {
+	if err := s.Serves(ctx); err != nil {
 		return err
 	}
-	w := &watch{Service: s, ctx: ctx, stream: stream, caller: s.host.InspectsAs(ctx), path: r.GetPath()}
+	w := &watch{Service: s, ctx: ctx, stream: stream, caller: s.Caller(ctx), path: r.GetPath()}
 	if err := w.begin(); err != nil {
 		return err
 	}
-	w.from = s.group.Watch(r.GetRing(), r.GetSequence())
+	w.from = s.Group.Watch(r.GetRing(), r.GetSequence())
 	defer w.from.Close()
 	first := adminpb.Event_BEGIN
 	if r.GetRing() != 0 && r.GetRing() != w.from.Ring() { // the server was started anew, or is another one
@@ -79,18 +80,18 @@ func (s *Service) Watch(r *adminpb.WatchRequest, stream grpc.ServerStreamingServ
 
 // begin looks for the node, once this server is up to date.
 func (w *watch) begin() error {
-	ctx, cancel := w.host.InTime(w.ctx)
+	ctx, cancel := w.InTime(w.ctx)
 	defer cancel()
-	if err := w.group.CatchUp(ctx); err != nil {
-		return w.host.Status(ctx, outcome.Outcome{}, err)
+	if err := w.Group.CatchUp(ctx); err != nil {
+		return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	return w.look(ctx)
 }
 
 // look finds out whether the caller may watch, as far as this server knows.
 func (w *watch) look(ctx context.Context) error {
-	w.access = w.group.AccessVersion()
-	if err := w.host.Inspects(ctx); err != nil {
+	w.access = w.Group.AccessVersion()
+	if err := w.Serves(ctx); err != nil {
 		return err
 	}
 	if w.path == "" {
@@ -100,7 +101,7 @@ func (w *watch) look(ctx context.Context) error {
 		return nil
 	}
 	before := w.node
-	_, err := w.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+	_, err := w.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		w.node = 0
 		entry, found := m.Tree().Lookup(scheme.SplitLoose(w.path))
 		if found && entry.Node != 0 && m.Tree().Rights(entry, m.Subject(w.caller))&scheme.SelectRow != 0 {
@@ -110,7 +111,7 @@ func (w *watch) look(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
-		return w.host.Status(ctx, outcome.Outcome{}, err)
+		return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	case w.node == 0, before != 0 && w.node != before:
 		return errWatchNode
 	}
@@ -157,7 +158,7 @@ func (w *watch) send(list []group.Event) error {
 	if len(list) == 0 {
 		return nil
 	}
-	if w.group.AccessVersion() != w.access {
+	if w.Group.AccessVersion() != w.access {
 		if err := w.look(w.ctx); err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (w *watch) findPaths(list []group.Event) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	_, err := w.group.Read(w.ctx, func(m *coordination.Machine) outcome.Outcome {
+	_, err := w.Group.Read(w.ctx, func(m *coordination.Machine) outcome.Outcome {
 		for node := range unknown {
 			unknown[node] = m.PathOfNode(node)
 		}
@@ -225,7 +226,7 @@ func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
 			p.Path = more.Path
 		}
 		if more.Server != 0 {
-			p.Server = w.group.Log().Members().NameOf(more.Server)
+			p.Server = w.Group.Log().Members().NameOf(more.Server)
 		}
 	}
 	return p

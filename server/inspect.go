@@ -8,10 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/auth"
-	"github.com/coordd/coordd/server/calls"
 )
 
 // The values of Config.Inspect: whom the inspection service serves.
@@ -63,38 +60,16 @@ var (
 			"(--inspect=local); go there, or start the server with --auth=required or --inspect=on")
 )
 
-// inspectHost is what the inspection service needs of the server.
-type inspectHost struct{ *Server }
-
-// Inspects implements inspect.Host.
-func (h inspectHost) Inspects(ctx context.Context) error {
-	switch mode := h.config.inspectMode(); {
+// inspects returns the refusal for a caller that the inspection service does not serve at all.
+func (s *Server) inspects(ctx context.Context) error {
+	switch mode := s.config.inspectMode(); {
 	case mode == InspectOff:
 		return errInspectOff
 	case mode == InspectLocal && !auth.FromSocket(ctx) && !auth.FromLoopback(ctx):
 		return errInspectLocal
-	case auth.Of(ctx).ByToken() && !h.auth.StillValid(auth.Of(ctx), h.group.Accounts()):
+	case auth.Of(ctx).ByToken() && !s.auth.StillValid(auth.Of(ctx), s.group.Accounts()):
 		// revoked while a watch went on
 		return auth.ErrInvalidToken
 	}
 	return nil
-}
-
-// InspectsAs implements inspect.Host.
-func (h inspectHost) InspectsAs(ctx context.Context) coordination.Caller { return h.calls.Caller(ctx) }
-
-// InTime implements inspect.Host.
-func (h inspectHost) InTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	return h.calls.InTime(ctx)
-}
-
-// Execute implements inspect.Host.
-func (h inspectHost) Execute(ctx context.Context,
-	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
-	return h.calls.Execute(ctx, build)
-}
-
-// Status implements inspect.Host.
-func (h inspectHost) Status(ctx context.Context, answer outcome.Outcome, err error) error {
-	return calls.GRPCStatus(ctx, answer, err)
 }
