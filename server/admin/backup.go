@@ -17,11 +17,9 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-const (
-	// BackupStall bounds how long the client may take to read one buffer. A backup holds on to the checkpoint it
-	// reads, so the file of the state grows with what changes meanwhile.
-	BackupStall = 30 * time.Second
-)
+// BackupStall bounds how long the client may take to read one buffer. A backup holds on to the checkpoint it
+// reads, so the file of the state grows with what changes meanwhile.
+const BackupStall = 30 * time.Second
 
 // Snapshot implements adminpb.ClusterServer. It answers with a backup. It is read by a goroutine of its own,
 // which ends with the stream at the latest, because sending waits for a client that does not read.

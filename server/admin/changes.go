@@ -15,8 +15,7 @@ import (
 )
 
 // Add implements adminpb.ClusterServer.
-func (s *Cluster) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
-	error) {
+func (s *Cluster) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {
@@ -48,8 +47,7 @@ func (s *Cluster) Promote(ctx context.Context,
 }
 
 // Remove implements adminpb.ClusterServer.
-func (s *Cluster) Remove(ctx context.Context,
-	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+func (s *Cluster) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {

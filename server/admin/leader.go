@@ -34,8 +34,7 @@ var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 const promotePoll = 100 * time.Millisecond
 
 // Add implements clusterpb.ClusterServer.
-func (s Leader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
-	error) {
+func (s Leader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if !s.Group.Leads() {
@@ -87,8 +86,7 @@ func (s Leader) Promote(ctx context.Context,
 
 // Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands
 // over the leadership, and the next leader is asked.
-func (s Leader) Remove(ctx context.Context,
-	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+func (s Leader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if !s.Group.Leads() {

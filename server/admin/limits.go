@@ -40,8 +40,7 @@ func (s *Cluster) Quotas(ctx context.Context, r *adminpb.QuotasRequest) (*adminp
 }
 
 // SetQuota implements adminpb.ClusterServer.
-func (s *Cluster) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest) (*adminpb.QuotasStatus,
-	error) {
+func (s *Cluster) SetQuota(ctx context.Context, r *adminpb.SetQuotaRequest) (*adminpb.QuotasStatus, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerQuotas(ctx); err != nil {
@@ -90,8 +89,7 @@ func (s *Cluster) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*adminp
 }
 
 // SetLimits implements adminpb.ClusterServer.
-func (s *Cluster) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
-	error) {
+func (s *Cluster) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	if err := s.administerNow(ctx); err != nil {

@@ -22,8 +22,7 @@ const (
 
 // Status implements adminpb.ClusterServer. It answers for this server, with what only the leader knows if
 // that can be reached.
-func (s *Cluster) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
-	error) {
+func (s *Cluster) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -48,8 +47,7 @@ func (s *Cluster) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (
 }
 
 // Status implements clusterpb.ClusterServer.
-func (s Leader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
-	error) {
+func (s Leader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	own, err := s.ownStatus(ctx)
 	if err == nil && !own.LeaderAnswered {
 		return nil, errLeadsElsewhere
