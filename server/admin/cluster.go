@@ -37,9 +37,9 @@ type Cluster struct {
 	Logger     *slog.Logger
 	// Name is the server's name in its cluster, empty for a server alone.
 	Name string
-	// ListensForPeers says that other servers can join the cluster.
+	// ListensForPeers lets other servers join the cluster.
 	ListensForPeers bool
-	// InMemory says that there is nothing on disk to back up.
+	// InMemory is set where there is nothing on disk to back up.
 	InMemory bool
 	// Err is the reason why the server cannot go on, nil as long as it can.
 	Err func() error

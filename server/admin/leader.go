@@ -26,8 +26,7 @@ type Leader struct {
 	*Cluster
 }
 
-// errLeadsElsewhere is how Leader says that it did nothing because another server leads; it never
-// reaches a client.
+// errLeadsElsewhere is returned by Leader, which then has done nothing; it never reaches a client.
 var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
 // promotePoll is how often a promotion that waits looks at the learner again.
