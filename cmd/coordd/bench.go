@@ -217,7 +217,7 @@ func (c *caller) makePlace(ctx context.Context, f *benchFlags) (*benchPlace, err
 	}
 	for above := path.Dir(place.node); above != "/" && above != c.database; above = path.Dir(above) {
 		err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_DescribePath_FullMethodName,
-			&Ydb_Scheme.DescribePathRequest{Path: above}, new(Ydb_Scheme.DescribePathResponse), nil)
+			&Ydb_Scheme.DescribePathRequest{Path: above}, nil)
 		if !isMissing(err) {
 			break
 		}
@@ -243,7 +243,7 @@ func (c *caller) makePlace(ctx context.Context, f *benchFlags) (*benchPlace, err
 // isNode reports whether there is a coordination node.
 func (c *caller) isNode(ctx context.Context, path string) (bool, error) {
 	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
-		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse), nil)
+		&Ydb_Coordination.DescribeNodeRequest{Path: path}, nil)
 	switch {
 	case err == nil:
 		return true, nil

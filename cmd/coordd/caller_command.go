@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/serve"
 )
 
 // callerTimeout bounds what a command asks of a server, unless --timeout says otherwise.
@@ -43,14 +46,18 @@ var errNotShown = errors.New("the server does not show this to you")
 // isNotOurs reports whether a command has to do with what the public protocol tells.
 func isNotOurs(err error) bool { return errors.Is(err, errNeedsOurs) || errors.Is(err, errNotShown) }
 
-// question is a command that asks a server once.
+// question is a command that asks a server.
 type question struct {
 	use, short, long, example string
 	run                       func(ctx context.Context, c *caller, args []string) error
+	// in the place of run: what was done, for people
+	act func(ctx context.Context, c *caller, args []string) (done string, err error)
 	// before anybody is asked; nil: there is nothing to check
-	check func(flags *pflag.FlagSet, args []string) error
-	// how much later than --timeout the answer may come
-	late time.Duration
+	check   func(flags *pflag.FlagSet, args []string) error
+	timeout time.Duration // the default of --timeout; 0: callerTimeout
+	late    time.Duration // how much later than --timeout the answer may come
+	// goes on until the program is told to stop, instead of up to --timeout
+	stays bool
 }
 
 // asksOnce marks a cobra command that ends when the server has answered.
@@ -59,7 +66,7 @@ const asksOnce = "asks once"
 // ask makes the command. Its arguments are named in its use.
 func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	f := new(callerFlags)
-	var timeout time.Duration
+	timeout := cmp.Or(q.timeout, callerTimeout)
 	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use)}
 	command.Long = q.short + ".\n\n"
 	if q.long != "" {
@@ -81,6 +88,10 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 				return err
 			}
 		}
+		do := func(ctx context.Context, c *caller) error { return p.answer(ctx, q, c, args) }
+		if q.stays {
+			return p.watching(f, do)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), timeout+q.late)
 		defer cancel()
 		c, err := f.open(ctx, p)
@@ -88,16 +99,31 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 			return err
 		}
 		defer c.Close()
-		return c.plain(q.run(ctx, c, args))
+		return c.plain(do(ctx, c))
 	}
 	command.Annotations = map[string]string{asksOnce: ""}
 	f.declareCaller(command.Flags())
 	p.remember(command, f)
-	command.Flags().DurationVar(&timeout, "timeout", callerTimeout, "how long to wait for the result")
+	if !q.stays {
+		command.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the result")
+		command.Flags().Lookup("timeout").DefValue = serve.DurationText(timeout)
+	}
 	if out != nil {
 		out.declareOutput(command)
 	}
 	return command
+}
+
+// answer carries out a question.
+func (p *program) answer(ctx context.Context, q *question, c *caller, args []string) error {
+	if q.act == nil {
+		return q.run(ctx, c, args)
+	}
+	done, err := q.act(ctx, c, args)
+	if err == nil {
+		fmt.Fprintln(p.stdout, done)
+	}
+	return err
 }
 
 // remember tells the completion of arguments how a command finds its server.
@@ -161,14 +187,26 @@ func guardNames(root *cobra.Command) {
 	})
 }
 
-// allPages calls show for one page after the other. show is given the place of a page, and tells where the
-// next one is, if there is one.
-func allPages(show func(token string) (next string, err error)) error {
-	for token := ""; ; {
-		next, err := show(token)
-		if err != nil || next == "" {
+// page is an answer of the inspection service that lists something.
+type page[T any] interface {
+	*T
+	proto.Message
+	GetNextPageToken() string
+}
+
+// allPages calls show for the pages of a list, one after the other, until one is the last or show fails.
+func allPages[T any, P page[T]](ctx context.Context, c *caller, method string, request proto.Message,
+	show func(P) error) error {
+	message := request.ProtoReflect()
+	token := message.Descriptor().Fields().ByName("page_token")
+	for {
+		answer := P(new(T))
+		if err := c.inspect(ctx, method, request, answer); err != nil {
 			return err
 		}
-		token = next
+		if err := show(answer); err != nil || answer.GetNextPageToken() == "" {
+			return err
+		}
+		message.Set(token, protoreflect.ValueOfString(answer.GetNextPageToken()))
 	}
 }

@@ -109,7 +109,7 @@ func (p *program) versionCommand() *cobra.Command {
 }
 
 // counted is a number of things in words, such as "1 argument".
-func counted(n int, thing string) string {
+func counted[N int | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

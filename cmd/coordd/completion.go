@@ -91,20 +91,12 @@ func (c *caller) completeNodes(ctx context.Context, begun string, add func(word,
 		}
 		return add(path, about)
 	}
-	request := &adminpb.ListNodesRequest{}
-	err := allPages(func(token string) (string, error) {
-		page := new(adminpb.ListNodesResponse)
-		request.PageToken = token
-		if err := c.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page); err != nil {
-			return "", err
+	err := c.listNodes(ctx, "", func(n *adminpb.Node) error {
+		if !offer(n.GetPath(), counted(int(n.GetSessions()), "session")+", "+
+			counted(int(n.GetSemaphores()), "semaphore")) {
+			return errEnough
 		}
-		for _, n := range page.GetNodes() {
-			if !offer(n.GetPath(), counted(int(n.GetSessions()), "session")+", "+
-				counted(int(n.GetSemaphores()), "semaphore")) {
-				return "", nil
-			}
-		}
-		return page.GetNextPageToken(), nil
+		return nil
 	})
 	if isNotOurs(err) {
 		_ = c.walk(ctx, c.database, 0, func(path string, _ int, entry *Ydb_Scheme.Entry) error {
@@ -117,21 +109,12 @@ func (c *caller) completeNodes(ctx context.Context, begun string, add func(word,
 }
 
 func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add func(word, about string) bool) {
-	request := &adminpb.ListSemaphoresRequest{Path: node, Prefix: begun}
-	_ = allPages(func(token string) (string, error) {
-		page := new(adminpb.ListSemaphoresResponse)
-		request.PageToken = token
-		if err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
-			return "", err
+	_ = c.listSemaphores(ctx, node, begun, func(s *adminpb.Semaphore) error {
+		whole := uint64(len(s.GetName())) == s.GetNameBytes()
+		if whole && !add(s.GetName(), heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
+			return errEnough
 		}
-		for _, s := range page.GetSemaphores() {
-			whole := uint64(len(s.GetName())) == s.GetNameBytes()
-			if whole && !s.GetContinued() && !add(s.GetName(),
-				heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
-				return "", nil
-			}
-		}
-		return page.GetNextPageToken(), nil
+		return nil
 	})
 }
 

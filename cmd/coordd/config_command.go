@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
@@ -61,38 +61,19 @@ func (p *program) configGetCommand() *cobra.Command {
 }
 
 func (p *program) configSetCommand() *cobra.Command {
-	var file string
-	var data []byte
-	command := p.ask(&question{use: "set NODE NAME [DATA]",
-		short: "Set a configuration, and make it where there is none",
-		long:  "The data is DATA, or what is in the file of --file; - is stdin.",
+	return p.setCommand("config set", &question{short: "Set a configuration, and make it where there is none",
 		example: `  coordd config set app settings '{"debug": true}'
-  echo '{"debug": false}' | coordd config set app settings --file -`,
-		check: func(_ *pflag.FlagSet, args []string) (err error) {
-			if err := checkName(args[1]); err != nil {
+  echo '{"debug": false}' | coordd config set app settings --file -`},
+		func(ctx context.Context, s *client.Session, name string, data []byte) error {
+			err := s.Update(ctx, name, data)
+			if client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
 				return err
 			}
-			data, err = p.dataOf(file, args[2:])
+			if err = s.Create(ctx, name, limitOfConfigs, data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
+				err = s.Update(ctx, name, data) // another client has made it meanwhile
+			}
 			return err
-		},
-		run: func(ctx context.Context, c *caller, args []string) error {
-			return c.withSession(ctx, args[0], "config set", func(s *client.Session) error {
-				err := s.Update(ctx, args[1], data)
-				if client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
-					if err = s.Create(ctx, args[1], limitOfConfigs,
-						data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
-						err = s.Update(ctx, args[1], data) // somebody else has made it meanwhile
-					}
-				}
-				if err != nil {
-					return aboutSemaphore(args[1], err)
-				}
-				fmt.Fprintf(p.stdout, "%q has %s of data\n", args[1], counted(len(data), "byte"))
-				return nil
-			})
-		}}, nil)
-	command.Flags().StringVar(&file, "file", "", "file with the data, - for stdin")
-	return command
+		})
 }
 
 const configWatchText = `Each change is a line, or a run of a command that finds the configuration on its stdin. The
@@ -103,7 +84,7 @@ it again. A configuration that is missing, or is deleted, is a line and no run.`
 func (p *program) configWatchCommand() *cobra.Command {
 	f := new(callerFlags)
 	out := new(outputFlag)
-	var changes int
+	var changes changesFlag
 	command := &cobra.Command{
 		Use:   "watch NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
 		Short: "Follow a configuration, or run a command at each change",
@@ -116,13 +97,11 @@ func (p *program) configWatchCommand() *cobra.Command {
 		Args:        optionalCommand,
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := out.check(); err != nil {
+		if err := cmp.Or(out.check(), changes.check(command.Flags())); err != nil {
 			return err
 		}
 		path := ""
 		switch {
-		case command.Flags().Changed("changes") && changes < 1:
-			return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", changes)
 		case len(args) > 2 && command.Flags().Changed("output"):
 			return exit.Usagef(
 				"flag --output: has no meaning with a command, which finds the configuration on its stdin")
@@ -133,9 +112,8 @@ func (p *program) configWatchCommand() *cobra.Command {
 			}
 			f.keepStdin = true
 		}
-		seen := 0
 		return p.watching(f, func(ctx context.Context, c *caller) error {
-			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true},
+			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, changes,
 				func(d *client.Description) (err error) {
 					switch {
 					case path != "" && d == nil:
@@ -150,9 +128,6 @@ func (p *program) configWatchCommand() *cobra.Command {
 						}
 						err = p.shows(out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
 					}
-					if seen++; err == nil && seen == changes {
-						return errEnough
-					}
 					return err
 				})
 		})
@@ -161,7 +136,7 @@ func (p *program) configWatchCommand() *cobra.Command {
 	f.declareCaller(flags)
 	p.remember(command, f)
 	out.declareOutput(command)
-	flags.IntVar(&changes, "changes", 0, "end after so many (default: never)")
+	changes.declare(flags, "")
 	return command
 }
 

@@ -37,8 +37,7 @@ func (p *program) listCommand() *cobra.Command {
 			path := pathOr(c, args, c.database)
 			result := new(Ydb_Scheme.ListDirectoryResult)
 			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName,
-				&Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse),
-				result); err != nil {
+				&Ydb_Scheme.ListDirectoryRequest{Path: path}, result); err != nil {
 				return c.aboutPath(path, err)
 			}
 			rows := out.list(p.stdout, "NAME", "OWNER", "CREATED")
@@ -58,36 +57,25 @@ func (p *program) listCommand() *cobra.Command {
 func (p *program) makeDirectoryCommand() *cobra.Command {
 	return p.ask(&question{use: "mkdir PATH", short: "Make a directory, and those above it",
 		example: "  coordd mkdir services/eu",
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_MakeDirectory_FullMethodName,
-				&Ydb_Scheme.MakeDirectoryRequest{Path: c.path(args[0])},
-				new(Ydb_Scheme.MakeDirectoryResponse), nil); err != nil {
-				return c.aboutPath(args[0], err)
-			}
-			fmt.Fprintf(p.stdout, "%s is there\n", c.path(args[0]))
-			return nil
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			path := c.path(args[0])
+			return path + " is there", c.aboutPath(path,
+				c.Call(ctx, Ydb_Scheme_V1.SchemeService_MakeDirectory_FullMethodName,
+					&Ydb_Scheme.MakeDirectoryRequest{Path: path}, nil))
 		}}, nil)
 }
 
 func (p *program) removeDirectoryCommand() *cobra.Command {
 	return p.ask(&question{use: "rmdir PATH", short: "Remove an empty directory",
 		example: "  coordd mkdir attic\n  coordd rmdir attic",
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.removeDirectory(ctx, args[0]); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "removed %s\n", c.path(args[0]))
-			return nil
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return "removed " + c.path(args[0]), c.removeDirectory(ctx, args[0])
 		}}, nil)
 }
 
 func (c *caller) removeDirectory(ctx context.Context, path string) error {
-	err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_RemoveDirectory_FullMethodName,
-		&Ydb_Scheme.RemoveDirectoryRequest{Path: c.path(path)}, new(Ydb_Scheme.RemoveDirectoryResponse), nil)
-	if err != nil {
-		return c.aboutPath(path, err)
-	}
-	return nil
+	return c.aboutPath(path, c.Call(ctx, Ydb_Scheme_V1.SchemeService_RemoveDirectory_FullMethodName,
+		&Ydb_Scheme.RemoveDirectoryRequest{Path: c.path(path)}, nil))
 }
 
 const rightsText = `Permissions have YDB's names: ydb.generic.use, ydb.generic.read, ydb.generic.write,
@@ -96,86 +84,64 @@ everything below PATH as well, and count where the server runs with --auth=requi
 
 // modify changes the permissions of a path.
 func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.PermissionsAction) error {
-	err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName,
+	return c.aboutPath(path, c.Call(ctx, Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName,
 		&Ydb_Scheme.ModifyPermissionsRequest{Path: c.path(path),
-			Actions: []*Ydb_Scheme.PermissionsAction{action}}, new(Ydb_Scheme.ModifyPermissionsResponse), nil)
-	if err != nil {
-		return c.aboutPath(path, err)
-	}
-	return nil
+			Actions: []*Ydb_Scheme.PermissionsAction{action}}, nil))
 }
 
-// severalPermissions takes a path, a user and at least one permission.
-func severalPermissions(command *cobra.Command, args []string) error {
-	if len(args) < 3 {
-		return exit.Usagef("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(),
-			counted(len(args), "argument"))
-	}
-	return nil
-}
-
-func checkPermissions(_ *pflag.FlagSet, args []string) error {
-	for _, name := range args[2:] {
-		if !strings.HasPrefix(name, "ydb.") {
-			return exit.Usagef("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use",
-				name)
+// permissionsCommand makes a command that takes a path, a user and at least one permission.
+func (p *program) permissionsCommand(q *question, done string,
+	action func(*Ydb_Scheme.Permissions) *Ydb_Scheme.PermissionsAction) *cobra.Command {
+	q.use += " PATH USER PERMISSION..."
+	q.check = func(_ *pflag.FlagSet, args []string) error {
+		for _, name := range args[2:] {
+			if !strings.HasPrefix(name, "ydb.") {
+				return exit.Usagef("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use",
+					name)
+			}
 		}
+		return nil
 	}
-	return nil
+	q.act = func(ctx context.Context, c *caller, args []string) (string, error) {
+		return fmt.Sprintf(done, args[1], strings.Join(args[2:], ", "), c.path(args[0])), c.modify(ctx, args[0],
+			action(&Ydb_Scheme.Permissions{Subject: args[1], PermissionNames: args[2:]}))
+	}
+	command := p.ask(q, nil)
+	command.Args = func(command *cobra.Command, args []string) error {
+		if len(args) < 3 {
+			return exit.Usagef("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(),
+				counted(len(args), "argument"))
+		}
+		return nil
+	}
+	return command
 }
 
 func (p *program) grantCommand() *cobra.Command {
-	command := p.ask(&question{use: "grant PATH USER PERMISSION...",
-		short: "Give a user permissions on a path", long: rightsText,
+	return p.permissionsCommand(&question{use: "grant", short: "Give a user permissions on a path", long: rightsText,
 		example: "  coordd grant app reporter ydb.generic.read\n" +
-			"  coordd grant /local all-users@well-known ydb.granular.describe_schema",
-		check: checkPermissions,
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.modify(ctx, args[0],
-				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{
-					Grant: &Ydb_Scheme.Permissions{Subject: args[1],
-						PermissionNames: args[2:]}}}); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "%s may %s on %s\n", args[1], strings.Join(args[2:], ", "), c.path(args[0]))
-			return nil
-		}}, nil)
-	command.Args = severalPermissions
-	return command
+			"  coordd grant /local all-users@well-known ydb.granular.describe_schema"}, "%s may %s on %s",
+		func(rights *Ydb_Scheme.Permissions) *Ydb_Scheme.PermissionsAction {
+			return &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{Grant: rights}}
+		})
 }
 
 func (p *program) revokeCommand() *cobra.Command {
-	command := p.ask(&question{use: "revoke PATH USER PERMISSION...",
-		short:   "Take permissions on a path from a user",
-		long:    rightsText + "\nWhat was given above PATH stays.",
-		example: "  coordd grant app reporter ydb.generic.read\n  coordd revoke app reporter ydb.generic.read",
-		check:   checkPermissions,
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.modify(ctx, args[0],
-				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Revoke{
-					Revoke: &Ydb_Scheme.Permissions{Subject: args[1],
-						PermissionNames: args[2:]}}}); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "%s has no longer %s on %s itself\n", args[1], strings.Join(args[2:], ", "),
-				c.path(args[0]))
-			return nil
-		}}, nil)
-	command.Args = severalPermissions
-	return command
+	return p.permissionsCommand(&question{use: "revoke", short: "Take permissions on a path from a user",
+		long: rightsText + "\nWhat was given above PATH stays.",
+		example: "  coordd grant app reporter ydb.generic.read\n" +
+			"  coordd revoke app reporter ydb.generic.read"}, "%s has no longer %s on %s itself",
+		func(rights *Ydb_Scheme.Permissions) *Ydb_Scheme.PermissionsAction {
+			return &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Revoke{Revoke: rights}}
+		})
 }
 
 func (p *program) chownCommand() *cobra.Command {
 	return p.ask(&question{use: "chown PATH USER",
 		short:   "Give a path another owner, who may do everything with it",
 		example: "  coordd chown app billing",
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.modify(ctx, args[0],
-				&Ydb_Scheme.PermissionsAction{
-					Action: &Ydb_Scheme.PermissionsAction_ChangeOwner{ChangeOwner: args[1]}}); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "%s belongs to %s\n", c.path(args[0]), args[1])
-			return nil
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return c.path(args[0]) + " belongs to " + args[1], c.modify(ctx, args[0], &Ydb_Scheme.PermissionsAction{
+				Action: &Ydb_Scheme.PermissionsAction_ChangeOwner{ChangeOwner: args[1]}})
 		}}, nil)
 }

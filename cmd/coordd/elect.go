@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -23,7 +24,7 @@ type electFlags struct {
 	holdFlags
 	outputFlag
 	observe bool
-	changes int
+	changes changesFlag
 }
 
 // optionalCommand takes a node and a name, and a command behind two dashes or none.
@@ -55,7 +56,10 @@ func (p *program) electCommand() *cobra.Command {
 		case f.observe && len(args) > 2:
 			return exit.Usagef("flag --observe: whoever observes does not lead, so there is no command to run")
 		case f.observe:
-			return p.observe(f, args[0], args[1], flags.Changed("changes"))
+			if err := cmp.Or(f.outputFlag.check(), f.changes.check(flags)); err != nil {
+				return err
+			}
+			return p.observe(f, args[0], args[1])
 		case flags.Changed("changes") || flags.Changed("output"):
 			return exit.Usagef("flags --changes and --output: have no meaning without --observe")
 		}
@@ -77,7 +81,7 @@ func (p *program) electCommand() *cobra.Command {
 	f.declareHold(flags)
 	f.declareOutput(command)
 	flags.BoolVar(&f.observe, "observe", false, "show who leads, again whenever it is another one")
-	flags.IntVar(&f.changes, "changes", 0, "with --observe: end after so many (default: never)")
+	f.changes.declare(flags, "with --observe: ")
 	return command
 }
 
@@ -89,16 +93,9 @@ type leaderShown struct {
 	bytesShown
 }
 
-func (p *program) observe(f *electFlags, node, name string, limited bool) error {
-	if err := f.outputFlag.check(); err != nil {
-		return err
-	}
-	if limited && f.changes < 1 {
-		return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", f.changes)
-	}
+func (p *program) observe(f *electFlags, node, name string) error {
 	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
-		seen := 0
-		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true},
+		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true}, f.changes,
 			func(d *client.Description) error {
 				shown, line := &leaderShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}, "nobody leads"
 				if owners := d.GetOwners(); len(owners) > 0 {
@@ -108,11 +105,7 @@ func (p *program) observe(f *electFlags, node, name string, limited bool) error 
 					line = fmt.Sprintf("session %d leads, token %d, data %s", session, order,
 						dataText(owners[0].GetData()))
 				}
-				err := p.shows(&f.outputFlag, shown, shown.Time+" "+line)
-				if seen++; err == nil && seen == f.changes {
-					return errEnough
-				}
-				return err
+				return p.shows(&f.outputFlag, shown, shown.Time+" "+line)
 			})
 	})
 }
@@ -140,7 +133,7 @@ type discoverFlags struct {
 	publish        string
 	sessionTimeout time.Duration
 	watch          bool
-	changes        int
+	changes        changesFlag
 }
 
 func (p *program) discoverCommand() *cobra.Command {
@@ -165,12 +158,13 @@ func (p *program) discoverCommand() *cobra.Command {
 			return exit.Usagef("a command is run only with --publish")
 		case !f.watch && flags.Changed("changes"):
 			return exit.Usagef("flag --changes: has no meaning without --watch")
-		case f.watch && flags.Changed("changes") && f.changes < 1:
-			return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", f.changes)
 		}
 		if !publishes {
+			if err := cmp.Or(f.outputFlag.check(), f.changes.check(flags)); err != nil {
+				return err
+			}
 			if !f.watch {
-				f.changes = 1
+				f.changes.most = 1
 			}
 			return p.discover(f, args[0], args[1])
 		}
@@ -196,7 +190,7 @@ func (p *program) discoverCommand() *cobra.Command {
 	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
 		"how long it stays listed when nothing is heard of this program, 3s to 30m")
 	flags.BoolVar(&f.watch, "watch", false, "show the list again whenever it is another one")
-	flags.IntVar(&f.changes, "changes", 0, "with --watch: end after so many (default: never)")
+	f.changes.declare(flags, "with --watch: ")
 	return command
 }
 
@@ -214,12 +208,8 @@ type offersShown struct {
 }
 
 func (p *program) discover(f *discoverFlags, node, name string) error {
-	if err := f.outputFlag.check(); err != nil {
-		return err
-	}
 	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
-		seen := 0
-		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true},
+		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true}, f.changes,
 			func(d *client.Description) error {
 				shown, line := &offersShown{time.Now().UTC().Format(time.RFC3339Nano), []offerShown{}}, ""
 				for _, owner := range d.GetOwners() {
@@ -227,13 +217,9 @@ func (p *program) discover(f *discoverFlags, node, name string) error {
 						offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
 					line += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
 				}
-				err := p.shows(&f.outputFlag, shown,
+				return p.shows(&f.outputFlag, shown,
 					fmt.Sprintf("%s %s by %s%s", shown.Time, name, counted(len(shown.Offers), "session"),
 						line))
-				if seen++; err == nil && seen == f.changes {
-					return errEnough
-				}
-				return err
 			})
 	})
 }

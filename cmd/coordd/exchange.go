@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,7 +27,7 @@ import (
 )
 
 // exchangeTimeout bounds an export or an import, unless --timeout says otherwise.
-const exchangeTimeout = "1h"
+const exchangeTimeout = time.Hour
 
 // importMost bounds what an import reads, all of which is in memory.
 const importMost = 64 << 20
@@ -71,23 +72,16 @@ func wordOf[T ~int32](value T, of func(string) T, words ...string) string {
 }
 
 func (p *program) exportCommand() *cobra.Command {
-	command := p.ask(&question{use: "export [PATH]",
+	return p.ask(&question{use: "export [PATH]", timeout: exchangeTimeout,
 		short: "Write coordination nodes and their configuration as YAML",
 		long:  exportText + "\n\n" + oursText, example: "  coordd export > nodes.yaml\n  coordd export app",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			e := &export{caller: c, to: p.stdout}
 			var paths []string
-			request := &adminpb.ListNodesRequest{Path: pathOr(c, args, "")}
-			err := allPages(func(token string) (string, error) {
-				page := new(adminpb.ListNodesResponse)
-				request.PageToken = token
-				err := c.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page)
-				for _, n := range page.GetNodes() {
-					paths = append(paths, n.GetPath())
-				}
-				return page.GetNextPageToken(), err
-			})
-			if err != nil {
+			if err := c.listNodes(ctx, pathOr(c, args, ""), func(n *adminpb.Node) error {
+				paths = append(paths, n.GetPath())
+				return nil
+			}); err != nil {
 				return err
 			}
 			for _, path := range paths {
@@ -101,9 +95,6 @@ func (p *program) exportCommand() *cobra.Command {
 			}
 			return nil
 		}}, nil)
-	_ = command.Flags().Lookup("timeout").Value.Set(exchangeTimeout)
-	command.Flags().Lookup("timeout").DefValue = exchangeTimeout
-	return command
 }
 
 // export writes nodes, one semaphore at a time.
@@ -117,8 +108,7 @@ func (e *export) node(ctx context.Context, path string) error {
 	c := e.caller
 	result := new(Ydb_Coordination.DescribeNodeResult)
 	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
-		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse),
-		result); err != nil {
+		&Ydb_Coordination.DescribeNodeRequest{Path: path}, result); err != nil {
 		return c.aboutPath(path, err)
 	}
 	config := result.GetConfig()
@@ -132,17 +122,11 @@ func (e *export) node(ctx context.Context, path string) error {
 	}
 	e.nodes++
 	var names []string
-	request := &adminpb.ListSemaphoresRequest{Path: path}
-	err := allPages(func(token string) (string, error) {
-		page := new(adminpb.ListSemaphoresResponse)
-		request.PageToken = token
-		err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page)
-		for _, s := range page.GetSemaphores() {
-			if !s.GetContinued() && !s.GetEphemeral() { // so the name is whole
-				names = append(names, s.GetName())
-			}
+	err := c.listSemaphores(ctx, path, "", func(s *adminpb.Semaphore) error {
+		if !s.GetEphemeral() { // so the name is whole
+			names = append(names, s.GetName())
 		}
-		return page.GetNextPageToken(), err
+		return nil
 	})
 	if err != nil || len(names) == 0 {
 		return err
@@ -225,7 +209,7 @@ func (p *program) importCommand() *cobra.Command {
 	var file string
 	var replace bool
 	var nodes []exportedNode
-	command := p.ask(&question{use: "import",
+	command := p.ask(&question{use: "import", timeout: exchangeTimeout,
 		short: "Make coordination nodes and their configuration from a YAML",
 		long: "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\n" +
 			"or in the file of --file.\n\n" + importText,
@@ -235,23 +219,20 @@ func (p *program) importCommand() *cobra.Command {
 			nodes, err = p.readExport(file)
 			return err
 		},
-		run: func(ctx context.Context, c *caller, _ []string) error {
+		act: func(ctx context.Context, c *caller, _ []string) (string, error) {
 			i := &importing{caller: c, replace: replace}
 			for n := range nodes {
 				if err := i.node(ctx, &nodes[n]); err != nil {
-					return err
+					return "", err
 				}
 			}
-			fmt.Fprintf(p.stdout, "made %s and %s, replaced %d and %d, left %d and %d as they were\n",
+			return fmt.Sprintf("made %s and %s, replaced %d and %d, left %d and %d as they were",
 				counted(i.nodes.made, "node"), counted(i.semaphores.made, "semaphore"), i.nodes.replaced,
-				i.semaphores.replaced, i.nodes.left, i.semaphores.left)
-			return nil
+				i.semaphores.replaced, i.nodes.left, i.semaphores.left), nil
 		}}, nil)
 	command.Flags().StringVar(&file, "file", "", "file to read (default: stdin)")
 	command.Flags().BoolVar(&replace, "replace", false,
 		"replace the settings and the data of what is there already")
-	_ = command.Flags().Lookup("timeout").Value.Set(exchangeTimeout)
-	command.Flags().Lookup("timeout").DefValue = exchangeTimeout
 	return command
 }
 

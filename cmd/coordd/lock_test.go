@@ -97,8 +97,7 @@ func nodeOf(t *testing.T, endpoint string) *client.Client {
 	t.Cleanup(c.Close)
 	waitFor(t, "the node", func() bool {
 		err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
-			&Ydb_Coordination.CreateNodeRequest{Path: "/local/app"}, new(Ydb_Coordination.CreateNodeResponse),
-			nil)
+			&Ydb_Coordination.CreateNodeRequest{Path: "/local/app"}, nil)
 		if err != nil && client.StatusOf(err) != Ydb.StatusIds_UNAVAILABLE {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
+	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
@@ -89,32 +90,22 @@ func (f *nodeFlags) config() *Ydb_Coordination.Config {
 
 // makeNode makes a node, unless it is there already.
 func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordination.Config) (made bool, err error) {
-	answer := new(Ydb_Coordination.CreateNodeResponse)
-	err = c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
-		&Ydb_Coordination.CreateNodeRequest{Path: c.path(path), Config: config}, answer, nil)
-	if err != nil {
-		return false, c.aboutPath(path, err)
+	answer, err := c.Operate(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
+		&Ydb_Coordination.CreateNodeRequest{Path: c.path(path), Config: config})
+	if err == nil {
+		err = client.Answered(answer.GetStatus(), answer.GetIssues())
 	}
-	return len(answer.GetOperation().GetIssues()) == 0, nil
+	return len(answer.GetIssues()) == 0, c.aboutPath(path, err)
 }
 
 func (c *caller) alterNode(ctx context.Context, path string, config *Ydb_Coordination.Config) error {
-	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
-		&Ydb_Coordination.AlterNodeRequest{Path: c.path(path), Config: config},
-		new(Ydb_Coordination.AlterNodeResponse), nil)
-	if err != nil {
-		return c.aboutPath(path, err)
-	}
-	return nil
+	return c.aboutPath(path, c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
+		&Ydb_Coordination.AlterNodeRequest{Path: c.path(path), Config: config}, nil))
 }
 
 func (c *caller) dropNode(ctx context.Context, path string) error {
-	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
-		&Ydb_Coordination.DropNodeRequest{Path: c.path(path)}, new(Ydb_Coordination.DropNodeResponse), nil)
-	if err != nil {
-		return c.aboutPath(path, err)
-	}
-	return nil
+	return c.aboutPath(path, c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
+		&Ydb_Coordination.DropNodeRequest{Path: c.path(path)}, nil))
 }
 
 func (p *program) nodeCreateCommand() *cobra.Command {
@@ -125,17 +116,12 @@ func (p *program) nodeCreateCommand() *cobra.Command {
 		example: `  coordd node create app
   coordd node create /local/services/billing --session-grace-period 5s`,
 		check: func(flags *pflag.FlagSet, _ []string) error { return f.check(flags) },
-		run: func(ctx context.Context, c *caller, args []string) error {
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			made, err := c.makeNode(ctx, args[0], f.config())
-			if err != nil {
-				return err
-			}
 			if !made {
-				fmt.Fprintf(p.stdout, "%s exists already, and was left as it is\n", c.path(args[0]))
-				return nil
+				return c.path(args[0]) + " exists already, and was left as it is", err
 			}
-			fmt.Fprintf(p.stdout, "made %s\n", c.path(args[0]))
-			return nil
+			return "made " + c.path(args[0]), err
 		}}, nil)
 	f.declare(command.Flags())
 	return command
@@ -154,12 +140,8 @@ func (p *program) nodeAlterCommand() *cobra.Command {
 			}
 			return f.check(flags)
 		},
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.alterNode(ctx, args[0], f.config()); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "changed %s\n", c.path(args[0]))
-			return nil
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return "changed " + c.path(args[0]), c.alterNode(ctx, args[0], f.config())
 		}}, nil)
 	f.declare(command.Flags())
 	return command
@@ -170,12 +152,8 @@ func (p *program) nodeDropCommand() *cobra.Command {
 		short: "Drop a coordination node, with all sessions and semaphores in it",
 		example: `  coordd node create short-lived
   coordd node drop short-lived`,
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.dropNode(ctx, args[0]); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "dropped %s\n", c.path(args[0]))
-			return nil
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return "dropped " + c.path(args[0]), c.dropNode(ctx, args[0])
 		}}, nil)
 }
 
@@ -292,8 +270,7 @@ func (p *program) nodeShowCommand() *cobra.Command {
 		run: func(ctx context.Context, c *caller, args []string) error {
 			result := new(Ydb_Coordination.DescribeNodeResult)
 			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
-				&Ydb_Coordination.DescribeNodeRequest{Path: c.path(args[0])},
-				new(Ydb_Coordination.DescribeNodeResponse), result); err != nil {
+				&Ydb_Coordination.DescribeNodeRequest{Path: c.path(args[0])}, result); err != nil {
 				return c.aboutPath(args[0], err)
 			}
 			n := showNode(c.path(args[0]), result)
@@ -331,7 +308,10 @@ func (p *program) nodeListCommand() *cobra.Command {
 		example: "  coordd node ls\n  coordd node ls /local -o jsonl",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			rows := out.list(p.stdout, "PATH", "SESSIONS", "SEMAPHORES", "OWNER", "CREATED")
-			err := c.listNodes(ctx, pathOr(c, args, ""), rows)
+			err := c.listNodes(ctx, pathOr(c, args, ""), func(n *adminpb.Node) error {
+				row := &nodeRow{n.GetPath(), &n.Sessions, &n.Semaphores, n.GetOwner(), timeShown(n.GetCreatedMillis())}
+				return rows.add(row, row.cells()...)
+			})
 			if isNotOurs(err) {
 				err = c.walk(ctx, pathOr(c, args, c.database), 0,
 					func(path string, _ int, entry *Ydb_Scheme.Entry) error {
@@ -366,23 +346,20 @@ func pathOr(c *caller, args []string, fallback string) string {
 	return c.path(args[0])
 }
 
-func (c *caller) listNodes(ctx context.Context, path string, rows *listing) error {
-	request := &adminpb.ListNodesRequest{Path: path}
-	return allPages(func(token string) (string, error) {
-		page := new(adminpb.ListNodesResponse)
-		request.PageToken = token
-		if err := c.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page); err != nil {
-			return "", err
+// listNodes calls show for each node below a path.
+func (c *caller) listNodes(ctx context.Context, path string, show func(*adminpb.Node) error) error {
+	return allPages(ctx, c, adminpb.Inspect_ListNodes_FullMethodName, &adminpb.ListNodesRequest{Path: path},
+		func(page *adminpb.ListNodesResponse) error { return each(page.GetNodes(), show) })
+}
+
+// each calls do for each element of a list, until one fails.
+func each[E any](list []E, do func(E) error) error {
+	for _, element := range list {
+		if err := do(element); err != nil {
+			return err
 		}
-		for _, n := range page.GetNodes() {
-			row := &nodeRow{n.GetPath(), &n.Sessions, &n.Semaphores, n.GetOwner(),
-				timeShown(n.GetCreatedMillis())}
-			if err := rows.add(row, row.cells()...); err != nil {
-				return "", err
-			}
-		}
-		return page.GetNextPageToken(), rows.page()
-	})
+	}
+	return nil
 }
 
 // depthMost bounds how deep a tree is looked into.
@@ -393,8 +370,7 @@ func (c *caller) walk(ctx context.Context, path string, depth int,
 	tell func(path string, depth int, entry *Ydb_Scheme.Entry) error) error {
 	result := new(Ydb_Scheme.ListDirectoryResult)
 	if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName,
-		&Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse),
-		result); err != nil {
+		&Ydb_Scheme.ListDirectoryRequest{Path: path}, result); err != nil {
 		return c.aboutPath(path, err)
 	}
 	children := result.GetChildren()

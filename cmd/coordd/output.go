@@ -45,6 +45,9 @@ func (o *outputFlag) check() error {
 	return exit.Usagef("flag --output: value %q is not allowed: want table, json or jsonl", o.form)
 }
 
+// rowsAtOnce is after how many rows a table is shown as far as it is known.
+const rowsAtOnce = 256
+
 // listing prints one thing after the other.
 type listing struct {
 	w       io.Writer
@@ -68,7 +71,10 @@ func (l *listing) add(value any, cells ...string) error {
 				return err
 			}
 		}
-		return cmdline.PrintRow(l.table, cells...)
+		if err := cmdline.PrintRow(l.table, cells...); err != nil || l.rows%rowsAtOnce != 0 {
+			return err
+		}
+		return l.table.Flush()
 	case formJSON:
 		start := ",\n"
 		if l.rows == 1 {
@@ -88,14 +94,6 @@ func (l *listing) add(value any, cells ...string) error {
 	}
 }
 
-// page lets what was added be seen.
-func (l *listing) page() error {
-	if l.form == formTable {
-		return l.table.Flush()
-	}
-	return nil
-}
-
 // end is called behind the last thing.
 func (l *listing) end() error {
 	switch {
@@ -106,7 +104,7 @@ func (l *listing) end() error {
 		_, err := io.WriteString(l.w, "\n]\n")
 		return err
 	}
-	return l.page()
+	return l.table.Flush()
 }
 
 // one prints a single thing: as value, or for people as text does it.

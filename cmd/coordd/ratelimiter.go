@@ -114,7 +114,7 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 			}
 			return f.check()
 		},
-		run: func(ctx context.Context, c *caller, args []string) error {
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			resource := &Ydb_RateLimiter.Resource{ResourcePath: args[1],
 				Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
 					HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
@@ -122,17 +122,11 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 						PrefetchWatermark:       f.watermark,
 						MaxBurstSizeCoefficient: f.burst}}}
 			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName,
-				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(args[0]),
-					Resource: resource}, new(Ydb_RateLimiter.CreateResourceResponse), nil)
+				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource}, nil)
 			if client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
-				fmt.Fprintf(p.stdout, "%q exists already, with the same settings\n", args[1])
-				return nil
+				return fmt.Sprintf("%q exists already, with the same settings", args[1]), nil
 			}
-			if err != nil {
-				return c.aboutResource(args[0], args[1], err)
-			}
-			fmt.Fprintf(p.stdout, "made %q\n", args[1])
-			return nil
+			return fmt.Sprintf("made %q", args[1]), c.aboutResource(args[0], args[1], err)
 		}}, nil)
 	f.declare(command.Flags())
 	return command
@@ -142,12 +136,8 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 func (c *caller) describeResource(ctx context.Context, node, resource string) (*Ydb_RateLimiter.Resource, error) {
 	result := new(Ydb_RateLimiter.DescribeResourceResult)
 	err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_DescribeResource_FullMethodName,
-		&Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: c.path(node), ResourcePath: resource},
-		new(Ydb_RateLimiter.DescribeResourceResponse), result)
-	if err != nil {
-		return nil, c.aboutResource(node, resource, err)
-	}
-	return result.GetResource(), nil
+		&Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: c.path(node), ResourcePath: resource}, result)
+	return result.GetResource(), c.aboutResource(node, resource, err)
 }
 
 func (p *program) resourceAlterCommand() *cobra.Command {
@@ -167,14 +157,14 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 			}
 			return errors.Join(checkResource(args[1]), f.check())
 		},
-		run: func(ctx context.Context, c *caller, args []string) error {
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			resource, err := c.describeResource(ctx, args[0], args[1])
 			if err != nil {
-				return err
+				return "", err
 			}
 			settings := resource.GetHierarchicalDrr()
 			if settings == nil {
-				return fmt.Errorf("%q is of a kind that this program does not know", args[1])
+				return "", fmt.Errorf("%q is of a kind that this program does not know", args[1])
 			}
 			for name, set := range map[string]func(){
 				"rate":      func() { settings.MaxUnitsPerSecond = f.rate },
@@ -186,13 +176,9 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 					set()
 				}
 			}
-			if err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AlterResource_FullMethodName,
-				&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.path(args[0]),
-					Resource: resource}, new(Ydb_RateLimiter.AlterResourceResponse), nil); err != nil {
-				return c.aboutResource(args[0], args[1], err)
-			}
-			fmt.Fprintf(p.stdout, "changed %q\n", args[1])
-			return nil
+			return fmt.Sprintf("changed %q", args[1]), c.aboutResource(args[0], args[1],
+				c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AlterResource_FullMethodName,
+					&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource}, nil))
 		}}, nil)
 	f.declare(command.Flags())
 	return command
@@ -204,14 +190,11 @@ func (p *program) resourceDropCommand() *cobra.Command {
 		example: `  coordd ratelimiter create app old --rate 1
   coordd ratelimiter drop app old`,
 		check: func(_ *pflag.FlagSet, args []string) error { return checkResource(args[1]) },
-		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_DropResource_FullMethodName,
-				&Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: c.path(args[0]),
-					ResourcePath: args[1]}, new(Ydb_RateLimiter.DropResourceResponse), nil); err != nil {
-				return c.aboutResource(args[0], args[1], err)
-			}
-			fmt.Fprintf(p.stdout, "dropped %q\n", args[1])
-			return nil
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return fmt.Sprintf("dropped %q", args[1]), c.aboutResource(args[0], args[1],
+				c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_DropResource_FullMethodName,
+					&Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: c.path(args[0]), ResourcePath: args[1]},
+					nil))
 		}}, nil)
 }
 
@@ -246,7 +229,7 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 			}
 			return checkResource(args[1])
 		},
-		run: func(ctx context.Context, c *caller, args []string) error {
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(args[0]),
 				ResourcePath: args[1], OperationParams: new(Ydb_Operations.OperationParams),
 				Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}}
@@ -258,32 +241,20 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 			if used {
 				request.Units = &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}
 			}
-			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName, request,
-				new(Ydb_RateLimiter.AcquireResourceResponse), nil)
-			switch status := client.StatusOf(err); {
-			case status == Ydb.StatusIds_TIMEOUT || status == Ydb.StatusIds_CANCELLED:
-				return exit.With(exit.Conflict,
-					fmt.Errorf("%q: there are not %s to be had now; nothing was taken", args[1],
-						counted64(amount, "unit")))
-			case err != nil:
-				return c.aboutResource(args[0], args[1], err)
-			case used:
-				fmt.Fprintf(p.stdout, "took %s of %q, used before\n", counted64(amount, "unit"), args[1])
-			default:
-				fmt.Fprintf(p.stdout, "took %s of %q\n", counted64(amount, "unit"), args[1])
+			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName, request, nil)
+			if status := client.StatusOf(err); status == Ydb.StatusIds_TIMEOUT || status == Ydb.StatusIds_CANCELLED {
+				return "", exit.With(exit.Conflict, fmt.Errorf("%q: there are not %s to be had now; nothing was taken",
+					args[1], counted(amount, "unit")))
 			}
-			return nil
+			done := fmt.Sprintf("took %s of %q", counted(amount, "unit"), args[1])
+			if used {
+				done += ", used before"
+			}
+			return done, c.aboutResource(args[0], args[1], err)
 		}}, nil)
 	command.Flags().BoolVar(&used, "used", false, "they were used already: take them whatever there is")
 	command.Flags().BoolVarP(&nonBlocking, "nonblock", "n", false, "do not wait")
 	return command
-}
-
-func counted64(n uint64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // resourceShown is a resource, as the output has it.
@@ -386,7 +357,7 @@ func (r *resourceShown) text(w io.Writer) {
 	for _, b := range r.Buckets {
 		waiters := ""
 		if b.Waiters > 0 {
-			waiters = fmt.Sprintf(", %s for %s", counted64(b.Waiters, "waiter"), units(b.Waiting))
+			waiters = fmt.Sprintf(", %s for %s", counted(b.Waiters, "waiter"), units(b.Waiting))
 		}
 		_ = cmdline.PrintLine(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s%s", b.Server,
 			units(b.Level),
@@ -470,29 +441,12 @@ func (r *resourceRow) available() string {
 	return units(r.All.Level) + " of " + units(r.All.Capacity)
 }
 
-// resources calls tell for the resources below a path, and all pages of them, or for those below one of them.
-func (c *caller) resources(ctx context.Context, path, resource string,
-	tell func(*adminpb.ListResourcesResponse) error) error {
-	request := &adminpb.ListResourcesRequest{Path: path, Resource: resource}
-	return allPages(func(token string) (string, error) {
-		page := new(adminpb.ListResourcesResponse)
-		request.PageToken = token
-		if err := c.inspect(ctx, adminpb.Inspect_ListResources_FullMethodName, request, page); err != nil {
-			return "", err
-		}
-		if err := tell(page); err != nil {
-			return "", err
-		}
-		return page.GetNextPageToken(), nil
-	})
-}
-
 // publicResources is the paths of the resources of a node as any server tells them.
 func (c *caller) publicResources(ctx context.Context, node, resource string) ([]string, error) {
 	result := new(Ydb_RateLimiter.ListResourcesResult)
 	err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_ListResources_FullMethodName,
 		&Ydb_RateLimiter.ListResourcesRequest{CoordinationNodePath: node, ResourcePath: resource,
-			Recursive: true}, new(Ydb_RateLimiter.ListResourcesResponse), result)
+			Recursive: true}, result)
 	if err != nil {
 		return nil, c.aboutResource(node, resource, err)
 	}
@@ -522,15 +476,13 @@ func (p *program) resourceListCommand() *cobra.Command {
 				resource = args[1]
 			}
 			rows := out.list(p.stdout, "NODE", "RESOURCE", "RATE", "AVAILABLE", "GRANTED", "USED", "WAITERS")
-			err := c.resources(ctx, pathOr(c, args, ""), resource,
+			err := allPages(ctx, c, adminpb.Inspect_ListResources_FullMethodName,
+				&adminpb.ListResourcesRequest{Path: pathOr(c, args, ""), Resource: resource},
 				func(page *adminpb.ListResourcesResponse) error {
-					for _, r := range page.GetResources() {
+					return each(page.GetResources(), func(r *adminpb.Resource) error {
 						row := rowOf(r)
-						if err := rows.add(row, row.cells()...); err != nil {
-							return err
-						}
-					}
-					return rows.page()
+						return rows.add(row, row.cells()...)
+					})
 				})
 			if isNotOurs(err) {
 				err = c.listPublicResources(ctx, args, resource, rows)
@@ -546,18 +498,15 @@ func (c *caller) listPublicResources(ctx context.Context, args []string, resourc
 		if err != nil {
 			return err
 		}
-		for _, path := range paths {
+		return each(paths, func(path string) error {
 			r, err := c.describeResource(ctx, node, path)
 			if err != nil {
 				return err
 			}
 			row := &resourceRow{Node: node, Resource: path,
 				Rate: numberShown{Set: r.GetHierarchicalDrr().GetMaxUnitsPerSecond()}}
-			if err := rows.add(row, row.cells()...); err != nil {
-				return err
-			}
-		}
-		return rows.page()
+			return rows.add(row, row.cells()...)
+		})
 	}
 	if len(args) > 0 {
 		return of(c.path(args[0]))

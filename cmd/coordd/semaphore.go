@@ -57,14 +57,11 @@ func (p *program) semaphoreCreateCommand() *cobra.Command {
 			}
 			return errors.Join(checkName(args[1]), checkData("flag --data", len(data)))
 		},
-		run: func(ctx context.Context, c *caller, args []string) error {
-			return c.withSession(ctx, args[0], "semaphore create", func(s *client.Session) error {
-				if err := s.Create(ctx, args[1], limit, []byte(data)); err != nil {
-					return aboutSemaphore(args[1], err)
-				}
-				fmt.Fprintf(p.stdout, "made %q with a limit of %d\n", args[1], limit)
-				return nil
-			})
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return fmt.Sprintf("made %q with a limit of %d", args[1], limit), c.withSession(ctx, args[0],
+				"semaphore create", func(s *client.Session) error {
+					return aboutSemaphore(args[1], s.Create(ctx, args[1], limit, []byte(data)))
+				})
 		}}, nil)
 	command.Flags().Uint64Var(&limit, "limit", 0, "how much may be held at a time")
 	command.Flags().StringVar(&data, "data", "", "its data, up to 1048576 bytes")
@@ -80,26 +77,30 @@ func aboutSemaphore(name string, err error) error {
 }
 
 func (p *program) semaphoreSetCommand() *cobra.Command {
-	var file string
-	var data []byte
-	command := p.ask(&question{use: "set NODE NAME [DATA]", short: "Replace the data of a semaphore",
-		long: "The data is DATA, or what is in the file of --file; - is stdin.",
+	return p.setCommand("semaphore set", &question{short: "Replace the data of a semaphore",
 		example: `  coordd sem create app greeting --limit 1
   coordd sem set app greeting hello
-  echo '{"debug": true}' | coordd sem set app greeting --file -`,
-		check: func(_ *pflag.FlagSet, args []string) (err error) {
-			data, err = p.dataOf(file, args[2:])
-			return err
-		},
-		run: func(ctx context.Context, c *caller, args []string) error {
-			return c.withSession(ctx, args[0], "semaphore set", func(s *client.Session) error {
-				if err := s.Update(ctx, args[1], data); err != nil {
-					return aboutSemaphore(args[1], err)
-				}
-				fmt.Fprintf(p.stdout, "%q has %s of data\n", args[1], counted(len(data), "byte"))
-				return nil
-			})
-		}}, nil)
+  echo '{"debug": true}' | coordd sem set app greeting --file -`},
+		func(ctx context.Context, s *client.Session, name string, data []byte) error {
+			return s.Update(ctx, name, data)
+		})
+}
+
+// setCommand makes a command that sets the data of a semaphore.
+func (p *program) setCommand(verb string, q *question,
+	set func(ctx context.Context, s *client.Session, name string, data []byte) error) *cobra.Command {
+	var file string
+	var data []byte
+	q.use, q.long = "set NODE NAME [DATA]", "The data is DATA, or what is in the file of --file; - is stdin."
+	q.check = func(_ *pflag.FlagSet, args []string) (err error) {
+		data, err = p.dataOf(file, args[2:])
+		return errors.Join(checkName(args[1]), err)
+	}
+	q.act = func(ctx context.Context, c *caller, args []string) (string, error) {
+		return fmt.Sprintf("%q has %s of data", args[1], counted(len(data), "byte")), c.withSession(ctx, args[0], verb,
+			func(s *client.Session) error { return aboutSemaphore(args[1], set(ctx, s, args[1], data)) })
+	}
+	command := p.ask(q, nil)
 	command.Flags().StringVar(&file, "file", "", "file with the data, - for stdin")
 	return command
 }
@@ -139,18 +140,15 @@ func (p *program) semaphoreDeleteCommand() *cobra.Command {
 			"take a lock away, end the session that holds it with 'coordd session kill'. An ephemeral\n" +
 			"semaphore, such as those of 'coordd lock', cannot be deleted at all.",
 		example: "  coordd sem create app old --limit 1\n  coordd sem delete app old",
-		run: func(ctx context.Context, c *caller, args []string) error {
-			return c.withSession(ctx, args[0], "semaphore delete", func(s *client.Session) error {
-				err := s.Delete(ctx, args[1], force)
-				if client.StatusOf(err) == Ydb.StatusIds_PRECONDITION_FAILED {
-					return whyNotDeleted(ctx, s, args[0], args[1], err)
-				}
-				if err != nil {
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return fmt.Sprintf("deleted %q", args[1]), c.withSession(ctx, args[0], "semaphore delete",
+				func(s *client.Session) error {
+					err := s.Delete(ctx, args[1], force)
+					if client.StatusOf(err) == Ydb.StatusIds_PRECONDITION_FAILED {
+						return whyNotDeleted(ctx, s, args[0], args[1], err)
+					}
 					return aboutSemaphore(args[1], err)
-				}
-				fmt.Fprintf(p.stdout, "deleted %q\n", args[1])
-				return nil
-			})
+				})
 		}}, nil)
 	command.Flags().BoolVar(&force, "force", false, "also while it is held or waited for")
 	return command
@@ -369,31 +367,33 @@ func (p *program) semaphoreListCommand() *cobra.Command {
 		example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			rows := out.list(p.stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
-			request := &adminpb.ListSemaphoresRequest{Path: pathOr(c, args, "")}
+			prefix := ""
 			if len(args) > 1 {
-				request.Prefix = args[1]
+				prefix = args[1]
 			}
-			return p.endList(rows, "semaphores", allPages(func(token string) (string, error) {
-				page := new(adminpb.ListSemaphoresResponse)
-				request.PageToken = token
-				if err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request,
-					page); err != nil {
-					return "", err
-				}
-				for _, s := range page.GetSemaphores() {
-					if s.GetContinued() {
-						continue
-					}
+			return p.endList(rows, "semaphores", c.listSemaphores(ctx, pathOr(c, args, ""), prefix,
+				func(s *adminpb.Semaphore) error {
 					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(),
 						s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(),
 						s.GetWaiterCount()}
-					if err := rows.add(row, row.Node, dataText([]byte(row.Name)),
+					return rows.add(row, row.Node, dataText([]byte(row.Name)),
 						heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners),
-						fmt.Sprint(row.Waiters), dataText([]byte(row.Data))); err != nil {
-						return "", err
-					}
-				}
-				return page.GetNextPageToken(), rows.page()
-			}))
+						fmt.Sprint(row.Waiters), dataText([]byte(row.Data)))
+				}))
 		}}, out)
+}
+
+// listSemaphores calls show for each semaphore below a path whose name has a prefix, once also where its links are
+// spread over several pages.
+func (c *caller) listSemaphores(ctx context.Context, path, prefix string, show func(*adminpb.Semaphore) error) error {
+	return allPages(ctx, c, adminpb.Inspect_ListSemaphores_FullMethodName,
+		&adminpb.ListSemaphoresRequest{Path: path, Prefix: prefix},
+		func(page *adminpb.ListSemaphoresResponse) error {
+			return each(page.GetSemaphores(), func(s *adminpb.Semaphore) error {
+				if s.GetContinued() {
+					return nil
+				}
+				return show(s)
+			})
+		})
 }

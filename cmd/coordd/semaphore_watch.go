@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,33 +15,6 @@ import (
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/exit"
 )
-
-// untilStopped makes a command that goes on until it is told to stop. Its arguments are named in the
-// question's use.
-func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
-	f := new(callerFlags)
-	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use),
-		Long: q.short + ".\n\n" + q.long + "\n\n" + callerText}
-	command.RunE = func(command *cobra.Command, args []string) error {
-		if out != nil {
-			if err := out.check(); err != nil {
-				return err
-			}
-		}
-		if q.check != nil {
-			if err := q.check(command.Flags(), args); err != nil {
-				return err
-			}
-		}
-		return p.watching(f, func(ctx context.Context, c *caller) error { return q.run(ctx, c, args) })
-	}
-	f.declareCaller(command.Flags())
-	p.remember(command, f)
-	if out != nil {
-		out.declareOutput(command)
-	}
-	return command
-}
 
 // watching does something that goes on until it is told to stop, which is no failure.
 func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
@@ -63,12 +37,33 @@ var errEnough = errors.New("enough was seen")
 // watchTimeout is that of the sessions of commands that only look.
 const watchTimeout = 10 * time.Second
 
-// watch tells of a semaphore until ctx ends.
-func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted,
+// changesFlag is how many changes end a watch; 0: none does.
+type changesFlag struct{ most int }
+
+func (f *changesFlag) declare(flags *pflag.FlagSet, usage string) {
+	flags.IntVar(&f.most, "changes", 0, usage+"end after so many (default: never)")
+}
+
+func (f *changesFlag) check(flags *pflag.FlagSet) error {
+	if flags.Changed("changes") && f.most < 1 {
+		return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", f.most)
+	}
+	return nil
+}
+
+// watch tells of a semaphore until ctx ends, or it has changed as often as the flag says.
+func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted, changes changesFlag,
 	tell func(*client.Description) error) error {
 	config := client.SessionConfig{Node: c.path(node), Timeout: watchTimeout,
 		Description: describedAs(verb, nil)}
-	err := c.Watch(ctx, config, name, wanted, tell)
+	seen := 0
+	err := c.Watch(ctx, config, name, wanted, func(d *client.Description) error {
+		err := tell(d)
+		if seen++; err == nil && seen == changes.most {
+			return errEnough
+		}
+		return err
+	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
 		return c.aboutNode(config.Node, err)
 	}
@@ -84,23 +79,19 @@ type changeShown struct {
 
 func (p *program) semaphoreWatchCommand() *cobra.Command {
 	out := new(outputFlag)
-	var changes int
-	command := p.untilStopped(&question{use: "watch NODE NAME",
+	var changes changesFlag
+	command := p.ask(&question{use: "watch NODE NAME", stays: true,
 		short: "Show a semaphore, and again whenever its data or its owners are others",
 		long: "Each time is a line. What looks like a change and is none\n" +
 			"is not shown. It goes on when servers are lost and come back, until it is stopped.",
 		example: `  coordd sem create app greeting --limit 1 --data hello
   coordd sem watch app greeting --changes 1 -o json`,
 		check: func(flags *pflag.FlagSet, args []string) error {
-			if flags.Changed("changes") && changes < 1 {
-				return exit.Usagef("flag --changes: value %d is not allowed: want a number above 0", changes)
-			}
-			return checkName(args[1])
+			return cmp.Or(changes.check(flags), checkName(args[1]))
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			seen := 0
 			return c.watch(ctx, args[0], args[1], "semaphore watch",
-				client.Wanted{Owners: true, WatchData: true, WatchOwners: true},
+				client.Wanted{Owners: true, WatchData: true, WatchOwners: true}, changes,
 				func(d *client.Description) error {
 					change := &changeShown{Time: time.Now().UTC().Format(time.RFC3339Nano), Exists: d != nil}
 					line := "there is no such semaphore"
@@ -115,13 +106,9 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
 						}
 						line += ", data " + dataText(d.GetData())
 					}
-					err := p.shows(out, change, change.Time+" "+line)
-					if seen++; err == nil && seen == changes {
-						return errEnough
-					}
-					return err
+					return p.shows(out, change, change.Time+" "+line)
 				})
 		}}, out)
-	command.Flags().IntVar(&changes, "changes", 0, "end after so many (default: never)")
+	changes.declare(command.Flags(), "")
 	return command
 }

@@ -102,29 +102,22 @@ func clientLine(s *adminpb.Session) string {
 // sessions calls tell for each session below a path, or for one of a node.
 func (c *caller) sessions(ctx context.Context, path string, id uint64,
 	tell func(first *adminpb.Session, s *sessionShown) error) error {
-	request := &adminpb.ListSessionsRequest{Path: path, Session: id}
 	var first *adminpb.Session
 	var last *sessionShown // may continue on the next page
-	err := allPages(func(token string) (string, error) {
-		page := new(adminpb.ListSessionsResponse)
-		request.PageToken = token
-		if err := c.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName, request, page); err != nil {
-			return "", err
+	next := func(s *adminpb.Session) (err error) {
+		if s.GetContinued() && last != nil && last.ID == s.GetId() {
+			last.add(s)
+			return nil
 		}
-		for _, s := range page.GetSessions() {
-			if s.GetContinued() && last != nil && last.ID == s.GetId() {
-				last.add(s)
-				continue
-			}
-			if last != nil {
-				if err := tell(first, last); err != nil {
-					return "", err
-				}
-			}
-			first, last = s, showSession(s)
+		if last != nil {
+			err = tell(first, last)
 		}
-		return page.GetNextPageToken(), nil
-	})
+		first, last = s, showSession(s)
+		return err
+	}
+	err := allPages(ctx, c, adminpb.Inspect_ListSessions_FullMethodName,
+		&adminpb.ListSessionsRequest{Path: path, Session: id},
+		func(page *adminpb.ListSessionsResponse) error { return each(page.GetSessions(), next) })
 	if err != nil || last == nil {
 		return err
 	}
@@ -158,11 +151,6 @@ func (p *program) sessionListCommand() *cobra.Command {
 					} else if s.Attached {
 						who = "on server " + first.GetServer()
 					}
-					if rows.rows%256 == 255 {
-						if err := rows.page(); err != nil {
-							return err
-						}
-					}
 					return rows.add(s, s.Node, fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description),
 						fmt.Sprint(len(s.Owns)), fmt.Sprint(len(s.Awaits)), millisText(s.TimeoutMillis),
 						dayText(first.GetBeganMillis()), who)
@@ -177,7 +165,7 @@ func (p *program) sessionListCommand() *cobra.Command {
 func (c *caller) whoAmI(ctx context.Context) (string, error) {
 	result := new(Ydb_Discovery.WhoAmIResult)
 	err := c.Call(ctx, Ydb_Discovery_V1.DiscoveryService_WhoAmI_FullMethodName,
-		&Ydb_Discovery.WhoAmIRequest{}, new(Ydb_Discovery.WhoAmIResponse), result)
+		&Ydb_Discovery.WhoAmIRequest{}, result)
 	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR ||
 		refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
 		return "", exit.Usagef("flag --mine: the server knows no name of yours; log in with --user or --token-file")

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -56,7 +57,7 @@ type topWait struct {
 func (p *program) topCommand() *cobra.Command {
 	out := new(outputFlag)
 	var often looks
-	command := p.untilStopped(&question{use: "top [PATH]",
+	command := p.ask(&question{use: "top [PATH]", stays: true,
 		short: "Show the busiest locks and the longest waits, again and again",
 		long: "Grants are shown to callers that may watch events: administrators, or with the PATH of one\n" +
 			"node those that may read it. At a terminal each look replaces the last one.\n\n" +
@@ -82,28 +83,23 @@ func (p *program) topCommand() *cobra.Command {
 func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*topShown, error) {
 	shown := &topShown{Time: time.Now().UTC().Format(time.RFC3339), Locks: []*topLock{}, Waits: []*topWait{}}
 	counted, seconds := grants.take()
-	request := &adminpb.ListSemaphoresRequest{Path: path}
+	ctx, cancel := context.WithTimeout(ctx, callerTimeout)
+	defer cancel()
 	pages := 0
-	err := allPages(func(token string) (string, error) {
-		page := new(adminpb.ListSemaphoresResponse)
-		request.PageToken = token
-		asking, cancel := context.WithTimeout(ctx, callerTimeout)
-		defer cancel()
-		if err := c.inspect(asking, adminpb.Inspect_ListSemaphores_FullMethodName, request,
-			page); err != nil {
-			return "", err
-		}
-		for _, s := range page.GetSemaphores() {
-			shown.consider(s, counted, seconds)
-		}
-		if pages++; pages == topPages {
-			return "", nil
-		}
-		if page.GetNextPageToken() == "" {
-			shown.Whole = true
-		}
-		return page.GetNextPageToken(), nil
-	})
+	err := allPages(ctx, c, adminpb.Inspect_ListSemaphores_FullMethodName, &adminpb.ListSemaphoresRequest{Path: path},
+		func(page *adminpb.ListSemaphoresResponse) error {
+			for _, s := range page.GetSemaphores() {
+				shown.consider(s, counted, seconds)
+			}
+			shown.Whole = page.GetNextPageToken() == ""
+			if pages++; pages == topPages {
+				return errEnough
+			}
+			return nil
+		})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return shown, err
 }
 

@@ -136,24 +136,24 @@ func (c *Client) Invoke(ctx context.Context, method string, request, response pr
 	}
 }
 
-// operated is an answer of YDB's unary services.
-type operated interface {
-	proto.Message
-	GetOperation() *Ydb_Operations.Operation
-}
-
 // Call makes a unary call of YDB's services. result, if it is not nil, is filled from the operation. A
 // refusal is a *Refused.
-func (c *Client) Call(ctx context.Context, method string, request proto.Message, answer operated,
-	result proto.Message) error {
-	if err := c.Invoke(ctx, method, request, answer); err != nil {
+func (c *Client) Call(ctx context.Context, method string, request, result proto.Message) error {
+	operation, err := c.Operate(ctx, method, request)
+	if err != nil {
 		return err
 	}
-	return resultOf(answer, result)
+	return resultOf(operation, result)
 }
 
-func resultOf(answer operated, result proto.Message) error {
-	operation := answer.GetOperation()
+// Operate makes a unary call of YDB's services and returns the operation, whether it has succeeded or not.
+func (c *Client) Operate(ctx context.Context, method string, request proto.Message) (*Ydb_Operations.Operation, error) {
+	answer := new(Ydb_Operations.GetOperationResponse) // all answers have their operation in the same field
+	err := c.Invoke(ctx, method, request, answer)
+	return answer.GetOperation(), err
+}
+
+func resultOf(operation *Ydb_Operations.Operation, result proto.Message) error {
 	if err := Answered(operation.GetStatus(), operation.GetIssues()); err != nil || result == nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c *Client) discover(ctx context.Context, conn *grpc.ClientConn) {
 	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx,
 		&Ydb_Discovery.ListEndpointsRequest{Database: c.config.Database})
 	result := new(Ydb_Discovery.ListEndpointsResult)
-	if err != nil || resultOf(answer, result) != nil ||
+	if err != nil || resultOf(answer.GetOperation(), result) != nil ||
 		answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		return
 	}

@@ -136,8 +136,7 @@ func start(t *testing.T) (*Client, string) {
 	})
 	c := connect(t, s.Addr().String())
 	if err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
-		&Ydb_Coordination.CreateNodeRequest{Path: node}, new(Ydb_Coordination.CreateNodeResponse),
-		nil); err != nil {
+		&Ydb_Coordination.CreateNodeRequest{Path: node}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return c, s.Addr().String()
@@ -358,8 +357,7 @@ func TestLost(t *testing.T) {
 	}
 	s = open(t, c, time.Minute)
 	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
-		&Ydb_Coordination.DropNodeRequest{Path: node}, new(Ydb_Coordination.DropNodeResponse),
-		nil); err != nil {
+		&Ydb_Coordination.DropNodeRequest{Path: node}, nil); err != nil {
 		t.Fatal(err)
 	}
 	<-s.Lost()
