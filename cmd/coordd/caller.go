@@ -44,25 +44,10 @@ type caller struct {
 	config   client.Config
 	at       target
 	database string // below which paths are
-	shared   bool   // by the commands of a batch: it is not theirs to close
-}
-
-// Close is Client.Close, unless others go on with it.
-func (c *caller) Close() {
-	if !c.shared {
-		c.Client.Close()
-	}
 }
 
 // open makes a client of the server that the flags name. Nobody is called yet.
 func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
-	if p.batch != nil {
-		if *f != (callerFlags{connectionFlags: connectionFlags{onlyAsks: true}}) {
-			return nil, exit.Usagef(
-				"the server, and who asks, are those of the batch: give their flags to `coordd batch`")
-		}
-		return p.batch, nil
-	}
 	switch {
 	case f.login == "" && f.passwordFile != "":
 		return nil, exit.Usagef("flag --password-file: has no meaning without --user")

@@ -60,9 +60,6 @@ type question struct {
 	stays bool
 }
 
-// asksOnce marks a cobra command that ends when the server has answered.
-const asksOnce = "asks once"
-
 // ask makes the command. Its arguments are named in its use.
 func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	f := new(callerFlags)
@@ -101,7 +98,6 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 		defer c.Close()
 		return c.plain(do(ctx, c))
 	}
-	command.Annotations = map[string]string{asksOnce: ""}
 	f.declareCaller(command.Flags())
 	p.remember(command, f)
 	if !q.stays {

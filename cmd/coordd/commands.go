@@ -51,7 +51,7 @@ func (p *program) newRoot() *cobra.Command {
 	root.AddCommand(p.serveCommand(), p.checkCommand(), p.doctorCommand(),
 		p.certCommand(), p.userCommand(), p.clusterCommand(), p.lockCommand(), p.electCommand(),
 		p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(),
-		p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(),
+		p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(),
 		p.sessionCommand(), p.rateLimiterCommand(), p.listCommand(), p.makeDirectoryCommand(),
 		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(),
 		p.conformanceCommand(), p.healthCommand(), p.versionCommand())

@@ -80,6 +80,26 @@ func TestKeep(t *testing.T) {
 	release(kept[keptVariable], "pool", exit.Lost, `does not hold "pool"`, "taken away")
 }
 
+// TestKillDetached ends the sessions that no client has, as far as none has had them for long, and no other one.
+func TestKillDetached(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	kept := keptLines(t, does(t, endpoint, "lock app deploy --keep --session-timeout 30m"))
+	waitFor(t, "the server to notice that the command has ended", func() bool {
+		return strings.Contains(does(t, endpoint, "session show app "+kept["COORDD_SESSION_ID"]+" -o json"),
+			`"attached": false`)
+	})
+	does(t, endpoint, "session kill app --detached --older 1h", "ended 0 sessions of /local/app")
+	if d := described(t, s, "deploy"); len(d.GetOwners()) != 1 {
+		t.Errorf("the session that a client has had lately is gone: %v", d)
+	}
+	does(t, endpoint, "session kill app --detached", "ended 1 session of /local/app")
+	if d := described(t, s, "deploy"); d != nil {
+		t.Errorf("it is held: %v", d)
+	}
+}
+
 // Whoever takes a lock over ends the session that holds it. Where that is not his to do he leaves the queue.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,6 @@ type program struct {
 	stopTimeout time.Duration
 
 	callers map[*cobra.Command]*callerFlags // of the commands that do what clients do
-	batch   *caller                         // of the commands of a batch; nil: each has its own
 }
 
 // checkFunc examines a data directory that no server uses and returns what it

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/cmdline"
@@ -235,27 +238,54 @@ func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
 
 func (p *program) sessionKillCommand() *cobra.Command {
 	var reason string
-	command := p.ask(&question{use: "kill NODE SESSION",
+	var detached bool
+	var older time.Duration
+	end := func(ctx context.Context, c *caller, node string, id uint64) error {
+		return c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName,
+			&adminpb.EndSessionRequest{Path: node, Session: id, Reason: reason}, new(adminpb.EndSessionResponse))
+	}
+	command := p.ask(&question{use: "kill NODE [SESSION]",
 		short: "End a session: what it holds goes to the next waiters",
 		long: "Its client is notified if it is connected. One that is stopped or cut off believes in its\n" +
 			"session until the timeout has passed: make sure first that it is dead if two holders would\n" +
-			"do harm.\n\n" + oursText,
+			"do harm. With --detached all sessions of NODE end that no client has, with --older only\n" +
+			"those that none has had for that long.\n\n" + oursText,
 		example: `  coordd lock app nightly-report -- ` +
-			`sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`,
-		check: checkSession,
-		run: func(ctx context.Context, c *caller, args []string) error {
-			id, err := sessionNumber(args[1])
-			if err != nil {
-				return err
+			`sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true
+  coordd session kill app --detached --older 1h`,
+		check: func(flags *pflag.FlagSet, args []string) error {
+			switch {
+			case detached == (len(args) > 1):
+				return exit.Usagef("want a SESSION or --detached, one of them")
+			case flags.Changed("older") && (!detached || older < 0):
+				return exit.Usagef("flag --older: value %q is not allowed: want a time such as 1h, with --detached", older)
+			case detached:
+				return nil
 			}
-			request := &adminpb.EndSessionRequest{Path: c.path(args[0]), Session: id, Reason: reason}
-			if err := c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName, request,
-				new(adminpb.EndSessionResponse)); err != nil {
-				return err
+			return checkSession(flags, args)
+		},
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			node := c.path(args[0])
+			if !detached {
+				id, _ := sessionNumber(args[1])
+				return fmt.Sprintf("ended session %d of %s", id, node), end(ctx, c, node, id)
 			}
-			fmt.Fprintf(p.stdout, "ended session %d of %s\n", id, c.path(args[0]))
-			return nil
+			ended, most := 0, uint64(time.Now().Add(-older).UnixMilli())
+			err := c.sessions(ctx, node, 0, func(s *adminpb.Session, _ *sessionShown) error {
+				if since := s.GetDetachedMillis(); s.GetAttached() || older > 0 && (since == 0 || since > most) {
+					return nil
+				}
+				err := end(ctx, c, s.GetPath(), s.GetId())
+				if status.Code(err) == codes.NotFound { // it has ended meanwhile
+					return nil
+				}
+				ended++
+				return err
+			})
+			return fmt.Sprintf("ended %s of %s", counted(ended, "session"), node), err
 		}}, nil)
 	command.Flags().StringVar(&reason, "reason", "", "why, for the log; up to 128 bytes of it are kept")
+	command.Flags().BoolVar(&detached, "detached", false, "all sessions that no client has")
+	command.Flags().DurationVar(&older, "older", 0, "with --detached: for how long no client has had them, 1h say")
 	return command
 }
