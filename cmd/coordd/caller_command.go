@@ -56,7 +56,7 @@ type question struct {
 	check   func(flags *pflag.FlagSet, args []string) error
 	timeout time.Duration // the default of --timeout; 0: callerTimeout
 	late    time.Duration // how much later than --timeout the answer may come
-	// goes on until the program is told to stop, instead of up to --timeout
+	// goes on until a signal stops the program, instead of up to --timeout
 	stays bool
 }
 

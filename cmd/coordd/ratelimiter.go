@@ -178,7 +178,8 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 			}
 			return fmt.Sprintf("changed %q", args[1]), c.aboutResource(args[0], args[1],
 				c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AlterResource_FullMethodName,
-					&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource}, nil))
+					&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource},
+					nil))
 		}}, nil)
 	f.declare(command.Flags())
 	return command

@@ -37,7 +37,7 @@ var errEnough = errors.New("enough was seen")
 // watchTimeout is that of the sessions of commands that only look.
 const watchTimeout = 10 * time.Second
 
-// changesFlag is how many changes end a watch; 0: none does.
+// changesFlag ends a watch after a number of changes; 0: never.
 type changesFlag struct{ most int }
 
 func (f *changesFlag) declare(flags *pflag.FlagSet, usage string) {
@@ -51,14 +51,14 @@ func (f *changesFlag) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// watch tells of a semaphore until ctx ends, or it has changed as often as the flag says.
+// watch calls show for each change of a semaphore until ctx ends, or it has changed as often as the flag says.
 func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted, changes changesFlag,
-	tell func(*client.Description) error) error {
+	show func(*client.Description) error) error {
 	config := client.SessionConfig{Node: c.path(node), Timeout: watchTimeout,
 		Description: describedAs(verb, nil)}
 	seen := 0
 	err := c.Watch(ctx, config, name, wanted, func(d *client.Description) error {
-		err := tell(d)
+		err := show(d)
 		if seen++; err == nil && seen == changes.most {
 			return errEnough
 		}

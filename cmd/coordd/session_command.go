@@ -258,7 +258,8 @@ func (p *program) sessionKillCommand() *cobra.Command {
 			case detached == (len(args) > 1):
 				return exit.Usagef("want a SESSION or --detached, one of them")
 			case flags.Changed("older") && (!detached || older < 0):
-				return exit.Usagef("flag --older: value %q is not allowed: want a time such as 1h, with --detached", older)
+				return exit.Usagef("flag --older: value %q is not allowed: want a time such as 1h, with --detached",
+					older)
 			case detached:
 				return nil
 			}
