@@ -170,7 +170,7 @@ func store(folder, source string, texts map[string]string) error {
 	}
 	replace := make(map[string]string)
 	for name, text := range texts {
-		to := filepath.Join(folder, filepath.FromSlash(name))
+		to := filepath.Join(folder, "_std", filepath.FromSlash(name)) // where ./... does not look
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
