@@ -71,7 +71,8 @@ func (p *program) command() *cobra.Command {
 			"which is written as 'coordd-standin ctl dump' writes them")
 	command.Flags().BoolVar(&f.fakeTime, "fake-time", false,
 		"have time stand still for sessions and waits until 'coordd-standin ctl advance'")
-	command.AddCommand(p.ctlCommand())
+	command.AddCommand(p.ctlCommand(), cmdline.PrintCommand("version", "Print the version",
+		"  coordd-standin version", cmdline.VersionText("coordd-standin")+"\n"))
 	return command
 }
 

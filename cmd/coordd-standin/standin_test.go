@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -148,6 +149,16 @@ func TestStandInMisses(t *testing.T) {
 	r.stop(t)
 	if log := r.log.String(); !strings.Contains(log, "a fault never happened") {
 		t.Errorf("the log has nothing of the fault: %s", log)
+	}
+}
+
+// The command and the flag print the same line, as with coordd.
+func TestStandInVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		r := begin(nil, arg)
+		if code := r.wait(t); code != exit.OK || r.out.String() != cmdline.VersionText("coordd-standin")+"\n" {
+			t.Errorf("%s: exit code %d, %q, %s", arg, code, r.out.String(), r.log.String())
+		}
 	}
 }
 

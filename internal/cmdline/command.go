@@ -22,7 +22,8 @@ func Prepare(root *cobra.Command, topic string, stdout, stderr io.Writer) {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(licensesCommand(root.Name()))
+	root.AddCommand(PrintCommand("licenses", "Print the licences of everything that this program contains",
+		"  "+root.Name()+" licenses > licences.txt", repository.ThirdPartyNotices))
 	root.SetHelpCommand(helpCommand(root.Name(), topic))
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	root.InitDefaultCompletionCmd()
@@ -63,17 +64,13 @@ func VersionText(program string) string {
 	return fmt.Sprintf("%s %s (%s %s/%s)", program, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-func licensesCommand(program string) *cobra.Command {
-	return &cobra.Command{
-		Use:     "licenses",
-		Short:   "Print the licences of everything that this program contains",
-		Example: "  " + program + " licenses > licences.txt",
-		Args:    NoArguments,
+// PrintCommand returns a command that prints a text.
+func PrintCommand(name, short, example, text string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Example: example, Args: NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := io.WriteString(command.OutOrStdout(), repository.ThirdPartyNotices)
+			_, err := io.WriteString(command.OutOrStdout(), text)
 			return err
-		},
-	}
+		}}
 }
 
 // helpCommand differs from cobra's own in that an unknown command is an error.
