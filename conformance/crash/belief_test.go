@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/conformance/sim/check"
 )
 
 // relation is what a session is to a semaphore.
@@ -30,12 +31,12 @@ const (
 type belief struct {
 	name     string
 	possible []relation
-	count    []uint64 // possible counts while owner or waiting
-	order    uint64   // order id, once seen, as long as the link cannot have been given up
-	created  bool     // creation was acknowledged
-	data     []uint64 // possible values of the data's counter (own semaphores only)
-	request  uint64   // id of the last acquire
-	held     *tenure  // while the client knows that it is an owner
+	count    []uint64      // possible counts while owner or waiting
+	order    uint64        // order id, once seen, as long as the link cannot have been given up
+	created  bool          // creation was acknowledged
+	data     []uint64      // possible values of the data's counter (own semaphores only)
+	request  uint64        // id of the last acquire
+	held     *check.Tenure // while the client knows that it is an owner
 }
 
 // client is one session that works on a semaphore of its own and on shared ones. Only its goroutine touches
@@ -50,7 +51,7 @@ type client struct {
 	shared  []*belief
 	acked   int // acknowledged requests in this round
 	pulse   pulse
-	tenures []tenure // that have ended
+	tenures []check.Tenure // that have ended
 	// keeps has the client take its own semaphore and queue for others, once, and then see that it stays so.
 	keeps bool
 }
@@ -264,7 +265,7 @@ func (c *client) late(answer *raw.Response) {
 // beginTenure notes that the client knows from now on that it is an owner.
 func (c *client) beginTenure(b *belief) {
 	if b.held == nil {
-		b.held = &tenure{Name: b.name, Session: c.id, Count: b.count[0], From: monotonic()}
+		b.held = &check.Tenure{Name: b.name, Session: c.id, Count: b.count[0], From: time.Duration(monotonic())}
 	}
 	b.held.Order = b.order
 }
@@ -272,7 +273,7 @@ func (c *client) beginTenure(b *belief) {
 // endTenure notes that the client does not take itself for an owner any more.
 func (c *client) endTenure(b *belief, at int64) {
 	if b.held != nil {
-		b.held.Until = min(at, c.pulse.until())
+		b.held.Until = time.Duration(min(at, c.pulse.until()))
 		c.tenures = append(c.tenures, *b.held)
 		b.held = nil
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 )
@@ -347,7 +348,7 @@ func openAt(ctx context.Context, address, node string) (*raw.Session, func(), er
 
 // checkTenures looks at what all clients believed so far.
 func (x *exercise) checkTenures() error {
-	var all []tenure
+	var all []check.Tenure
 	for _, r := range x.runners {
 		all = append(all, r.tenures...)
 	}
@@ -356,7 +357,7 @@ func (x *exercise) checkTenures() error {
 		all = append(all, l.tenures...)
 		l.mutex.Unlock()
 	}
-	return checkTenures(all, limitOf)
+	return check.Tenures(all, limitOf, deliveryMargin)
 }
 
 // end stops the load and the servers, and compares the servers' states.

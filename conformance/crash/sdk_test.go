@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/internal/testserver"
 )
 
@@ -32,7 +33,7 @@ type sdkLoad struct {
 	mutex   sync.Mutex
 	at      map[uint64]int    // the server that a session was last attached through
 	written map[string]uint64 // last acknowledged update
-	tenures []tenure
+	tenures []check.Tenure
 }
 
 // sdkEvent is a line of the program's output, see conformance/bench/sdkload.
@@ -112,8 +113,8 @@ func (l *sdkLoad) take(line string) {
 		l.moved(l.at[e.Session], "the SDK gave up the session of %s: %s", e.Worker, e.Text)
 	case "held":
 		operations.Add(2)
-		l.tenures = append(l.tenures, tenure{Name: e.Name, Session: e.Session, Count: e.Count, Order: e.Order,
-			From: e.From, Until: e.Until})
+		l.tenures = append(l.tenures, check.Tenure{Name: e.Name, Session: e.Session, Count: e.Count, Order: e.Order,
+			From: time.Duration(e.From), Until: time.Duration(e.Until)})
 	case "updated":
 		operations.Add(1)
 		l.written[e.Name] = e.Value

@@ -304,7 +304,7 @@ func (s *remoteStream) read(ctx context.Context) {
 }
 
 func (s *remoteStream) send(r Request) error {
-	if err := s.rpc.Send(protoRequest(r)); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.rpc.Send(r.Proto()); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
@@ -363,7 +363,7 @@ func (s *remoteStream) next(deadline time.Time) (*Reply, error) {
 		if ping := event.message.GetPing(); ping != nil {
 			return nil, s.send(Request{Kind: Pong, Opaque: ping.GetOpaque()})
 		}
-		reply := protoReply(event.message)
+		reply := ReplyOf(event.message)
 		return &reply, nil
 	case <-timer.C:
 		return nil, errors.New("what should come does not come")

@@ -139,3 +139,9 @@ const (
 	InvalidStart Ending = "invalid argument: first message must be a session start"
 	Abandoned    Ending = "cancelled: request abandoned"
 )
+
+// Change is an event that watches of a semaphore wait for.
+type Change struct {
+	Name         string
+	Data, Owners bool
+}

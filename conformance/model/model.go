@@ -71,6 +71,7 @@ type Model struct {
 
 	marks     *Marks
 	ambiguous bool
+	changed   func(Change) // if set, gets every event that a watch could be for
 }
 
 // node is one incarnation of the coordination node.

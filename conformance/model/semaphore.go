@@ -228,6 +228,9 @@ func describeLinks(links []*link, owners bool) []LinkDescription {
 
 // notify fires the watches that an event concerns, each once (§4.1).
 func (m *Model) notify(sem *semaphore, data, owners bool) {
+	if m.changed != nil {
+		m.changed(Change{Name: sem.name, Data: data, Owners: owners})
+	}
 	var rest []watch
 	for _, w := range sem.watches {
 		if !(w.data && data) && !(w.owners && owners) {

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 )
 
 // Event is one thing that happened, at a time of the world's clock. It is one of the types below.
@@ -46,10 +49,12 @@ type Ended struct {
 	Text           string // the status of gRPC
 }
 
-// Executed is an entry of the log that a server executed, once again after each of its restarts.
+// Executed is an entry of the log that a server executed, once again after each of its restarts. Entry is nil where a
+// server executed an entry with this index and these bytes before.
 type Executed struct {
 	Server int
-	Entry  coordination.Entry
+	Index  coordination.Index
+	Entry  *coordination.Entry
 }
 
 // Believes is a time during which a client had proof that it owned tokens of a semaphore.
@@ -74,6 +79,8 @@ type History struct {
 	mutex   sync.Mutex
 	events  []Event
 	streams int
+	sums    map[coordination.Index]uint64 // of the bytes of the entries
+	encoded []byte
 }
 
 // Open records that a client opens a stream, and returns the stream's number.
@@ -92,11 +99,34 @@ func (h *History) Add(at time.Duration, fact Fact) {
 	h.events = append(h.events, Event{at, fact})
 }
 
-// Execute records that a server executes an entry. The entry is copied, so that the server may use it again.
+// Execute records that a server executes an entry. The list of its commands is copied, so that the server may use it
+// again.
 func (h *History) Execute(at time.Duration, server int, entry *coordination.Entry) {
-	own := *entry
-	own.Commands = slices.Clone(own.Commands)
-	h.Add(at, &Executed{Server: server, Entry: own})
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	fact := &Executed{Server: server, Index: entry.Index}
+	sum := h.sum(entry)
+	if before, known := h.sums[entry.Index]; !known || before != sum {
+		own := *entry
+		own.Commands = slices.Clone(own.Commands)
+		fact.Entry = &own
+	}
+	if h.sums == nil {
+		h.sums = make(map[coordination.Index]uint64)
+	}
+	h.sums[entry.Index] = sum
+	h.events = append(h.events, Event{at, fact})
+}
+
+// sum is of everything in the entry.
+func (h *History) sum(entry *coordination.Entry) uint64 {
+	h.encoded = codec.BeginEntry(binary.AppendUvarint(h.encoded[:0], uint64(entry.Term)), entry.StampMillis)
+	for _, c := range entry.Commands {
+		h.encoded = codec.AppendToEntry(h.encoded, c)
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(h.encoded) // never fails
+	return hash.Sum64()
 }
 
 // Events returns the events so far. They must not be changed.

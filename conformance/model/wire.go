@@ -6,10 +6,10 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
 )
 
-// This file is the model's messages as the protocol has them, for the comparison over gRPC.
+// This file translates between the model's messages and those of the protocol.
 
-// protoRequest translates a client's message.
-func protoRequest(r Request) *Ydb_Coordination.SessionRequest {
+// Proto returns a client's message as the protocol has it.
+func (r Request) Proto() *Ydb_Coordination.SessionRequest {
 	m := &Ydb_Coordination.SessionRequest{}
 	switch r.Kind {
 	case Start:
@@ -59,8 +59,8 @@ func protoRequest(r Request) *Ydb_Coordination.SessionRequest {
 	return m // with no arm for Empty
 }
 
-// protoReply translates a server's message, except pings.
-func protoReply(m *Ydb_Coordination.SessionResponse) Reply {
+// ReplyOf returns a server's message in the model's terms, except pings.
+func ReplyOf(m *Ydb_Coordination.SessionResponse) Reply {
 	result := func(to Kind, r interface {
 		GetReqId() uint64
 		GetStatus() Ydb.StatusIds_StatusCode
