@@ -12,11 +12,8 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -137,57 +134,17 @@ func (e *Endpoint) outgoing(ctx context.Context, database *string) context.Conte
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
 
-type operationResponse interface {
-	GetOperation() *Ydb_Operations.Operation
-}
-
+// call makes a unary call. The method is the one that its request is named after.
 func (e *Endpoint) call(ctx context.Context, request proto.Message,
 	database *string) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := context.WithTimeout(e.outgoing(ctx, database), e.patience)
 	defer cancel()
-	nodes, paths := Ydb_Coordination_V1.NewCoordinationServiceClient(e.connection),
-		Ydb_Scheme_V1.NewSchemeServiceClient(e.connection)
-	limiters := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(e.connection)
-	var response operationResponse
-	var err error
-	switch r := request.(type) {
-	case *Ydb_Coordination.CreateNodeRequest:
-		response, err = nodes.CreateNode(ctx, r)
-	case *Ydb_Coordination.AlterNodeRequest:
-		response, err = nodes.AlterNode(ctx, r)
-	case *Ydb_Coordination.DropNodeRequest:
-		response, err = nodes.DropNode(ctx, r)
-	case *Ydb_Coordination.DescribeNodeRequest:
-		response, err = nodes.DescribeNode(ctx, r)
-	case *Ydb_Scheme.MakeDirectoryRequest:
-		response, err = paths.MakeDirectory(ctx, r)
-	case *Ydb_Scheme.RemoveDirectoryRequest:
-		response, err = paths.RemoveDirectory(ctx, r)
-	case *Ydb_Scheme.ListDirectoryRequest:
-		response, err = paths.ListDirectory(ctx, r)
-	case *Ydb_Scheme.DescribePathRequest:
-		response, err = paths.DescribePath(ctx, r)
-	case *Ydb_Scheme.ModifyPermissionsRequest:
-		response, err = paths.ModifyPermissions(ctx, r)
-	case *Ydb_RateLimiter.CreateResourceRequest:
-		response, err = limiters.CreateResource(ctx, r)
-	case *Ydb_RateLimiter.AlterResourceRequest:
-		response, err = limiters.AlterResource(ctx, r)
-	case *Ydb_RateLimiter.DropResourceRequest:
-		response, err = limiters.DropResource(ctx, r)
-	case *Ydb_RateLimiter.ListResourcesRequest:
-		response, err = limiters.ListResources(ctx, r)
-	case *Ydb_RateLimiter.DescribeResourceRequest:
-		response, err = limiters.DescribeResource(ctx, r)
-	case *Ydb_RateLimiter.AcquireResourceRequest:
-		response, err = limiters.AcquireResource(ctx, r)
-	default:
-		return nil, fmt.Errorf("no such call: %T", request)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return response.GetOperation(), nil
+	name := request.ProtoReflect().Descriptor().FullName()
+	method := fmt.Sprintf("/%s.V1.%sService/%s", name.Parent(), name.Parent().Name(),
+		strings.TrimSuffix(string(name.Name()), "Request"))
+	answer := new(Ydb_Operations.GetOperationResponse) // all answers have their operation in the same field
+	err := e.connection.Invoke(ctx, method, request, answer)
+	return answer.GetOperation(), err
 }
 
 // remove removes a directory with everything below it.
