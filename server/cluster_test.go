@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coordd/conformance/testlog"
-	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks/slow"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 )
@@ -31,7 +31,7 @@ type testCluster struct {
 	initial map[string]string
 	servers []*Server
 	conns   []*grpc.ClientConn
-	clock   hooks.SlowClock
+	clock   slow.Clock
 	change  func(*Config) // of each server before it starts; may be nil
 }
 
@@ -67,7 +67,7 @@ func (c *testCluster) startAll() {
 func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
 	t.Helper()
 	runBeside(t)
-	c := &testCluster{t: t, logger: testlog.New(t), clock: hooks.NewSlowClock(), change: change, dir: t.TempDir(),
+	c := &testCluster{t: t, logger: testlog.New(t), clock: slow.NewClock(), change: change, dir: t.TempDir(),
 		initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
 	addresses := testserver.Addresses(t, 2*n)
 	c.listen = addresses[:n]

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks/slow"
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/sessions"
@@ -131,7 +131,7 @@ func TestRequestsInFlight(t *testing.T) {
 
 // TestWaitingIsNotInFlight has more acquires wait, and more watches set, than may be in flight.
 func TestWaitingIsNotInFlight(t *testing.T) {
-	_, conn := startTest(t, func(c *Config) { c.hooks.Rings = hooks.NewSlowClock() })
+	_, conn := startTest(t, func(c *Config) { c.hooks.Rings = slow.NewClock() })
 	const number = maxInFlightRequests + 100
 	var streams [2]sessionClient
 	for i := range streams {

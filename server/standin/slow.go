@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/internal/hooks/slow"
 	"github.com/coordd/coordd/server"
 )
 
@@ -17,5 +18,5 @@ const slowPatience = 2 * time.Minute
 // The servers of a cluster may all be so.
 func Slow(ctx context.Context, config server.Config) (*server.Server, error) {
 	return server.StartWith(ctx, config,
-		hooks.Hooks{Rings: hooks.NewSlowClock(), Patience: slowPatience})
+		hooks.Hooks{Rings: slow.NewClock(), Patience: slowPatience})
 }

@@ -1,10 +1,12 @@
-package hooks
+// Package slow has a clock on which time passes slowly, for package hooks.
+package slow
 
 import (
 	"math"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
 )
 
 // slowness is how many times slower than the real one a slow clock is: the 5 s within which a client has to
@@ -12,29 +14,29 @@ import (
 // that was mute looks again whether it may speak are still less than a second.
 const slowness = 30
 
-// SlowClock is the real clock, but slower: for tests that are not about time, on a machine that may give a
+// Clock is the real clock, but slower: for tests that are not about time, on a machine that may give a
 // client or a server no processor for seconds.
-type SlowClock struct {
+type Clock struct {
 	origin time.Time
 }
 
-// NewSlowClock returns one that begins now.
-func NewSlowClock() SlowClock { return SlowClock{time.Now()} }
+// NewClock returns one that begins now.
+func NewClock() Clock { return Clock{time.Now()} }
 
-// Now implements Clock.
-func (c SlowClock) Now() coordination.Instant {
+// Now implements hooks.Clock.
+func (c Clock) Now() coordination.Instant {
 	return coordination.Instant(time.Since(c.origin) / slowness)
 }
 
-// AfterFunc implements Clock.
-func (c SlowClock) AfterFunc(d time.Duration, do func()) Timer {
-	return slowTimer{time.AfterFunc(slowed(d), do)}
+// AfterFunc implements hooks.Clock.
+func (c Clock) AfterFunc(d time.Duration, do func()) hooks.Timer {
+	return timer{time.AfterFunc(slowed(d), do)}
 }
 
-type slowTimer struct{ *time.Timer }
+type timer struct{ *time.Timer }
 
-// Reset implements Timer.
-func (t slowTimer) Reset(d time.Duration) bool { return t.Timer.Reset(slowed(d)) }
+// Reset implements hooks.Timer.
+func (t timer) Reset(d time.Duration) bool { return t.Timer.Reset(slowed(d)) }
 
 // slowed is how long d takes on a slow clock.
 func slowed(d time.Duration) time.Duration {

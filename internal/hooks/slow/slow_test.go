@@ -1,4 +1,4 @@
-package hooks
+package slow
 
 import (
 	"math"
@@ -8,11 +8,11 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// TestSlowClock has a timer run out when that much time has passed by the clock that set it, and not before.
-func TestSlowClock(t *testing.T) {
+// TestClock has a timer run out when that much time has passed by the clock that set it, and not before.
+func TestClock(t *testing.T) {
 	const d = 2 * time.Millisecond
 	begun := time.Now()
-	clock := NewSlowClock()
+	clock := NewClock()
 	ran := make(chan coordination.Instant, 1)
 	timer := clock.AfterFunc(math.MaxInt64, func() { ran <- clock.Now() })
 	if !timer.Reset(d) {
