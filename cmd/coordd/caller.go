@@ -34,13 +34,22 @@ type callerFlags struct {
 
 func (f *callerFlags) declareCaller(flags *pflag.FlagSet) {
 	f.onlyAsks = true
-	f.declareConnection(flags)
+	f.declareDataDir(flags)
+	f.declareClient(flags, "the socket, or where there is none, the server that 'coordd serve' would start")
+}
+
+// declareClient declares those of a command that has no use for the socket.
+func (f *callerFlags) declareClient(flags *pflag.FlagSet, fallback string) {
+	f.declareServer(flags, fallback)
+	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
+	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with an access token, instead of --user")
 }
 
 // caller is the client of a command.
 type caller struct {
 	*client.Client
+	flags    *callerFlags
 	config   client.Config
 	at       target
 	database string // below which paths are
@@ -60,7 +69,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{at: at, database: at.database}
+	c := &caller{flags: f, at: at, database: at.database}
 	if c.database == "" {
 		s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName),
 			pflag.NewFlagSet("", pflag.ContinueOnError),
@@ -77,11 +86,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 			if at.socket == "" {
 				to.address = address
 			}
-			c, err := f.dial(to, reconnecting)
-			if err != nil {
-				return nil, err
-			}
-			return c.conn, nil
+			return f.dial(to, reconnecting)
 		}}
 	if config.Login, err = f.credentials(p, at); err != nil {
 		return nil, err
@@ -104,7 +109,7 @@ func (f *callerFlags) credentials(p *program,
 		return func(context.Context, *grpc.ClientConn) (string, error) {
 			content, err := os.ReadFile(f.tokenFile)
 			if err != nil {
-				return "", fmt.Errorf("flag --token-file: %w", err)
+				return "", exit.With(exit.Config, fmt.Errorf("flag --token-file: %w", err))
 			}
 			return strings.TrimSpace(string(content)), nil
 		}, nil
@@ -113,11 +118,12 @@ func (f *callerFlags) credentials(p *program,
 		return nil, nil
 	}
 	at.warnOfClearText(p)
-	if err := f.readPassword(&passwordReader{program: p}); err != nil {
+	var err error
+	if f.password, err = p.readPassword(f.passwordFile, "password of "+f.login); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, conn *grpc.ClientConn) (string, error) {
-		return (&adminClient{conn: conn, at: at}).login(ctx, f.login, f.password)
+		return at.login(ctx, conn, f.login, f.password)
 	}, nil
 }
 

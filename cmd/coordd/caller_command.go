@@ -56,6 +56,8 @@ type question struct {
 	check   func(flags *pflag.FlagSet, args []string) error
 	timeout time.Duration // the default of --timeout; 0: callerTimeout
 	late    time.Duration // how much later than --timeout the answer may come
+	// the help of a command for administrators, in the place of callerText: it uses the socket if there is one
+	about string
 	// goes on until a signal stops the program, instead of up to --timeout
 	stays bool
 }
@@ -69,7 +71,7 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	if q.long != "" {
 		command.Long += q.long + "\n\n"
 	}
-	command.Long += callerText
+	command.Long += cmp.Or(q.about, callerText)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if timeout <= 0 {
 			return exit.Usagef("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
@@ -99,7 +101,9 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 		return c.plain(do(ctx, c))
 	}
 	f.declareCaller(command.Flags())
-	p.remember(command, f)
+	if f.onlyAsks = q.about == ""; f.onlyAsks {
+		p.remember(command, f)
+	}
 	if !q.stays {
 		command.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the result")
 		command.Flags().Lookup("timeout").DefValue = serve.DurationText(timeout)

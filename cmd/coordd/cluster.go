@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -18,41 +19,13 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-const (
-	// clusterCallTimeout bounds what a `coordd cluster` command asks of a server, unless --timeout says
-	// otherwise.
-	clusterCallTimeout = 30 * time.Second
-	// clusterLongTimeout is the same for what depends on the size of the data.
-	clusterLongTimeout = time.Hour
-)
+// clusterLongTimeout bounds what depends on the size of the data, unless --timeout says otherwise.
+const clusterLongTimeout = time.Hour
 
 const clusterText = `Any server of the cluster can be asked: it passes changes on to the leader. A server
 is named by its name or by its id. Administrators may do this, and whoever owns the data
 directory of a server on this machine, by way of the socket in it. docs/cluster.md has
 the procedures.`
-
-// clusterExamples are those of the commands by their names.
-var clusterExamples = map[string]string{
-	"status":          "  coordd cluster status\n  coordd cluster status -o json",
-	"add":             "  coordd cluster add d d.example.com:2380",
-	"promote":         "  coordd cluster promote d --wait",
-	"remove":          "  coordd cluster add e e.example.com:2380 && coordd cluster remove e",
-	"transfer-leader": "  coordd cluster transfer-leader\n  coordd cluster transfer-leader a",
-	"limits":          "  coordd cluster limits\n  coordd cluster limits --state 512MiB",
-	"snapshot":        "  coordd cluster snapshot --to backup",
-	"restore": "  coordd cluster restore --from backup --check\n" +
-		"  coordd cluster restore --from backup --data-dir restored",
-	"recover": "  coordd check --data-dir survivor && coordd cluster recover --data-dir survivor --yes",
-}
-
-// clusterFlags are the flags of a `coordd cluster` command that asks a server.
-type clusterFlags struct {
-	connectionFlags
-	timeout time.Duration
-	output  *outputFlag // nil: the command prints in one form
-	wait    bool
-	to      string
-}
 
 func (p *program) clusterCommand() *cobra.Command {
 	parent := &cobra.Command{
@@ -65,49 +38,7 @@ func (p *program) clusterCommand() *cobra.Command {
 	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(),
 		p.clusterRemoveCommand(), p.clusterTransferCommand(), p.clusterLimitsCommand(),
 		p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
-	for _, command := range parent.Commands() {
-		command.Example = clusterExamples[command.Name()]
-	}
 	return parent
-}
-
-// clusterSubcommand makes a command that asks a server. Its arguments are named in use.
-func (p *program) clusterSubcommand(
-	use, short string,
-	timeout time.Duration,
-	run func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error,
-) (*cobra.Command, *clusterFlags) {
-	f := &clusterFlags{}
-	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + clusterText,
-		Args: argumentsOf(use)}
-	command.RunE = func(_ *cobra.Command, args []string) error {
-		if f.timeout <= 0 {
-			return exit.Usagef("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
-				f.timeout)
-		}
-		if f.output != nil {
-			if err := f.output.check(); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
-		defer cancel()
-		client, err := f.connect(ctx, &passwordReader{program: p})
-		if err != nil {
-			return err
-		}
-		defer client.close()
-		return run(ctx, f, client, args)
-	}
-	f.declareConnection(command.Flags())
-	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "how long to wait for the result")
-	return command, f
-}
-
-// declareOutput lets the command print in each form.
-func (f *clusterFlags) declareOutput(command *cobra.Command) {
-	f.output = new(outputFlag)
-	f.output.declareOutput(command)
 }
 
 // argumentsOf wants the arguments that a usage names; those in brackets may be missing.
@@ -132,18 +63,18 @@ func argumentsOf(use string) cobra.PositionalArgs {
 }
 
 // cluster calls the cluster's service.
-func (c *adminClient) cluster(ctx context.Context, method string, request, response proto.Message) error {
-	return c.clusterError(c.conn.Invoke(c.headers(ctx), method, request, response))
+func (c *caller) cluster(ctx context.Context, method string, request, response proto.Message) error {
+	return c.clusterError(c.Invoke(ctx, method, request, response))
 }
 
 // clusterError is an error of the cluster's service for a person.
-func (c *adminClient) clusterError(err error) error {
+func (c *caller) clusterError(err error) error {
 	switch s, _ := status.FromError(err); s.Code() {
 	case codes.OK:
 		return nil
 	case codes.DeadlineExceeded:
 		if strings.HasPrefix(s.Message(), "Cannot ") {
-			return c.plain(err)
+			return plain(err)
 		}
 		return errors.New("no answer in time; what was asked for may still happen, `coordd cluster status` tells")
 	case codes.Unimplemented:
@@ -153,35 +84,33 @@ func (c *adminClient) clusterError(err error) error {
 }
 
 func (p *program) clusterAddCommand() *cobra.Command {
-	command, _ := p.clusterSubcommand("add NAME PEER-HOST:PORT",
-		"Add a server: it gets all data and has no vote until it is promoted", clusterCallTimeout,
-		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
+	return p.ask(&question{use: "add NAME PEER-HOST:PORT", about: clusterText,
+		short:   "Add a server: it gets all data and has no vote until it is promoted",
+		example: "  coordd cluster add d d.example.com:2380",
+		check: func(_ *pflag.FlagSet, args []string) error {
+			if err := serve.SetMemberName(&serve.Settings{}, args[0]); err != nil {
+				return exit.Usagef("argument NAME: value %q is not allowed: %w", args[0], err)
+			}
+			if err := serve.PeerAddress(args[1]); err != nil {
+				return exit.Usagef("argument PEER-HOST:PORT: value %q is not allowed: %w", args[1], err)
+			}
+			return nil
+		},
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			name, address := args[0], args[1]
-			if err := serve.SetMemberName(&serve.Settings{}, name); err != nil {
-				return exit.Usagef("argument NAME: value %q is not allowed: %w", name, err)
-			}
-			if err := serve.PeerAddress(address); err != nil {
-				return exit.Usagef("argument PEER-HOST:PORT: value %q is not allowed: %w", address, err)
-			}
-			added := new(adminpb.AddMemberResponse)
-			if err := client.cluster(ctx, adminpb.Cluster_Add_FullMethodName,
+			added, now := new(adminpb.AddMemberResponse), new(adminpb.ClusterStatus)
+			if err := c.cluster(ctx, adminpb.Cluster_Add_FullMethodName,
 				&adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
-				return err
+				return "", err
 			}
-			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
-				&adminpb.ClusterStatusRequest{}, now); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout,
+			err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now)
+			return fmt.Sprintf(
 				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
 					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n"+
-					"  coordd cluster promote %s --wait\n",
+					"  coordd cluster promote %s --wait",
 				name, cmdline.OneLine(added.GetId()),
-				name, address, cmdline.OneLine(joinList(now, added.GetId())), name)
-			return nil
-		})
-	return command
+				name, address, cmdline.OneLine(joinList(now, added.GetId())), name), err
+		}}, nil)
 }
 
 // joinList is the peer addresses of all members but the new one.
@@ -196,62 +125,52 @@ func joinList(now *adminpb.ClusterStatus, except string) string {
 }
 
 func (p *program) clusterPromoteCommand() *cobra.Command {
-	var command *cobra.Command
-	command, f := p.clusterSubcommand("promote NAME", "Give a server that was added its vote",
-		clusterCallTimeout,
-		func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error {
-			request := &adminpb.PromoteMemberRequest{Member: args[0], Wait: f.wait}
-			if err := client.cluster(ctx, adminpb.Cluster_Promote_FullMethodName, request,
-				new(adminpb.PromoteMemberResponse)); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "%s has a vote now\n", args[0])
-			return nil
-		})
-	command.Flags().BoolVar(&f.wait, "wait", false,
-		"wait until it has got all data (--timeout bounds it, 1h by default then)")
-	command.PreRun = func(command *cobra.Command, _ []string) {
-		if f.wait && !command.Flags().Changed("timeout") {
-			f.timeout = clusterLongTimeout
+	var wait bool
+	q := &question{use: "promote NAME", short: "Give a server that was added its vote", about: clusterText,
+		example: "  coordd cluster promote d --wait",
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return args[0] + " has a vote now", c.cluster(ctx, adminpb.Cluster_Promote_FullMethodName,
+				&adminpb.PromoteMemberRequest{Member: args[0], Wait: wait}, new(adminpb.PromoteMemberResponse))
+		}}
+	q.check = func(flags *pflag.FlagSet, _ []string) error {
+		if wait && !flags.Changed("timeout") {
+			q.late = clusterLongTimeout
 		}
+		return nil
 	}
+	command := p.ask(q, nil)
+	command.Flags().BoolVar(&wait, "wait", false,
+		"wait until it has got all data (--timeout bounds it, 1h by default then)")
 	return command
 }
 
 func (p *program) clusterRemoveCommand() *cobra.Command {
-	command, _ := p.clusterSubcommand("remove NAME", "Remove a server for ever; if it runs, it ends",
-		clusterCallTimeout,
-		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
-			request := &adminpb.RemoveMemberRequest{Member: args[0]}
-			if err := client.cluster(ctx, adminpb.Cluster_Remove_FullMethodName, request,
-				new(adminpb.RemoveMemberResponse)); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.stdout, "%s was removed; its data directory can be deleted\n", args[0])
-			return nil
-		})
-	return command
+	return p.ask(&question{use: "remove NAME", short: "Remove a server for ever; if it runs, it ends",
+		about: clusterText, example: "  coordd cluster add e e.example.com:2380 && coordd cluster remove e",
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
+			return args[0] + " was removed; its data directory can be deleted",
+				c.cluster(ctx, adminpb.Cluster_Remove_FullMethodName, &adminpb.RemoveMemberRequest{Member: args[0]},
+					new(adminpb.RemoveMemberResponse))
+		}}, nil)
 }
 
 func (p *program) clusterTransferCommand() *cobra.Command {
-	command, _ := p.clusterSubcommand("transfer-leader [NAME]",
-		"Have another server lead: NAME, or the one that has most of the log", clusterCallTimeout,
-		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
+	return p.ask(&question{use: "transfer-leader [NAME]", about: clusterText,
+		short:   "Have another server lead: NAME, or the one that has most of the log",
+		example: "  coordd cluster transfer-leader\n  coordd cluster transfer-leader a",
+		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			request, led := new(adminpb.TransferLeaderRequest), new(adminpb.TransferLeaderResponse)
 			if len(args) == 1 {
 				request.To = args[0]
 			}
-			if err := client.cluster(ctx, adminpb.Cluster_TransferLeader_FullMethodName, request,
-				led); err != nil {
-				return err
+			if err := c.cluster(ctx, adminpb.Cluster_TransferLeader_FullMethodName, request, led); err != nil {
+				return "", err
 			}
-			name := led.GetLeader()
-			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
-				&adminpb.ClusterStatusRequest{}, now); err == nil {
+			name, now := led.GetLeader(), new(adminpb.ClusterStatus)
+			if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{},
+				now); err == nil {
 				name = memberName(now, name)
 			}
-			return cmdline.PrintLine(p.stdout, "%s leads", name)
-		})
-	return command
+			return cmdline.OneLine(name) + " leads", nil
+		}}, nil)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -26,31 +27,35 @@ Afterwards only --state, here, changes it, for all servers at once.`
 
 func (p *program) clusterLimitsCommand() *cobra.Command {
 	var state string
-	command, f := p.clusterSubcommand("limits",
-		"Show the limit of the state and how much of it is used, or set it", clusterCallTimeout,
-		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
-			now := new(adminpb.LimitsStatus)
-			var err error
+	var wanted serve.Settings
+	out := new(outputFlag)
+	command := p.ask(&question{use: "limits", about: clusterText, long: limitsText,
+		short:   "Show the limit of the state and how much of it is used, or set it",
+		example: "  coordd cluster limits\n  coordd cluster limits --state 512MiB",
+		check: func(*pflag.FlagSet, []string) error {
 			if state == "" {
-				err = client.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{},
-					now)
+				return nil
+			}
+			if err := serve.SetStateLimit(&wanted, state); err != nil {
+				return exit.Usagef("flag --state: value %q is not allowed: %w", state, err)
+			}
+			return nil
+		},
+		run: func(ctx context.Context, c *caller, _ []string) (err error) {
+			now := new(adminpb.LimitsStatus)
+			if state == "" {
+				err = c.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
 			} else {
-				var wanted serve.Settings
-				if err := serve.SetStateLimit(&wanted, state); err != nil {
-					return exit.Usagef("flag --state: value %q is not allowed: %w", state, err)
-				}
-				err = client.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName,
+				err = c.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName,
 					&adminpb.SetLimitsRequest{StateBytes: wanted.StateLimit}, now)
 			}
 			if err != nil {
 				return err
 			}
-			return f.output.one(p.stdout, showLimits(now), func(w io.Writer) { printLimits(w, now) })
-		})
-	command.Long = command.Short + ".\n\n" + limitsText + "\n\n" + clusterText
+			return out.one(p.stdout, showLimits(now), func(w io.Writer) { printLimits(w, now) })
+		}}, out)
 	command.Flags().StringVar(&state, "state", "",
 		"new limit: a SIZE such as 512MiB, or "+serve.UnlimitedText+" (default: only show it)")
-	f.declareOutput(command)
 	return command
 }
 
@@ -128,14 +133,13 @@ func memoryText(now *adminpb.LimitsStatus) string {
 }
 
 // limitsLine is what `coordd cluster status` says of the limits; empty from a server that does not tell.
-func limitsLine(ctx context.Context, client *adminClient) (*adminpb.LimitsStatus, error) {
+func limitsLine(ctx context.Context, c *caller) (*adminpb.LimitsStatus, error) {
 	now := new(adminpb.LimitsStatus)
-	err := client.conn.Invoke(client.headers(ctx), adminpb.Cluster_Limits_FullMethodName,
-		&adminpb.LimitsRequest{}, now)
+	err := c.Invoke(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
 	if status.Code(err) == codes.Unimplemented {
 		return nil, nil
 	}
-	return now, client.clusterError(err)
+	return now, c.clusterError(err)
 }
 
 // sizeOf is a number of bytes for a person, exact where it is a small multiple of a unit.

@@ -26,6 +26,8 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 			"are added to it afterwards. The directory must be missing or empty, or left by a\n" +
 			"restore that was cut short. Session ids and order ids go on with a jump, so that none\n" +
 			"comes twice. docs/cluster.md has the procedure.\n\n" + serve.SourcesText,
+		Example: "  coordd cluster restore --from backup --check\n" +
+			"  coordd cluster restore --from backup --data-dir restored",
 		Args: cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if from == "" {
@@ -128,7 +130,8 @@ func (p *program) clusterRecoverCommand() *cobra.Command {
 			"the survivor for which 'coordd check' shows the highest last term, and among those the\n" +
 			"highest last entry. No other server of the cluster may run, now or later. The server\n" +
 			"must be stopped. docs/cluster.md has the procedure.\n\n" + serve.SourcesText,
-		Args: cmdline.NoArguments,
+		Example: "  coordd check --data-dir survivor && coordd cluster recover --data-dir survivor --yes",
+		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
 			if err != nil {

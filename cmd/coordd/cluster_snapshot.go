@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
@@ -17,29 +18,26 @@ import (
 )
 
 func (p *program) clusterSnapshotCommand() *cobra.Command {
-	command, f := p.clusterSubcommand("snapshot", "Back up everything into a file, while the servers go on",
-		clusterLongTimeout,
-		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
-			report, bytes, err := client.snapshotTo(ctx, f.to)
-			if err != nil {
-				return err
+	var to string
+	command := p.ask(&question{use: "snapshot", short: "Back up everything into a file, while the servers go on",
+		about: clusterText, timeout: clusterLongTimeout, example: "  coordd cluster snapshot --to backup",
+		check: func(*pflag.FlagSet, []string) error {
+			if to == "" {
+				return exit.Usagef("flag --to: no value given; want the file to write the backup to")
 			}
-			fmt.Fprintf(p.stdout,
-				"%s: %d bytes, everything up to entry %d of cluster %s, %d rows\nCheck it at any time with\n"+
-					"  coordd cluster restore --from %s --check\n",
-				f.to, bytes, report.Index, raftstore.IDText(report.Cluster), report.Rows, f.to)
+			if _, err := os.Lstat(to); err == nil {
+				return exit.With(exit.Config, fmt.Errorf("flag --to: %s exists already", to))
+			}
 			return nil
-		})
-	command.Flags().StringVar(&f.to, "to", "", "file to write, which must not exist")
-	command.PreRunE = func(*cobra.Command, []string) error {
-		if f.to == "" {
-			return exit.Usagef("flag --to: no value given; want the file to write the backup to")
-		}
-		if _, err := os.Lstat(f.to); err == nil {
-			return exit.With(exit.Config, fmt.Errorf("flag --to: %s exists already", f.to))
-		}
-		return nil
-	}
+		},
+		act: func(ctx context.Context, c *caller, _ []string) (string, error) {
+			report, bytes, err := c.snapshotTo(ctx, to)
+			return fmt.Sprintf(
+				"%s: %d bytes, everything up to entry %d of cluster %s, %d rows\nCheck it at any time with\n"+
+					"  coordd cluster restore --from %s --check",
+				to, bytes, report.Index, raftstore.IDText(report.Cluster), report.Rows, to), err
+		}}, nil)
+	command.Flags().StringVar(&to, "to", "", "file to write, which must not exist")
 	return command
 }
 
@@ -47,10 +45,8 @@ func (p *program) clusterSnapshotCommand() *cobra.Command {
 const partialSuffix = ".partial"
 
 // snapshotTo fetches a backup into a file that appears under its name once it is durable and was found sound.
-func (c *adminClient) snapshotTo(
-	ctx context.Context,
-	path string,
-) (report raftstore.BackupReport, bytes int64, err error) {
+func (c *caller) snapshotTo(ctx context.Context, path string) (
+	report raftstore.BackupReport, bytes int64, err error) {
 	partial := path + partialSuffix
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -76,8 +72,15 @@ func (c *adminClient) snapshotTo(
 }
 
 // fetchSnapshot writes a backup to w and returns its length.
-func (c *adminClient) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) {
-	stream, err := adminpb.NewClusterClient(c.conn).Snapshot(c.headers(ctx), &adminpb.SnapshotRequest{})
+func (c *caller) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) {
+	conn, err := c.Conn()
+	if err == nil {
+		ctx, err = c.With(ctx, conn)
+	}
+	if err != nil {
+		return 0, err
+	}
+	stream, err := adminpb.NewClusterClient(conn).Snapshot(ctx, &adminpb.SnapshotRequest{})
 	if err != nil {
 		return 0, c.clusterError(err)
 	}

@@ -16,22 +16,21 @@ import (
 )
 
 func (p *program) clusterStatusCommand() *cobra.Command {
-	command, f := p.clusterSubcommand("status", "Show the servers of the cluster, who leads, and who lags",
-		clusterCallTimeout,
-		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
+	out := new(outputFlag)
+	return p.ask(&question{use: "status", short: "Show the servers of the cluster, who leads, and who lags",
+		about: clusterText, example: "  coordd cluster status\n  coordd cluster status -o json",
+		run: func(ctx context.Context, c *caller, _ []string) error {
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
+			if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
 				&adminpb.ClusterStatusRequest{}, now); err != nil {
 				return err
 			}
-			limits, err := limitsLine(ctx, client)
+			limits, err := limitsLine(ctx, c)
 			if err != nil {
 				return err
 			}
-			return f.output.one(p.stdout, showStatus(now, limits), func(w io.Writer) { printStatus(w, now, limits) })
-		})
-	f.declareOutput(command)
-	return command
+			return out.one(p.stdout, showStatus(now, limits), func(w io.Writer) { printStatus(w, now, limits) })
+		}}, out)
 }
 
 // statusShown is a status, as the output has it. Ids are 16 hexadecimal digits.

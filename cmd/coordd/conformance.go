@@ -22,8 +22,8 @@ import (
 
 // conformanceFlags are what the user gives to `coordd conformance`, as text.
 type conformanceFlags struct {
-	userFlags                          // where to go and who to be
-	run, tag, file, junit, json, token cmdline.RawFlag
+	callerFlags                 // where to go and who to be
+	run, tag, file, junit, json cmdline.RawFlag
 }
 
 const conformanceText = `Replay the documented semantics as scripts on a server, coordd or YDB, and show
@@ -40,7 +40,6 @@ func (p *program) conformanceCommand() *cobra.Command {
 		run: cmdline.RawFlag{Placeholder: "REGEXP"}, tag: cmdline.RawFlag{Placeholder: "TAG,..."},
 		file:  cmdline.RawFlag{Placeholder: "FILE"},
 		junit: cmdline.RawFlag{Placeholder: "FILE"}, json: cmdline.RawFlag{Placeholder: "FILE"},
-		token: cmdline.RawFlag{Placeholder: "FILE"},
 	}
 	command := &cobra.Command{
 		Use:     "conformance",
@@ -50,8 +49,8 @@ func (p *program) conformanceCommand() *cobra.Command {
 		Args:    cmdline.NoArguments,
 		RunE:    func(*cobra.Command, []string) error { return p.conformance(&f) },
 	}
-	f.declareEndpoint(command.Flags(), "what 'coordd health' asks")
 	flags := command.Flags()
+	f.declareClient(flags, "what 'coordd health' asks")
 	flags.Var(&f.run, "run", "only the scripts whose name matches")
 	flags.Var(&f.tag, "tag",
 		"only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
@@ -59,7 +58,6 @@ func (p *program) conformanceCommand() *cobra.Command {
 		"this script instead of those that are built in, such as a recording of 'coordd-standin --record'")
 	flags.Var(&f.junit, "junit", "write a JUnit report to this file")
 	flags.Var(&f.json, "json", "write a JSON report to this file")
-	flags.Var(&f.token, "token-file", "file with a token to send, instead of --user")
 	return command
 }
 
@@ -78,7 +76,7 @@ func (p *program) conformance(f *conformanceFlags) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	login, cancel := context.WithTimeout(ctx, userCallTimeout)
+	login, cancel := context.WithTimeout(ctx, callerTimeout)
 	defer cancel()
 	at, config, err := p.endpointConfig(login, f)
 	if err != nil {
@@ -116,37 +114,25 @@ func writable(path string) error {
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
-func (p *program) endpointConfig(
-	ctx context.Context,
-	f *conformanceFlags,
-) (at target, config conformance.EndpointConfig, err error) {
-	if f.asClient = true; f.token.Text != "" && f.login != "" {
-		return at, config, exit.Usagef("flags --token-file and --user: only one of them can be given")
-	}
-	if at, err = f.locate(ctx, p); err != nil {
-		return at, config, err
-	}
-	config.Address, config.Database = at.address, path.Clean(at.database)
-	if at.encrypted {
-		if config.Security, err = trust(f.caFile); err != nil {
-			return at, config, err
-		}
-	}
-	if f.token.Text != "" {
-		token, err := os.ReadFile(f.token.Text)
-		if err != nil {
-			return at, config, exit.With(exit.Config, fmt.Errorf("flag --token-file: %w", err))
-		}
-		config.Token = strings.TrimSpace(string(token))
-		return at, config, nil
-	}
-	client, err := f.connect(ctx, &passwordReader{program: p})
+func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (
+	at target, config conformance.EndpointConfig, err error) {
+	f.asClient = true
+	c, err := f.open(ctx, p)
 	if err != nil {
 		return at, config, err
 	}
-	defer client.close()
-	config.Token = client.token
-	return at, config, nil
+	defer c.Close()
+	config.Address, config.Database = c.at.address, path.Clean(c.at.database)
+	if c.at.encrypted {
+		if config.Security, err = trust(f.caFile); err != nil {
+			return c.at, config, err
+		}
+	}
+	conn, err := c.Conn()
+	if err == nil {
+		config.Token, err = c.Token(ctx, conn)
+	}
+	return c.at, config, err
 }
 
 // selected are the scripts that the flags ask for, at least one.

@@ -286,15 +286,15 @@ func firstEnd(path string) (first time.Time, err error) {
 
 // examineServer asks the server that uses the data directory, if one does, and its cluster.
 func (p *program) examineServer(ctx context.Context, s serve.Settings) (running bool, findings []finding) {
-	f := connectionFlags{dataDir: s.DataDir}
+	f := callerFlags{connectionFlags: connectionFlags{dataDir: s.DataDir}}
 	if s.DataDir == "" {
 		return false, nil
 	}
-	c, err := f.connect(ctx, &passwordReader{program: p})
+	c, err := f.open(ctx, p)
 	if err != nil {
 		return false, []finding{found("server", foundWell, "none runs on the data directory")}
 	}
-	defer c.close()
+	defer c.Close()
 	serves, issues, err := c.serving(ctx)
 	switch {
 	case exit.Of(err) == exit.NotServing:

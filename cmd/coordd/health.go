@@ -34,7 +34,7 @@ has one that the caller may use, since its owner is told everything.`
 
 // healthFlags are the flags of `coordd health`.
 type healthFlags struct {
-	connection connectionFlags
+	connection callerFlags
 	output     outputFlag
 	timeout    time.Duration // of one question
 	wait       time.Duration // 0: ask once
@@ -128,13 +128,13 @@ func (f *healthFlags) untilServing(p *program) (*healthShown, error) {
 func (f *healthFlags) ask(p *program) (*healthShown, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
-	client, err := f.connection.connect(ctx, &passwordReader{program: p})
+	client, err := f.connection.open(ctx, p)
 	if exit.Of(err) == exit.NotServing {
 		return &healthShown{Issues: []string{err.Error()}}, nil
 	} else if err != nil {
 		return nil, err
 	}
-	defer client.close()
+	defer client.Close()
 	serves, issues, err := client.serving(ctx)
 	if err != nil {
 		issues = []string{err.Error()}

@@ -18,8 +18,12 @@ import (
 // serving asks the health service, which needs no token, and then the monitoring service for the issues. It
 // reports whether the server serves, and the issues in spite of which it serves, or because of which it does not.
 // An error is a reason, too: the server gave no answer.
-func (c *adminClient) serving(ctx context.Context) (serves bool, issues []string, err error) {
-	health, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+func (c *caller) serving(ctx context.Context) (serves bool, issues []string, err error) {
+	conn, err := c.Conn()
+	if err != nil {
+		return false, nil, err
+	}
+	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		return false, nil, c.whyNoAnswer(ctx, err)
 	}
@@ -45,8 +49,8 @@ func (c *adminClient) serving(ctx context.Context) (serves bool, issues []string
 
 // selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a
 // token.
-func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool, err error) {
-	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conn).SelfCheck(c.headers(ctx),
+func (c *caller) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool, err error) {
+	operation, err := c.Operate(ctx, Ydb_Monitoring_V1.MonitoringService_SelfCheck_FullMethodName,
 		&Ydb_Monitoring.SelfCheckRequest{
 			OperationParams: &Ydb_Operations.OperationParams{OperationMode: Ydb_Operations.OperationParams_SYNC}})
 	switch status.Code(err) {
@@ -56,7 +60,6 @@ func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.Self
 	default:
 		return nil, false, c.whyNoAnswer(ctx, err)
 	}
-	operation := answer.GetOperation()
 	switch operation.GetStatus() {
 	case Ydb.StatusIds_SUCCESS:
 		check = new(Ydb_Monitoring.SelfCheckResult)
@@ -94,7 +97,7 @@ func resultWord(check *Ydb_Monitoring.SelfCheckResult) string {
 var errNoAnswer = errors.New("no answer in time")
 
 // whyNoAnswer puts an error of a call into few words.
-func (c *adminClient) whyNoAnswer(ctx context.Context, err error) error {
+func (c *caller) whyNoAnswer(ctx context.Context, err error) error {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded:
 		return errNoAnswer
@@ -104,6 +107,6 @@ func (c *adminClient) whyNoAnswer(ctx context.Context, err error) error {
 		if ctx.Err() != nil {
 			return errNoAnswer
 		}
-		return c.plain(err)
+		return c.at.unreached(plain(err))
 	}
 }

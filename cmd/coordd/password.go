@@ -11,27 +11,25 @@ import (
 	"github.com/coordd/coordd/internal/serve"
 )
 
-// passwordReader reads passwords from stdin, one a line. At a terminal it asks for each and shows nothing of
-// it.
-type passwordReader struct {
-	program *program
-	lines   *bufio.Reader
-}
-
-func (r *passwordReader) read(question string) (string, error) {
-	if file, ok := r.program.stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		fmt.Fprintf(r.program.stderr, "%s: ", question)
+// readPassword reads a password from a file, or, where none is named, from a line of stdin. At a terminal it asks for
+// it and shows nothing of it.
+func (p *program) readPassword(path, question string) (string, error) {
+	if path != "" {
+		return serve.ReadPasswordFile(path)
+	}
+	if file, ok := p.stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		fmt.Fprintf(p.stderr, "%s: ", question)
 		typed, err := term.ReadPassword(int(file.Fd()))
-		fmt.Fprintln(r.program.stderr)
+		fmt.Fprintln(p.stderr)
 		if err == nil && len(typed) == 0 {
 			err = errors.New("no password given")
 		}
 		return string(typed), err
 	}
-	if r.lines == nil {
-		r.lines = bufio.NewReader(r.program.stdin)
+	if p.passwords == nil {
+		p.passwords = bufio.NewReader(p.stdin)
 	}
-	password, err := serve.ReadPasswordLine(r.lines)
+	password, err := serve.ReadPasswordLine(p.passwords)
 	if err != nil {
 		return "", fmt.Errorf("%s, from stdin: %w", question, err)
 	}

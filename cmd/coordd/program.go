@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"os"
@@ -34,7 +35,8 @@ type program struct {
 	// serve.StopTimeout is how long a stopping server may wait for clients.
 	stopTimeout time.Duration
 
-	callers map[*cobra.Command]*callerFlags // of the commands that do what clients do
+	callers   map[*cobra.Command]*callerFlags // of the commands that do what clients do
+	passwords *bufio.Reader                   // stdin, once a password was read from it
 }
 
 // checkFunc examines a data directory that no server uses and returns what it

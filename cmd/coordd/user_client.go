@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/exit"
@@ -36,52 +35,6 @@ type connectionFlags struct {
 	asClient                   bool   // the socket is not to be used
 	// where nobody answers at the socket, another way to the server is as good
 	onlyAsks bool
-}
-
-// declareConnection declares the flags of a command for administrators.
-func (f *connectionFlags) declareConnection(flags *pflag.FlagSet) {
-	f.declareDataDir(flags)
-	f.declareEndpoint(flags, "the socket, or where there is none, the server that 'coordd serve' would start")
-}
-
-// declareEndpoint declares those of a command that does what clients do.
-func (f *connectionFlags) declareEndpoint(flags *pflag.FlagSet, fallback string) {
-	f.declareServer(flags, fallback)
-	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
-	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
-}
-
-// adminClient calls the services by which a server is managed.
-type adminClient struct {
-	conn  *grpc.ClientConn
-	at    target
-	token string // empty: anonymous
-}
-
-// connect opens a connection, and logs in if a name is given.
-func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader) (*adminClient, error) {
-	if f.login == "" && f.passwordFile != "" {
-		return nil, exit.Usagef("flag --password-file: has no meaning without --user")
-	}
-	at, err := f.locate(ctx, passwords.program)
-	if err != nil {
-		return nil, err
-	}
-	c, err := f.dial(at)
-	if err != nil {
-		return nil, err
-	}
-	if f.login != "" {
-		at.warnOfClearText(passwords.program)
-		err := f.readPassword(passwords)
-		if err == nil {
-			c.token, err = c.login(ctx, f.login, f.password)
-		}
-		if err != nil {
-			return nil, errors.Join(err, c.conn.Close())
-		}
-	}
-	return c, nil
 }
 
 // locate finds the server to ask: the one that is named, or this machine's, by the administrator's socket or,
@@ -155,15 +108,14 @@ func (p *program) localDataDir(served *pflag.FlagSet) string {
 }
 
 // dial makes a connection to a server.
-func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*adminClient, error) {
+func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	if at.socket != "" {
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithAuthority("localhost"),
 			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
 				return listen.DialSocket(ctx, path)
 			}))
-		conn, err := grpc.NewClient("passthrough:///"+at.socket, options...)
-		return &adminClient{conn: conn, at: at}, err
+		return grpc.NewClient("passthrough:///"+at.socket, options...)
 	}
 	security := insecure.NewCredentials()
 	if at.encrypted {
@@ -172,9 +124,7 @@ func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*adminCli
 			return nil, err
 		}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+at.address,
-		append(options, grpc.WithTransportCredentials(security))...)
-	return &adminClient{conn: conn, at: at}, err
+	return grpc.NewClient("passthrough:///"+at.address, append(options, grpc.WithTransportCredentials(security))...)
 }
 
 func trust(caFile string) (credentials.TransportCredentials, error) {
@@ -192,53 +142,26 @@ func trust(caFile string) (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
-// readPassword finds the password of the user to log in as.
-func (f *connectionFlags) readPassword(passwords *passwordReader) (err error) {
-	if f.passwordFile != "" {
-		f.password, err = serve.ReadPasswordFile(f.passwordFile)
-	} else {
-		f.password, err = passwords.read("password of " + f.login)
-	}
-	return err
-}
-
 // login returns a token.
-func (c *adminClient) login(ctx context.Context, name, password string) (string, error) {
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx),
+func (t target) login(ctx context.Context, conn *grpc.ClientConn, name, password string) (string, error) {
+	if t.database != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", t.database)
+	}
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx,
 		&Ydb_Auth.LoginRequest{User: name, Password: password})
 	if err != nil {
-		return "", fmt.Errorf("log in as %s: %w", name, c.plain(err))
+		return "", fmt.Errorf("log in as %s: %w", name, t.unreached(plain(err)))
 	}
 	op := answer.GetOperation()
 	var result Ydb_Auth.LoginResult
 	if err := client.Answered(op.GetStatus(), op.GetIssues()); err != nil {
-		return "", fmt.Errorf("log in as %s to the database %s: %w", name, c.at.database, err)
+		return "", fmt.Errorf("log in as %s to the database %s: %w", name, t.database, err)
 	}
 	if err := op.GetResult().UnmarshalTo(&result); err != nil {
 		return "", fmt.Errorf("log in as %s: %w", name, err)
 	}
 	return result.GetToken(), nil
 }
-
-func (c *adminClient) headers(ctx context.Context) context.Context {
-	if c.at.database != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", c.at.database)
-	}
-	if c.token != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", c.token)
-	}
-	return ctx
-}
-
-func (c *adminClient) call(ctx context.Context, method string, request, response proto.Message) error {
-	return c.plain(c.conn.Invoke(c.headers(ctx), method, request, response))
-}
-
-func (c *adminClient) close() { _ = c.conn.Close() }
-
-// plain is an error of a call for a person: without gRPC's words, and with what may help if nobody was
-// reached.
-func (c *adminClient) plain(err error) error { return c.at.unreached(plain(err)) }
 
 // plain is a gRPC error without what only programmers want to know.
 func plain(err error) error {

@@ -85,19 +85,28 @@ func (c *Client) conn(address string) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// With adds to a context what a server wants to know of every call. It logs in, if that was not done yet.
-func (c *Client) With(ctx context.Context, conn *grpc.ClientConn) (context.Context, error) {
+// Token returns the caller's token, "" without one. It logs in, if that was not done yet.
+func (c *Client) Token(ctx context.Context, conn *grpc.ClientConn) (string, error) {
 	c.mu.Lock()
 	token, loggedIn := c.token, c.loggedIn
 	c.mu.Unlock()
-	if c.config.Login != nil && !loggedIn {
-		var err error
-		if token, err = c.config.Login(ctx, conn); err != nil {
-			return ctx, err
-		}
+	if c.config.Login == nil || loggedIn {
+		return token, nil
+	}
+	token, err := c.config.Login(ctx, conn)
+	if err == nil {
 		c.mu.Lock()
 		c.token, c.loggedIn = token, true
 		c.mu.Unlock()
+	}
+	return token, err
+}
+
+// With adds to a context what a server wants to know of every call.
+func (c *Client) With(ctx context.Context, conn *grpc.ClientConn) (context.Context, error) {
+	token, err := c.Token(ctx, conn)
+	if err != nil {
+		return ctx, err
 	}
 	for _, header := range []struct{ name, value string }{
 		{"x-ydb-database", c.config.Database}, {"x-ydb-auth-ticket", token},
