@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 )
@@ -114,6 +117,24 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	return command
 }
 
+// watching does something that goes on until it is told to stop, which is no failure.
+func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	c, err := f.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err = do(ctx, c); ctx.Err() != nil || errors.Is(err, errEnough) {
+		return nil
+	}
+	return c.plain(err)
+}
+
+// errEnough ends a watch that has seen all it should.
+var errEnough = errors.New("enough was seen")
+
 // answer carries out a question.
 func (p *program) answer(ctx context.Context, q *question, c *caller, args []string) error {
 	if q.act == nil {
@@ -124,6 +145,27 @@ func (p *program) answer(ctx context.Context, q *question, c *caller, args []str
 		fmt.Fprintln(p.stdout, done)
 	}
 	return err
+}
+
+// argumentsOf wants the arguments that a usage names; those in brackets may be missing.
+func argumentsOf(use string) cobra.PositionalArgs {
+	names := strings.Fields(use)[1:]
+	least := 0
+	for _, name := range names {
+		if !strings.HasPrefix(name, "[") {
+			least++
+		}
+	}
+	return func(command *cobra.Command, args []string) error {
+		switch {
+		case len(names) == 0:
+			return cmdline.NoArguments(command, args)
+		case len(args) < least || len(args) > len(names):
+			return exit.Usagef("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "),
+				counted(len(args), "argument"))
+		}
+		return nil
+	}
 }
 
 // remember tells the completion of arguments how a command finds its server.
@@ -209,4 +251,14 @@ func allPages[T any, P page[T]](ctx context.Context, c *caller, method string, r
 		}
 		message.Set(token, protoreflect.ValueOfString(answer.GetNextPageToken()))
 	}
+}
+
+// each calls do for each element of a list, until one fails.
+func each[E any](list []E, do func(E) error) error {
+	for _, element := range list {
+		if err := do(element); err != nil {
+			return err
+		}
+	}
+	return nil
 }

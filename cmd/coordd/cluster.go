@@ -41,27 +41,6 @@ func (p *program) clusterCommand() *cobra.Command {
 	return parent
 }
 
-// argumentsOf wants the arguments that a usage names; those in brackets may be missing.
-func argumentsOf(use string) cobra.PositionalArgs {
-	names := strings.Fields(use)[1:]
-	least := 0
-	for _, name := range names {
-		if !strings.HasPrefix(name, "[") {
-			least++
-		}
-	}
-	return func(command *cobra.Command, args []string) error {
-		switch {
-		case len(names) == 0:
-			return cmdline.NoArguments(command, args)
-		case len(args) < least || len(args) > len(names):
-			return exit.Usagef("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "),
-				counted(len(args), "argument"))
-		}
-		return nil
-	}
-}
-
 // cluster calls the cluster's service.
 func (c *caller) cluster(ctx context.Context, method string, request, response proto.Message) error {
 	return c.clusterError(c.Invoke(ctx, method, request, response))

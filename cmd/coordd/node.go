@@ -352,16 +352,6 @@ func (c *caller) listNodes(ctx context.Context, path string, show func(*adminpb.
 		func(page *adminpb.ListNodesResponse) error { return each(page.GetNodes(), show) })
 }
 
-// each calls do for each element of a list, until one fails.
-func each[E any](list []E, do func(E) error) error {
-	for _, element := range list {
-		if err := do(element); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // depthMost bounds how deep a tree is looked into.
 const depthMost = 64
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,24 +13,6 @@ import (
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/internal/exit"
 )
-
-// watching does something that goes on until it is told to stop, which is no failure.
-func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	c, err := f.open(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err = do(ctx, c); ctx.Err() != nil || errors.Is(err, errEnough) {
-		return nil
-	}
-	return c.plain(err)
-}
-
-// errEnough ends a watch that has seen all it should.
-var errEnough = errors.New("enough was seen")
 
 // watchTimeout is that of the sessions of commands that only look.
 const watchTimeout = 10 * time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// TestClock has a timer run out when that much time has passed by the clock that set it, and not before.
+// TestClock checks that a timer runs out once its clock has advanced far enough, and not before.
 func TestClock(t *testing.T) {
 	const d = 2 * time.Millisecond
 	begun := time.Now()
