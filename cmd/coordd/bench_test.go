@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,45 +8,29 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-// A load is measured in a node that is gone afterwards, and in that of somebody else only when that is asked
-// for.
+// A load is measured in a node that is gone afterwards, also when the load is interrupted.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	_, endpoint, c := lockServer(t)
-	if err := sessionOf(t, c).Create(t.Context(), "kept", 1, nil); err != nil {
-		t.Fatal(err)
+	_, endpoint, _ := lockServer(t)
+	result := parsed(t, does(t, endpoint, "bench --clients 3 --duration 20ms -o json"))
+	if at(t, result, "clients") != 3.0 || at(t, result, "pairs").(float64) < 3 ||
+		at(t, result, "per_second").(float64) <= 0 {
+		t.Errorf("got %v", result)
 	}
-	results := parsed(t, does(t, endpoint, "bench --clients 3 --duration 20ms --node team/eu/bench -o json"))
-	for i, name := range []string{"pairs", "handover"} {
-		if at(t, results, i, "load") != name || at(t, results, i, "clients") != 3.0 ||
-			at(t, results, i, "steps").(float64) < 1 || at(t, results, i, "per_second").(float64) <= 0 {
-			t.Errorf("got %v", at(t, results, i))
+	last := 0.0
+	for _, percentile := range []string{"p50", "p90", "p99", "max"} {
+		now := at(t, result, "pair_millis", percentile).(float64)
+		if now < last || now <= 0 {
+			t.Errorf("%s is %v after %v", percentile, now, last)
 		}
-		last := 0.0
-		for _, percentile := range []string{"p50", "p90", "p99", "p99_9", "max"} {
-			now := at(t, results, i, "step_millis", percentile).(float64)
-			if now < last || now <= 0 {
-				t.Errorf("%s is %v behind %v", percentile, now, last)
-			}
-			last = now
-		}
+		last = now
 	}
-	coordd(t, exit.Failure, []string{"bench", "--node", "app", "-e", endpoint}, "/local/app is there already",
-		"--existing")
-	does(t, endpoint, "bench --clients 2 --duration 20ms --node app --existing", "LOAD", "P99.9 MS",
-		"pairs     2", "handover  2")
-	if rows := parsed(t, does(t, endpoint, "sem ls app -o json")); len(rows.([]any)) != 1 ||
-		at(t, rows, 0, "name") != "kept" {
-		t.Errorf("there are %v", rows)
-	}
-	p := spawn(t, "bench", "--load", "pairs", "--clients", "1", "--duration", "1h", "-o", "jsonl", "-e",
-		endpoint)
-	waitFor(t, "the load", func() bool {
-		return strings.Contains(coordd(t, exit.OK, []string{"sem", "ls", "-e", endpoint}), "own-0")
-	})
+	does(t, endpoint, "bench --clients 2 --duration 20ms", "2 clients, ", " pairs/s: p50 ", " ms, p99 ")
+	p := spawn(t, "bench", "--clients", "1", "--duration", "1m", "-o", "jsonl", "-e", endpoint)
+	benchNode(t, endpoint)
 	p.Command.Process.Signal(syscall.SIGINT)
 	if code, lines := p.exit(t); code != exit.OK || len(lines) != 1 ||
-		at(t, parsed(t, lines[0]), "load") != "pairs" {
+		at(t, parsed(t, lines[0]), "clients") != 1.0 {
 		t.Errorf("exit code %d: %q", code, lines)
 	}
 	if tree := does(t, endpoint, "node tree"); tree != "/local\n  app" {
@@ -61,30 +42,21 @@ func TestBench(t *testing.T) {
 func TestBenchLost(t *testing.T) {
 	t.Parallel()
 	_, endpoint, _ := lockServer(t)
-	p := spawn(t, "bench", "--load", "handover", "--clients", "2", "--duration", "1h", "--node", "short",
-		"-e", endpoint)
-	waitFor(t, "the load", func() bool {
-		return strings.Contains(coordd(t, exit.OK, []string{"sem", "ls", "-e", endpoint}), "one")
-	})
-	does(t, endpoint, "node drop short", "dropped")
+	p := spawn(t, "bench", "--clients", "2", "--duration", "1m", "-e", endpoint)
+	does(t, endpoint, "node drop "+benchNode(t, endpoint), "dropped")
 	p.wantExit(t, exit.Failure, "coordd: the session is lost")
 }
 
-// Somebody at a terminal sees how far it is.
-func TestBenchAtATerminal(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skip("there is no script(1) to make a terminal")
-	}
-	_, endpoint, _ := lockServer(t)
-	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
-	defer cancel()
-	command := exec.CommandContext(ctx, "script", "-qec",
-		binary+" bench --load handover --clients 1 --duration 20ms --endpoint "+endpoint, "/dev/null")
-	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
-	output, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	inOrder(t, string(output), []string{"handover, 1 client  [", " %  ", "/s  p50 ", "p99 ", "handover  1"})
+// benchNode waits until a load is under way, and returns its node.
+func benchNode(t *testing.T, endpoint string) (node string) {
+	t.Helper()
+	waitFor(t, "the load", func() bool {
+		for _, line := range strings.Fields(coordd(t, exit.OK, []string{"node", "tree", "-e", endpoint})) {
+			if strings.HasPrefix(line, "coordd-bench-") {
+				node = line
+			}
+		}
+		return node != "" && strings.Contains(coordd(t, exit.OK, []string{"sem", "ls", node, "-e", endpoint}), "own-")
+	})
+	return node
 }

@@ -48,8 +48,8 @@ func TestCommandsLogIn(t *testing.T) {
 	run("grant app machine ydb.generic.read", root, exit.OK)
 	run("lock app x -- echo in", asApp, exit.OK, "in")
 	run("lock app x -- echo in", machine, exit.NotRun, "permission denied")
-	run("bench --load pairs --clients 2 --duration 10ms", root, exit.OK, "pairs")
-	run("bench --load pairs --clients 2 --duration 10ms", machine, exit.Failure, "/local/coordd-bench-")
+	run("bench --clients 2 --duration 10ms", root, exit.OK, "pairs/s")
+	run("bench --clients 2 --duration 10ms", machine, exit.Failure, "/local/coordd-bench-")
 	run("node ls", machine, exit.OK, "/local/app")
 	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exit.Failure,
 		"coordd: ")

@@ -84,7 +84,6 @@ func TestCompletion(t *testing.T) {
 		{"sem create app do%", nil},
 		{"session kill app %", []string{"1"}},
 		{"sem ls app -o %", []string{"table", "json", "jsonl"}},
-		{"bench --load %", []string{"pairs", "handover"}},
 		{"semaphore take-over app w%", []string{"window"}},
 		{"sess%", []string{"session"}},
 		{"semaphore cr%", []string{"create"}},

@@ -49,7 +49,7 @@ func median(values []float64) (float64, bool) {
 	return sorted[len(sorted)/2], true
 }
 
-// ratio is the median of what one contestant's figure is of the other's in the same round.
+// ratio is the median of the ratios of one contestant's figure to the other's in the same round.
 func (b *book) ratio(c cell, of, to string) (float64, bool) {
 	return median(b.roundRatios(c, of, to))
 }

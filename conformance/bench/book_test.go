@@ -33,7 +33,7 @@ func TestBook(t *testing.T) {
 
 // Every target is in the table, also when nothing was measured, with the reason where it is known.
 func TestTargetsOfNothing(t *testing.T) {
-	b := &bench{book: newBook(), idle: 10_000}
+	b := &bench{book: newBook(), settings: settings{idle: 10_000}}
 	b.book.missing[redisOf] = "not installed"
 	for _, target := range b.targets() {
 		want := "not in this run"

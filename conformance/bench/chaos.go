@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/testserver"
 )
 
-// Of chaos: the share of the time in which three servers have a leader, beside busy processes and while servers are stopped
-// and killed. Every product meets the same faults at the same times.
+// Of chaos: the share of the time in which three servers have a leader, beside busy processes and while servers are
+// stopped and killed. Both products meet the same faults at the same times.
 const (
 	chaosTurn   = 100 * time.Second // of one product, then it is the other one's turn on new servers
+	chaosBusy   = 16                // processes
+	firstSeed   = 41
 	faultPeriod = 10 * time.Second
 	pausedMost  = 5 * time.Second
 	awayFor     = time.Second            // between kill -9 and the next start
@@ -25,80 +27,62 @@ const (
 	lately      = 500 * time.Millisecond // from the question on whose answer was that the server leads
 )
 
-// chaos alternates the products until each has had its time, and prints the shares.
-func (b *bench) chaos(ctx context.Context, products []*product, clients map[*product]*client, long time.Duration,
-	busy int, seed uint64) error {
-	shares := make(map[*product][]float64)
-	for turn := range max(1, int(long/chaosTurn)) {
-		order := slices.Clone(products)
-		if turn%2 == 1 {
-			slices.Reverse(order)
+// measureChaos alternates coordd and etcd until each has had its time.
+func (b *bench) measureChaos(ctx context.Context) error {
+	share := cell{"a leader, of the time", clusterSize, "%"}
+	all := []*contestant{{name: "coordd", client: rawClient, product: newCoordd("coordd", b.coordd)},
+		{name: etcd, client: etcdClient, product: newEtcd(b.etcd)}}
+	b.inTurns(ctx, share.workload, all, max(1, int(b.chaos/chaosTurn)), func(t *turn, c *contestant) error {
+		seed := uint64(firstSeed + len(b.book.values[share][c.name]))
+		part, err := b.chaosTurn(t, c, rand.New(rand.NewPCG(seed, seed)))
+		if err == nil {
+			b.book.add(share, c.name, 100*part)
+			say(fmt.Sprintf("%s, seed %d: a leader for %.1f %% of the time", c.name, seed, 100*part))
 		}
-		for _, p := range order {
-			share, err := b.chaosTurn(ctx, p, clients[p], min(long, chaosTurn), busy, seed+uint64(turn))
-			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			shares[p] = append(shares[p], share)
-			say(fmt.Sprintf("%s, seed %d: a leader for %.1f %% of the time", p.name, seed+uint64(turn), 100*share))
+		return err
+	})
+	for _, c := range all {
+		sum, shares := 0.0, b.book.values[share][c.name]
+		for _, part := range shares {
+			sum += part
 		}
+		fmt.Printf("%s: a leader for %.1f %% of the time, in turns %.3v\n", c.name, sum/float64(len(shares)), shares)
 	}
-	for _, p := range products {
-		sum := 0.0
-		for _, share := range shares[p] {
-			sum += share
-		}
-		fmt.Printf("%s: a leader for %.1f %% of the time, in turns %.3v\n", p.name, 100*sum/float64(len(shares[p])), shares[p])
-	}
-	return nil
+	return b.failure()
 }
 
 // chaosTurn returns the share of one turn of a product.
-func (b *bench) chaosTurn(ctx context.Context, p *product, c *client, long time.Duration, busy int,
-	seed uint64) (float64, error) {
+func (b *bench) chaosTurn(t *turn, c *contestant, random *rand.Rand) (float64, error) {
 	dir, err := os.MkdirTemp(b.dir, "chaos-")
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
-	three, err := p.launch(ctx, filepath.Join(dir, "three"), clusterSize)
+	t.later(func() { _ = os.RemoveAll(dir) })
+	three, err := c.product.launch(t, dir, clusterSize)
 	if err != nil {
 		return 0, err
 	}
-	defer three.kill()
-	spinning, err := spin(busy)
-	defer func() {
-		for _, s := range spinning {
-			_ = s.Process.Kill()
-			_ = s.Wait()
+	t.later(three.kill)
+	for range chaosBusy {
+		busy, err := testserver.Start(testserver.Config{Program: "sh", Args: []string{"-c", "while :; do :; done"},
+			Log: filepath.Join(dir, "busy.log")})
+		if err != nil {
+			return 0, err
 		}
-	}()
-	if err != nil {
-		return 0, err
+		t.later(busy.Kill)
 	}
-	ctx, cancel := context.WithTimeout(ctx, long)
+	ctx, cancel := context.WithTimeout(t, min(b.chaos, chaosTurn))
 	defer cancel()
+	w := new(leadership)
 	var work sync.WaitGroup
-	for i := range clusterSize {
-		work.Go(func() { roamOn(ctx, c, three.addresses(), i) })
+	for i, s := range three {
+		work.Go(func() { roamOn(ctx, c.client, three.addresses(), i) })
+		work.Go(func() { w.ask(ctx, i, s.metrics) })
 	}
-	w := &watch{servers: three}
-	work.Go(func() { w.look(ctx) })
-	err = trouble(ctx, p, three, w, rand.New(rand.NewPCG(seed, seed)))
+	work.Go(func() { w.sample(ctx) })
+	err = trouble(ctx, three, w, random)
 	work.Wait()
 	return float64(w.led) / float64(max(1, w.samples)), err
-}
-
-// spin starts busy processes.
-func spin(n int) (spinning []*exec.Cmd, err error) {
-	for range n {
-		s := exec.Command("sh", "-c", "while :; do :; done")
-		if err := s.Start(); err != nil {
-			return spinning, err
-		}
-		spinning = append(spinning, s)
-	}
-	return spinning, nil
 }
 
 // roamOn locks and unlocks until ctx ends, with another session once nothing has been answered for a while.
@@ -118,71 +102,72 @@ func roamOn(ctx context.Context, c *client, addresses []string, first int) {
 	}
 }
 
-// watch samples whether a server said lately that it leads.
-type watch struct {
-	servers      servers
+// leadership samples whether a server claimed lately to lead.
+type leadership struct {
 	samples, led int
 
-	mutex  sync.Mutex
-	said   [clusterSize]time.Time // when it said so last
-	leader int                    // the last one that did
+	mutex sync.Mutex
+	said  [clusterSize]time.Time // the last such answer of each
 }
 
-// look asks each server by itself, so that one which is stopped holds up none, and samples until ctx ends.
-func (w *watch) look(ctx context.Context) {
-	var asking sync.WaitGroup
-	for i, s := range w.servers {
-		asking.Go(func() {
-			for ctx.Err() == nil {
-				begun := time.Now()
-				if leads(ctx, s.metrics) {
-					w.mutex.Lock()
-					w.said[i], w.leader = begun, i
-					w.mutex.Unlock()
-				}
-				time.Sleep(looksEvery / 2)
-			}
-		})
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			asking.Wait()
-			return
-		case <-time.After(looksEvery):
+// ask asks one server, by itself, so that one which is stopped holds up none.
+func (w *leadership) ask(ctx context.Context, i int, metrics string) {
+	for ctx.Err() == nil {
+		begun := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, looksFor)
+		text, err := fetch(bounded, "http://"+metrics+"/metrics")
+		cancel()
+		if err == nil && (strings.Contains(text, "\ncoordd_leads 1") ||
+			strings.Contains(text, "\netcd_server_is_leader 1")) {
+			w.mutex.Lock()
+			w.said[i] = begun
+			w.mutex.Unlock()
 		}
-		w.mutex.Lock()
+		time.Sleep(looksEvery / 2)
+	}
+}
+
+// last returns the server that claimed last to lead, and when.
+func (w *leadership) last() (leader int, at time.Time) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for i, said := range w.said {
+		if said.After(at) {
+			leader, at = i, said
+		}
+	}
+	return leader, at
+}
+
+// sample counts until ctx ends.
+func (w *leadership) sample(ctx context.Context) {
+	for wait(ctx, looksEvery) {
 		w.samples++
-		if slices.ContainsFunc(w.said[:], func(at time.Time) bool { return time.Since(at) < lately }) {
+		if _, at := w.last(); time.Since(at) < lately {
 			w.led++
 		}
-		w.mutex.Unlock()
 	}
 }
 
-// leads reports whether a server says that it leads.
-func leads(ctx context.Context, metrics string) bool {
-	ctx, cancel := context.WithTimeout(ctx, looksFor)
-	defer cancel()
-	text, err := fetch(ctx, "http://"+metrics+"/metrics")
-	return err == nil && (strings.Contains(text, "\ncoordd_leads 1") ||
-		strings.Contains(text, "\netcd_server_is_leader 1"))
+// wait returns false if ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // trouble stops or kills a server every faultPeriod, mostly the leader.
-func trouble(ctx context.Context, p *product, three servers, w *watch, random *rand.Rand) error {
+func trouble(ctx context.Context, three servers, w *leadership, random *rand.Rand) error {
 	for {
-		victim, kind, pause := random.IntN(4), random.IntN(3), time.Duration(random.Int64N(int64(pausedMost)))
-		select {
-		case <-ctx.Done():
+		at, kind, pause := random.IntN(4), random.IntN(3), time.Duration(random.Int64N(int64(pausedMost)))
+		if !wait(ctx, faultPeriod) {
 			return nil
-		case <-time.After(faultPeriod):
 		}
-		at := victim
-		if victim >= len(three) || kind > 0 {
-			w.mutex.Lock()
-			at = w.leader
-			w.mutex.Unlock()
+		if at >= len(three) || kind > 0 {
+			at, _ = w.last()
 		}
 		s := three[at]
 		if kind < 2 {
@@ -193,7 +178,7 @@ func trouble(ctx context.Context, p *product, three servers, w *watch, random *r
 		}
 		s.kill()
 		time.Sleep(awayFor)
-		if err := s.start(context.WithoutCancel(ctx), p.first); err != nil {
+		if err := s.start(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 	}

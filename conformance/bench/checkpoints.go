@@ -9,10 +9,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/bench/page"
 	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
+)
+
+// Of the checkpoints that are measured.
+const (
+	wantedCheckpoints  = 4
+	wantedPairs        = 1000 // meanwhile, for their 99th percentile to say anything
+	checkpointPatience = 4 * time.Minute
+	checkpointPoll     = 100 * time.Millisecond
 )
 
 // checkpointing reports whether a server is at work on a checkpoint: writes it, or brings its rows to their
@@ -27,148 +34,115 @@ func checkpointing(ctx context.Context, metrics string) (bool, error) {
 func settled(ctx context.Context, metrics string) error {
 	for quiet := 0; quiet < 2; quiet++ {
 		time.Sleep(time.Second)
-		switch open, err := checkpointing(ctx, metrics); {
-		case err != nil:
+		if open, err := checkpointing(ctx, metrics); err != nil {
 			return err
-		case open:
+		} else if open {
 			quiet = -1
 		}
 	}
 	return nil
 }
 
-// sample is one pair.
-type sample struct {
-	begun time.Time
-	took  time.Duration
-}
-
-// Of the checkpoints that are measured.
-const (
-	wantedCheckpoints  = 4
-	wantedPairs        = 1000 // meanwhile, for their 99th percentile to say anything
-	checkpointPatience = 4 * time.Minute
-	checkpointPoll     = 100 * time.Millisecond
-)
-
-// span is from when until when something was seen.
+// span is the time of a pair, or of the work on a checkpoint.
 type span struct{ begun, done time.Time }
-
-// overlaps reports whether a pair went on during one of the spans.
-func (one sample) overlaps(spans []span) bool {
-	end := one.begun.Add(one.took)
-	return slices.ContainsFunc(spans, func(s span) bool {
-		return one.begun.Before(s.done) && end.After(s.begun)
-	})
-}
 
 // checkpoints makes busy clients lock and unlock, and as many others change the data of semaphores, together at
 // half of what the server can, until it has worked on some checkpoints meanwhile; it compares the pairs during
 // these with the others. A lock that was released leaves nothing to store, so without the changes the
 // checkpoints would be empty.
-func (s scale) checkpoints(ctx context.Context, of servers) (string, page.Target, error) {
-	most, err := spread(ctx, of, s.semaphores, s.length)
+func (b *bench) checkpoints(t *turn, server *process) (string, page.Target, error) {
+	target := page.Target{Figure: fmt.Sprintf("p99 of W1 while a checkpoint of a state of %s rows is stored, "+
+		"of p99 otherwise", page.Count(b.rows)), Limit: 1.5, AtMost: true}
+	most, err := b.spreadPairs(t, servers{server}, b.rows)
 	if err != nil {
-		return "", page.Target{}, err
+		return "", target, err
 	}
-	if err := settled(ctx, of[0].metrics); err != nil {
-		return "", page.Target{}, err
+	if err := settled(t, server.metrics); err != nil {
+		return "", target, err
 	}
 	say("checkpoints")
 	rate := most.perSecond() / 3 // a change is one command, a pair are two: three in the time of six
-	samples, spans, err := s.pairsAndSpans(ctx, of[0], rate)
+	pairs, stored, err := b.pairsBesideCheckpoints(t, server, rate)
 	if err != nil {
-		return "", page.Target{}, err
+		return "", target, err
 	}
-	var during, otherwise []time.Duration
-	for _, one := range samples {
-		if one.overlaps(spans) {
-			during = append(during, one.took)
-		} else {
-			otherwise = append(otherwise, one.took)
+	var during, otherwise load.Times
+	for _, pair := range pairs {
+		of := &otherwise
+		if slices.ContainsFunc(stored, func(s span) bool {
+			return pair.begun.Before(s.done) && pair.done.After(s.begun)
+		}) {
+			of = &during
 		}
+		*of = append(*of, pair.done.Sub(pair.begun))
 	}
-	target := page.Target{Figure: fmt.Sprintf("p99 of W1 while a checkpoint of a state of %s rows is stored, of p99 otherwise", page.Count(s.semaphores)),
-		Wanted: "at most 1.5", Limit: 1.5, AtMost: true}
-	if len(during) == 0 || len(otherwise) == 0 {
-		target.Missing = fmt.Sprintf("no checkpoint within %v", checkpointPatience)
-		return "No checkpoint was stored in time.\n", target, nil
+	if len(during) < wantedPairs || len(otherwise) == 0 {
+		target.Missing = fmt.Sprintf("only %d pairs fell into a checkpoint within %v, %d are wanted", len(during),
+			checkpointPatience, wantedPairs)
 	}
+	target.Is = during.Percentile(99).Seconds() / otherwise.Percentile(99).Seconds()
 	var longest time.Duration
-	for _, one := range spans {
-		longest = max(longest, one.done.Sub(one.begun))
+	for _, s := range stored {
+		longest = max(longest, s.done.Sub(s.begun))
 	}
-	with99, without99 := machine.Percentile(during, 99), machine.Percentile(otherwise, 99)
-	target.Is = with99.Seconds() / without99.Seconds()
-	if len(during) < wantedPairs {
-		target.Missing = fmt.Sprintf("only %d pairs fell into a checkpoint, %d are wanted", len(during),
-			wantedPairs)
+	text := fmt.Sprintf("16 clients that lock and unlock, and 16 that change data, at half of what the server can, "+
+		"%s pairs/s and as many changes, uniformly over %s semaphores, while there was work on %d checkpoints "+
+		"(on the longest %.1f s):\n\n| | pairs | p50 ms | p99 ms |\n| --- | --- | --- | --- |\n",
+		page.Number(rate), page.Count(b.rows), len(stored), longest.Seconds())
+	row := func(name string, took load.Times) string {
+		return fmt.Sprintf("| %s | %s | %s | %s |\n", name, page.Count(len(took)), threeDigits(took.Percentile(50)),
+			threeDigits(took.Percentile(99)))
 	}
-	text := fmt.Sprintf("16 clients that lock and unlock, and 16 that change data, at half of what the server can, %s pairs/s and as many changes, uniformly over %s semaphores, while there was work on %d checkpoints (on the longest %.1f s):\n\n",
-		page.Number(rate), page.Count(s.semaphores), len(spans), longest.Seconds())
-	text += "| | pairs | p50 ms | p99 ms |\n| --- | --- | --- | --- |\n"
-	for _, row := range []struct {
-		name string
-		took []time.Duration
-	}{{"while a checkpoint is stored", during}, {"otherwise", otherwise}} {
-		text += fmt.Sprintf("| %s | %s | %s | %s |\n", row.name, page.Count(len(row.took)),
-			threeDigits(machine.Percentile(row.took, 50)), threeDigits(machine.Percentile(row.took, 99)))
-	}
-	return text, target, nil
+	return text + row("while a checkpoint is stored", during) + row("otherwise", otherwise), target, nil
 }
 
-// pairsAndSpans has the clients at work at a rate until there have been some checkpoints, and returns the pairs
-// and the times of the checkpoints.
-func (s scale) pairsAndSpans(ctx context.Context, server *process, rate float64) ([]sample, []span, error) {
-	period := time.Duration(busyClients / rate * float64(time.Second))
+// pairsBesideCheckpoints has the clients at work at a rate until there have been some checkpoints, and returns the
+// pairs and the checkpoints.
+func (b *bench) pairsBesideCheckpoints(t *turn, server *process, rate float64) (pairs, stored []span, err error) {
+	sessions, err := rawSessions(t, server.address, 2*busyClients)
+	if err != nil {
+		return nil, nil, err
+	}
 	var over atomic.Bool
-	samples, ended := make([][]sample, busyClients), make(chan error, 1)
+	period := time.Duration(busyClients / rate * float64(time.Second))
+	spans, ended := make([][]span, busyClients), make(chan error, 1)
 	go func() {
-		t := newTurn(ctx)
-		defer t.end()
-		sessions, err := rawSessions(t, server.address, 2*busyClients, busySession)
-		if err != nil {
-			ended <- err
-			return
-		}
-		ended <- load.Together(sessions, func(i int, session *raw.Session) (err error) {
+		ended <- load.Together(sessions, func(i int, s *raw.Session) (err error) {
 			if i < busyClients {
-				samples[i], err = paced(period, &over, func() error { return pair(session, s.semaphores) })
+				spans[i], err = paced(period, &over, func() error { return pair(s, b.rows) })
 			} else {
 				_, err = paced(period, &over, func() error {
-					return session.Update(rowName(rand.IntN(s.semaphores)), []byte(time.Now().String()))
+					return s.Update(rowName(rand.IntN(b.rows)), []byte(time.Now().String()))
 				})
 			}
 			return err
 		})
 	}()
-	var spans []span
-	var err error
 	begun, last := time.Now(), false
 	for err == nil && time.Since(begun) < checkpointPatience && len(ended) == 0 {
 		time.Sleep(checkpointPoll)
 		var open bool
-		open, err = checkpointing(ctx, server.metrics)
-		switch now := time.Now(); {
-		case open && !last:
-			spans = append(spans, span{now.Add(-checkpointPoll), now})
-		case open || last:
-			spans[len(spans)-1].done = now
+		open, err = checkpointing(t, server.metrics)
+		now := time.Now()
+		if open && !last {
+			stored = append(stored, span{begun: now.Add(-checkpointPoll)})
 		}
-		if last && !open && len(spans) == wantedCheckpoints {
+		if open || last {
+			stored[len(stored)-1].done = now
+		}
+		if last && !open && len(stored) == wantedCheckpoints {
 			break
 		}
 		last = open
 	}
 	over.Store(true)
 	err = errors.Join(err, <-ended)
-	return slices.Concat(samples...), spans, err
+	return slices.Concat(spans...), stored, err
 }
 
 // paced does something once in a period. What begins late, since the one before took so long, counts from when
 // it was due.
-func paced(period time.Duration, over *atomic.Bool, do func() error) ([]sample, error) {
-	var samples []sample
+func paced(period time.Duration, over *atomic.Bool, do func() error) (spans []span, _ error) {
 	due := time.Now().Add(rand.N(period))
 	for !over.Load() {
 		begun := due
@@ -177,10 +151,10 @@ func paced(period time.Duration, over *atomic.Bool, do func() error) ([]sample, 
 			begun = time.Now()
 		}
 		if err := do(); err != nil {
-			return samples, err
+			return spans, err
 		}
-		samples = append(samples, sample{begun, time.Since(begun)})
+		spans = append(spans, span{begun, time.Now()})
 		due = due.Add(period)
 	}
-	return samples, nil
+	return spans, nil
 }

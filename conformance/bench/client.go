@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/conformance/load"
 )
 
 const (
-	// busySession is the session timeout of clients that work, cutSession that of those that are cut off
-	// (W6), and idleSession that of those that do nothing (W4).
+	// busySession is the session timeout of clients that work, idleSession that of those that do nothing (W4).
 	busySession = 30 * time.Second
-	cutSession  = 5 * time.Second
 	idleSession = 10 * time.Second
 	// memberBytes is the length of each group member's data (W5).
 	memberBytes = 64
@@ -46,21 +43,25 @@ func (t *turn) end() {
 
 // client implements the workloads for one product, as its programs use it. Those that are nil are not measured.
 type client struct {
-	// locks opens sessions that take and release the semaphores of a kind of load.
-	locks func(t *turn, address string, kind load.Kind, n int) ([]load.Session, error)
+	// locks opens sessions, each with a lock of its own or, with handOver, all with the same one.
+	locks func(t *turn, address string, handOver bool, n int) ([]locker, error)
 	// watch opens n watchers of one value and a writer.
 	watch func(t *turn, address string, n int) (*watching, error)
 	// list makes a group of members, and returns a function by which each lister counts them.
 	list func(t *turn, address string, members, listers int) (func(lister int) (int, error), error)
 	// idle opens n sessions that are kept alive; an error that comes later goes to lost.
 	idle func(t *turn, address string, n int, lost chan<- error) error
-	// hold opens a client with a connection of its own that holds lock i, and another one ready to wait for it.
-	hold func(t *turn, address string, i int) (*holding, error)
 	// roam opens a client that can go to all servers and begins at one of them. The function that it returns
 	// locks and unlocks, or fails for now.
 	roam func(t *turn, addresses []string, first int) (func(context.Context) error, error)
 	// fill makes n rows.
 	fill func(t *turn, address string, n int) error
+}
+
+// locker is a session that takes and releases locks.
+type locker interface {
+	Acquire(name string, count uint64) error // waits until the session has it
+	Release(name string) error
 }
 
 // watching is W3.
@@ -70,31 +71,21 @@ type watching struct {
 	write func() error
 }
 
-// holding is W6.
-type holding struct {
-	cut  func()       // nothing comes or goes any more on the holder's connection
-	wait func() error // until the other client has the lock
+// spread calls do for 0 to n-1, divided among workers that go on at the same time.
+func spread[W any](workers []W, n int, do func(w W, i int) error) error {
+	return load.Together(workers, func(first int, w W) error {
+		for i := first; i < n; i += len(workers) {
+			if err := do(w, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// observed is a session that counts how often a lock passes from one session to another, and measures how long
-// an acquire takes by itself.
-type observed struct {
-	load.Session
-	number  int64
-	last    *atomic.Int64 // the session that had it last
-	changes *atomic.Int64
-	took    *load.Histogram
-}
-
-// Acquire implements load.Session.
-func (o *observed) Acquire(name string, count uint64) error {
-	begun := time.Now()
-	if err := o.Session.Acquire(name, count); err != nil {
-		return err
-	}
-	o.took.Add(time.Since(begun))
-	if o.last.Swap(o.number) != o.number {
-		o.changes.Add(1)
-	}
-	return nil
+// inBatches calls do with the bounds of batches of most rows each, divided among workers.
+func inBatches[W any](workers []W, n, most int, do func(w W, from, to int) error) error {
+	return spread(workers, (n+most-1)/most, func(w W, batch int) error {
+		return do(w, batch*most, min((batch+1)*most, n))
+	})
 }

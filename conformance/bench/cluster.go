@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/coordd/coordd/conformance/load"
@@ -17,7 +14,7 @@ const clusterSize = 3
 
 // leader returns the number of the server that leads.
 func (s servers) leader(ctx context.Context, program string) (int, error) {
-	if s[0].name == "etcd" {
+	if s[0].product.name == "etcd" {
 		return etcdLeader(ctx, s.addresses())
 	}
 	out, err := exec.CommandContext(ctx, program, "cluster", "status", "-o", "json", "--endpoint",
@@ -56,7 +53,7 @@ func (b *bench) measureCluster(ctx context.Context, all []*contestant) {
 				return err
 			}
 			at := c.servers[(leader+place.behind)%clusterSize].address
-			r, err := lock(t, c, at, load.Pairs, place.n, b.length)
+			r, err := b.lockAt(t, c, at, false, place.n)
 			if err == nil {
 				b.add(place.workload, place.n, c.name, pairsFigure, r)
 			}
@@ -74,12 +71,6 @@ const (
 	roamPause    = 10 * time.Millisecond // between two attempts
 )
 
-// silence is a time in which a client had no answer.
-type silence struct {
-	first   int // the server at which it began
-	longest time.Duration
-}
-
 // measureFailOver is W7: the leader is killed with kill -9 while clients lock and unlock, each its own lock.
 func (b *bench) measureFailOver(ctx context.Context, all []*contestant) {
 	b.inTurns(ctx, w7, all, b.runs, func(t *turn, c *contestant) error {
@@ -92,15 +83,15 @@ func (b *bench) measureFailOver(ctx context.Context, all []*contestant) {
 			return err
 		}
 		var longest, stayed time.Duration
-		for _, s := range silences {
-			longest = max(longest, s.longest)
-			if s.first != leader {
-				stayed = max(stayed, s.longest)
+		for i, silence := range silences {
+			longest = max(longest, silence)
+			if i%clusterSize != leader {
+				stayed = max(stayed, silence)
 			}
 		}
 		b.book.add(cell{w7, roamers, silentFigure}, c.name, millis(longest))
-		b.book.add(cell{w7, roamers, stayedFigure}, c.name, millis(stayed))
-		if err := c.servers[leader].start(t, c.product.first); err != nil {
+		b.book.add(cell{w7, roamers, "the same, of clients whose server lives, ms"}, c.name, millis(stayed))
+		if err := c.servers[leader].start(t); err != nil {
 			return err
 		}
 		time.Sleep(roamBefore) // it catches up
@@ -108,44 +99,41 @@ func (b *bench) measureFailOver(ctx context.Context, all []*contestant) {
 	})
 }
 
-func failOver(t *turn, c *contestant, leader int) ([]silence, error) {
+// failOver kills the leader, and returns the longest time that each client had no answer from then on. The i-th
+// begins at server i.
+func failOver(t *turn, c *contestant, leader int) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(t, roamPatience)
 	defer cancel()
-	killed := make(chan struct{})
-	silences := make([]silence, roamers)
-	failures := make(chan error, roamers)
-	var clients sync.WaitGroup
-	for i := range roamers {
-		step, err := c.client.roam(t, c.servers.addresses(), i)
-		if err != nil {
+	steps := make([]func(context.Context) error, roamers)
+	for i := range steps {
+		var err error
+		if steps[i], err = c.client.roam(t, c.servers.addresses(), i); err != nil {
 			return nil, err
 		}
-		clients.Go(func() {
-			var err error
-			silences[i], err = roam(ctx, step, killed)
-			silences[i].first = i % clusterSize
-			failures <- err
-		})
 	}
-	time.Sleep(roamBefore)
-	c.servers[leader].kill()
-	close(killed)
-	clients.Wait()
-	var err error
-	for range roamers {
-		err = errors.Join(err, <-failures)
-	}
+	killed := make(chan struct{})
+	go func() {
+		time.Sleep(roamBefore)
+		c.servers[leader].kill()
+		close(killed)
+	}()
+	silences := make([]time.Duration, roamers)
+	err := load.Together(steps, func(i int, step func(context.Context) error) (err error) {
+		silences[i], err = roam(ctx, step, killed)
+		return err
+	})
+	<-killed
 	return silences, err
 }
 
 // roam locks and unlocks until it has done so often enough after the kill.
-func roam(ctx context.Context, step func(context.Context) error, killed <-chan struct{}) (silence, error) {
-	var s silence
+func roam(ctx context.Context, step func(context.Context) error, killed <-chan struct{}) (time.Duration, error) {
+	var longest time.Duration
 	last, after := time.Now(), 0
 	for after < roamAfter {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
-				return s, fmt.Errorf("no answer for %v: %w", time.Since(last), err)
+				return longest, fmt.Errorf("no answer for %v: %w", time.Since(last), err)
 			}
 			time.Sleep(roamPause)
 			continue
@@ -153,43 +141,11 @@ func roam(ctx context.Context, step func(context.Context) error, killed <-chan s
 		now := time.Now()
 		select {
 		case <-killed:
-			s.longest = max(s.longest, now.Sub(last))
+			longest = max(longest, now.Sub(last))
 			after++
 		default:
 		}
 		last = now
 	}
-	return s, nil
-}
-
-// measureRestart is W8: one server, killed with kill -9 when it has acknowledged all rows, is started again
-// on them.
-func (b *bench) measureRestart(ctx context.Context, all []*contestant) {
-	var filled []*contestant
-	b.inTurns(ctx, w8, having(all, func(c *client) bool { return c.fill != nil }), 1,
-		func(t *turn, c *contestant) error {
-			fresh, err := c.product.launch(t, filepath.Join(b.dir, "restart"), 1)
-			if err != nil {
-				return err
-			}
-			defer fresh.kill()
-			err = c.client.fill(t, fresh[0].address, b.rows)
-			if err == nil {
-				filled = append(filled, &contestant{c.name, c.client, c.product, fresh})
-			}
-			return err
-		})
-	b.inTurns(ctx, w8, filled, b.runs, func(t *turn, c *contestant) error {
-		begun := time.Now()
-		err := c.servers[0].start(t, c.product.first)
-		took := time.Since(begun)
-		if err != nil {
-			return err
-		}
-		cpu, err := c.servers.cpu()
-		c.servers.kill()
-		b.book.add(cell{w8, b.rows, startFigure}, c.name, took.Seconds())
-		b.book.add(cell{w8, b.rows, "server CPU until then, s"}, c.name, cpu.Seconds())
-		return err
-	})
+	return longest, nil
 }

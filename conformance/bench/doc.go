@@ -13,13 +13,13 @@
 //   - etcd: concurrency.Mutex of go.etcd.io/etcd/client/v3. Lock is one transaction and Unlock one delete
 //     where nobody else wants the lock, which is as cheap as it gets; a waiter watches the one before it.
 //   - ZooKeeper: an ephemeral znode created and deleted (W1); zk.Lock, ephemeral and sequential znodes, where
-//     there is a queue (W2, W6).
+//     there is a queue (W2).
 //   - Redis: SET NX PX, and a script that deletes the key if it is still the holder's; a waiter tries again after 1
 //     to 5 ms. It is no queue: the same client often takes the lock again, so only changes of the holder are counted.
 //
-// Sessions share 16 connections, of Redis a pool of 16, but for ZooKeeper, whose sessions have one each, and
-// for W6. A peer whose program is not installed is left out, and the table says so. docs/benchmarks.md describes
-// the workloads, docs/scaling.md those of -measure scaling. Package openloop has the generator of -measure open.
+// Sessions share 16 connections, of Redis a pool of 16, but for ZooKeeper, whose sessions have one each. A peer whose
+// program is not installed is left out, which the page states. docs/benchmarks.md describes the workloads,
+// docs/scaling.md those of -measure scaling. Package openloop has the generator of -measure open.
 //
 // The benchmarks are a module of their own, so that the clients of the other servers stay out of coordd's. etcd's
 // server is built from a third one (folder etcd), with the versions that it was made for.

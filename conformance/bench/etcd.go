@@ -8,23 +8,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var etcdClient = &client{locks: etcdLocks, watch: etcdWatch, list: etcdList, idle: etcdIdle, hold: etcdHold,
+var etcdClient = &client{locks: etcdLocks, watch: etcdWatch, list: etcdList, idle: etcdIdle,
 	roam: etcdRoam, fill: etcdFill}
 
-func dialEtcd(addresses []string, options ...grpc.DialOption) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: addresses, DialTimeout: 5 * time.Second,
-		Logger: zap.NewNop(), DialOptions: options})
+func dialEtcd(addresses ...string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: addresses, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 }
 
 func etcdOnce(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c, err := dialEtcd([]string{address})
+	c, err := dialEtcd(address)
 	if err != nil {
 		return err
 	}
@@ -37,7 +35,7 @@ func etcdOnce(ctx context.Context, address string) error {
 func etcdClients(t *turn, address string, n int) ([]*clientv3.Client, error) {
 	clients := make([]*clientv3.Client, min(n, connections))
 	for i := range clients {
-		c, err := dialEtcd([]string{address})
+		c, err := dialEtcd(address)
 		if err != nil {
 			return nil, err
 		}
@@ -54,11 +52,9 @@ func etcdSessions(t *turn, address string, n int, timeout time.Duration) ([]*con
 		return nil, err
 	}
 	sessions := make([]*concurrency.Session, n)
-	return sessions, load.Together(clients, func(first int, c *clientv3.Client) (err error) {
-		for i := first; i < n && err == nil; i += len(clients) {
-			sessions[i], err = concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())),
-				concurrency.WithContext(t))
-		}
+	return sessions, spread(clients, n, func(c *clientv3.Client, i int) (err error) {
+		sessions[i], err = concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())),
+			concurrency.WithContext(t))
 		return err
 	})
 }
@@ -79,15 +75,15 @@ func (s *etcdSession) mutex(name string) *concurrency.Mutex {
 	return m
 }
 
-// Acquire implements load.Session.
+// Acquire implements locker.
 func (s *etcdSession) Acquire(name string, _ uint64) error { return s.mutex(name).Lock(s.ctx) }
 
-// Release implements load.Session.
+// Release implements locker.
 func (s *etcdSession) Release(name string) error { return s.mutex(name).Unlock(s.ctx) }
 
-func etcdLocks(t *turn, address string, _ load.Kind, n int) ([]load.Session, error) {
+func etcdLocks(t *turn, address string, _ bool, n int) ([]locker, error) {
 	sessions, err := etcdSessions(t, address, n, busySession)
-	all := make([]load.Session, n)
+	all := make([]locker, n)
 	for i, s := range sessions {
 		all[i] = &etcdSession{t, s, make(map[string]*concurrency.Mutex)}
 	}
@@ -154,29 +150,6 @@ func etcdIdle(t *turn, address string, n int, lost chan<- error) error {
 	return nil
 }
 
-func etcdHold(t *turn, address string, i int) (*holding, error) {
-	line := new(cuttable)
-	own, err := dialEtcd([]string{address}, grpc.WithContextDialer(line.dial))
-	if err != nil {
-		return nil, err
-	}
-	t.later(func() { _ = own.Close() })
-	session, err := concurrency.NewSession(own, concurrency.WithTTL(int(cutSession.Seconds())))
-	if err != nil {
-		return nil, err
-	}
-	t.later(session.Orphan)
-	waiters, err := etcdSessions(t, address, 1, busySession)
-	if err != nil {
-		return nil, err
-	}
-	name := fmt.Sprint("/cut/", i)
-	mutex := concurrency.NewMutex(waiters[0], name)
-	t.later(func() { _ = mutex.Unlock(t) })
-	return &holding{line.cut, func() error { return mutex.Lock(t) }},
-		concurrency.NewMutex(session, name).Lock(t)
-}
-
 // etcdTry bounds how long a client waits for an answer before it asks again: a follower keeps what it has sent
 // to a leader that is gone for 7 s.
 const etcdTry = time.Second
@@ -187,7 +160,7 @@ func etcdRoam(t *turn, addresses []string, first int) (func(context.Context) err
 	for i := range addresses {
 		order = append(order, addresses[(first+i)%len(addresses)])
 	}
-	c, err := dialEtcd(order)
+	c, err := dialEtcd(order...)
 	if err != nil {
 		return nil, err
 	}
@@ -215,24 +188,19 @@ func etcdFill(t *turn, address string, n int) error {
 	if err != nil {
 		return err
 	}
-	const most = 128
-	return load.Together(clients, func(first int, c *clientv3.Client) error {
-		for begin := first * most; begin < n; begin += len(clients) * most {
-			var puts []clientv3.Op
-			for i := begin; i < min(begin+most, n); i++ {
-				puts = append(puts, clientv3.OpPut(rowName(i), ""))
-			}
-			if _, err := c.Txn(t).Then(puts...).Commit(); err != nil {
-				return err
-			}
+	return inBatches(clients, n, 128, func(c *clientv3.Client, from, to int) error {
+		var puts []clientv3.Op
+		for i := from; i < to; i++ {
+			puts = append(puts, clientv3.OpPut(rowName(i), ""))
 		}
-		return nil
+		_, err := c.Txn(t).Then(puts...).Commit()
+		return err
 	})
 }
 
 // etcdLeader returns the number of the server that leads.
 func etcdLeader(ctx context.Context, addresses []string) (int, error) {
-	c, err := dialEtcd(addresses)
+	c, err := dialEtcd(addresses...)
 	if err != nil {
 		return 0, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
-	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
 )
@@ -19,12 +18,9 @@ import (
 const (
 	limiterConnections = 4
 	limiterResource    = "measured"
-	// limiterRate is so large that nobody waits.
-	limiterRate = 1e12
-
-	acquireUnits = "acquire of a unit"
-	emptyServer  = "an empty gRPC server"
-	unitsFigure  = "acquires/s"
+	limiterRate        = 1e12 // so large that nobody waits
+	acquireUnits       = "acquire of a unit"
+	emptyServer        = "an empty gRPC server"
 )
 
 // echoLimiter answers every acquire with a success, so it costs what gRPC costs.
@@ -40,8 +36,8 @@ func (echoLimiter) AcquireResource(context.Context,
 
 // measureLimiter compares acquires of a rate limiter with the same messages to an empty gRPC server, through
 // the leader of three servers and through another one, all in turns.
-func (b *bench) measureLimiter(ctx context.Context, callers int) error {
-	echo, err := b.echo.launch(ctx, b.dir, 1)
+func (b *bench) measureLimiter(ctx context.Context) error {
+	echo, err := newSelf("echo").launch(ctx, b.dir, 1)
 	if err != nil {
 		return err
 	}
@@ -67,61 +63,59 @@ func (b *bench) measureLimiter(ctx context.Context, callers int) error {
 		b.book.contestants = append(b.book.contestants, c.name)
 	}
 	b.inTurns(ctx, acquireUnits, asked, b.runs, func(t *turn, c *contestant) error {
-		r, err := units(t, c.servers, callers, b.length)
+		clients, err := limiterClients(t, c.servers[0].address, limiterConnections)
+		if err != nil {
+			return err
+		}
+		request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: nodePath,
+			ResourcePath: limiterResource, Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1}}
+		r, err := loop(c.servers, make([]struct{}, b.n), b.length, func(i int, _ struct{}) error {
+			answer, err := clients[i%len(clients)].AcquireResource(t, request)
+			if err == nil && answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+				err = fmt.Errorf("acquire a unit: %v", answer)
+			}
+			return err
+		})
 		if err == nil {
-			b.add(acquireUnits, callers, c.name, unitsFigure, r)
+			b.add(acquireUnits, b.n, c.name, "acquires/s", r)
 		}
 		return err
 	})
-	fmt.Println(b.head() + b.book.table() + "\nOf the empty server's:\n\n" + b.book.ratios(emptyServer))
-	return b.failure()
+	return b.compared(emptyServer)
+}
+
+// limiterClients makes clients with a connection each.
+func limiterClients(t *turn, address string, n int) ([]Ydb_RateLimiter_V1.RateLimiterServiceClient, error) {
+	conns, err := raw.Dial(address, n)
+	t.later(func() { raw.Close(conns) })
+	clients := make([]Ydb_RateLimiter_V1.RateLimiterServiceClient, n)
+	for i, conn := range conns {
+		clients[i] = Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)
+	}
+	return clients, err
 }
 
 // createMeasuredResource waits until all servers know rate limiters.
 func createMeasuredResource(ctx context.Context, address string) error {
 	t := newTurn(ctx)
 	defer t.end()
-	conns, err := rawConns(t, address, 1)
+	clients, err := limiterClients(t, address, 1)
 	if err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(t, time.Minute)
 	defer cancel()
-	properties := &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limiterRate}
 	request := &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: nodePath,
 		Resource: &Ydb_RateLimiter.Resource{ResourcePath: limiterResource,
-			Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: properties}}}
+			Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+				HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limiterRate}}}}
 	for {
-		answer, err := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conns[0]).CreateResource(bounded, request)
+		answer, err := clients[0].CreateResource(bounded, request)
 		if err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
 			return nil
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-bounded.Done():
+		if !wait(bounded, 100*time.Millisecond) {
 			return fmt.Errorf("create a resource: %v, %w", answer, errors.Join(err, bounded.Err()))
 		}
 	}
-}
-
-// units makes callers acquire one unit after another for a while.
-func units(t *turn, of servers, callers int, length time.Duration) (*taken, error) {
-	conns, err := raw.Dial(of[0].address, limiterConnections)
-	if err != nil {
-		return nil, err
-	}
-	t.later(func() { raw.Close(conns) })
-	request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: nodePath,
-		ResourcePath: limiterResource, Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1}}
-	clients := make([]*grpc.ClientConn, callers)
-	for i := range clients {
-		clients[i] = conns[i%len(conns)]
-	}
-	return loop(of, clients, length, func(_ int, conn *grpc.ClientConn) error {
-		answer, err := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn).AcquireResource(t, request)
-		if err == nil && answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
-			err = fmt.Errorf("acquire a unit: %v", answer)
-		}
-		return err
-	})
 }

@@ -13,17 +13,15 @@ import (
 func TestOpenTable(t *testing.T) {
 	t.Parallel()
 	row := func(server string, took, others time.Duration, floor *openloop.Row) openRow {
-		r := &openloop.Row{Rate: 1500, Took: new(load.Histogram), Late: new(load.Histogram), Length: 10 * time.Second,
+		r := &openloop.Row{Rate: 1500, Took: load.Times{took}, Late: load.Times{50 * time.Microsecond}, Length: 10 * time.Second,
 			Reported: []float64{99.9}, Spent: openloop.Spent{All: 5*time.Second + others, Server: 5 * time.Second}}
-		r.Took.Add(took)
-		r.Late.Add(50 * time.Microsecond)
 		return openRow{Row: r, server: server, floor: floor}
 	}
 	null := row("stub", 2*time.Millisecond, 0, nil)
 	busy := row("stub", 2*time.Millisecond, 3*time.Second, nil)
 	text := openTable([]openRow{null, row("coordd", 4*time.Millisecond, 0, null.Row)})
 	for _, want := range []string{"| coordd | 1,500 | 4.000 | 4.000 | 4.000 | 4.000 | 2.000 | 0.050, 0.050, 0.050 | 0.50,",
-		"| sound |", "coordd, 1,500/s: 64µs 1\n"} {
+		"| sound |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -20,24 +20,20 @@ func newCoordd(name, binary string) *product {
 		name: name, absent: absence(binary, "make build"),
 		version: func() string { return name + " " + output(binary, "version") },
 		first:   attachOnce,
-		make: func(dirs []string) (servers, error) {
-			addresses, err := testserver.FreeAddresses(4 * len(dirs))
-			if err != nil {
-				return nil, err
-			}
-			peers, metrics := addresses[2*len(dirs):3*len(dirs)], addresses[3*len(dirs):]
-			var made servers
+		ports:   4,
+		make: func(dirs, addresses []string) (made servers, _ error) {
+			n := len(dirs)
+			peers, metrics, debug := addresses[n:2*n], addresses[2*n:3*n], addresses[3*n:]
 			for i, dir := range dirs {
-				address, debug := addresses[2*i], addresses[2*i+1]
-				arguments := []string{"serve", "--listen", address, "--data-dir", dir, "--log-level", "warn"}
-				if len(dirs) > 1 {
+				arguments := []string{"serve", "--listen", addresses[i], "--data-dir", dir, "--log-level", "warn"}
+				if n > 1 {
 					arguments = append(arguments, "--name", fmt.Sprint("s", i), "--listen-peer", peers[i],
 						"--initial-cluster", initial(peers, ""), "--insecure-peers")
 				}
-				made = append(made, &process{address: address, debug: debug, metrics: metrics[i],
+				made = append(made, &process{debug: debug[i], metrics: metrics[i],
 					config: testserver.Config{Program: binary, Args: arguments,
 						Env: append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true", "COORDD_LISTEN_HTTP="+metrics[i],
-							"COORDD_DEBUG_HTTP="+debug)}})
+							"COORDD_DEBUG_HTTP="+debug[i])}})
 			}
 			return made, nil
 		},
@@ -46,33 +42,25 @@ func newCoordd(name, binary string) *product {
 
 // initial is the members of a new cluster, as coordd and etcd want them.
 func initial(peers []string, scheme string) string {
-	text := ""
+	all := make([]string, len(peers))
 	for i, peer := range peers {
-		if i > 0 {
-			text += ","
-		}
-		text += fmt.Sprintf("s%d=%s%s", i, scheme, peer)
+		all[i] = fmt.Sprintf("s%d=%s%s", i, scheme, peer)
 	}
-	return text
+	return strings.Join(all, ",")
 }
 
 // newSelf is a server that this program itself is, in another process: the stub or the echo.
-func newSelf(name string, first func(ctx context.Context, address string) error) *product {
-	return &product{
-		name: name, first: first, version: func() string { return "" },
-		make: func([]string) (servers, error) {
-			addresses, err := testserver.FreeAddresses(1)
-			if err != nil {
-				return nil, err
-			}
+func newSelf(name string) *product {
+	p := &product{name: name, version: func() string { return "" }, ports: 1, first: attachOnce,
+		make: func(_, addresses []string) (servers, error) {
 			self, err := os.Executable()
-			if err != nil {
-				return nil, err
-			}
-			return servers{{address: addresses[0],
-				config: testserver.Config{Program: self, Args: []string{"-be", name, "-listen", addresses[0]}}}}, nil
-		},
+			return servers{{config: testserver.Config{Program: self,
+				Args: []string{"-be", name, "-listen", addresses[0]}}}}, err
+		}}
+	if name == "echo" { // it has been started when it listens
+		p.first = func(context.Context, string) error { return nil }
 	}
+	return p
 }
 
 // newEtcd is etcd with default settings.
@@ -84,16 +72,12 @@ func newEtcd(binary string) *product {
 				moduleVersion("go.etcd.io/etcd/client/v3")
 		},
 		first: etcdOnce,
-		make: func(dirs []string) (servers, error) {
-			addresses, err := testserver.FreeAddresses(2 * len(dirs))
-			if err != nil {
-				return nil, err
-			}
+		ports: 2,
+		make: func(dirs, addresses []string) (made servers, _ error) {
 			peers := addresses[len(dirs):]
-			var made servers
 			for i, dir := range dirs {
 				client, peer := "http://"+addresses[i], "http://"+peers[i]
-				made = append(made, &process{address: addresses[i], debug: addresses[i], metrics: addresses[i],
+				made = append(made, &process{debug: addresses[i], metrics: addresses[i],
 					config: testserver.Config{Program: binary, Args: []string{"--name", fmt.Sprint("s", i),
 						"--data-dir", filepath.Join(dir, "data"), "--log-level", "error",
 						"--listen-client-urls", client, "--advertise-client-urls", client,
@@ -108,31 +92,27 @@ func newEtcd(binary string) *product {
 // newZooKeeper is a single ZooKeeper with default settings, which sync its log, and as many connections as
 // there are clients.
 func newZooKeeper(java, jars string) *product {
-	server := newestJar(jars, "zookeeper-[0-9]*.jar")
+	server, _ := filepath.Glob(filepath.Join(jars, "zookeeper-[0-9]*.jar"))
 	absent := absence(java, "apt install default-jre-headless")
-	if absent == "" && server == "" {
+	if absent == "" && len(server) == 0 {
 		absent = "not installed: apt install --no-install-recommends zookeeper"
 	}
 	return &product{
 		name: "ZooKeeper", absent: absent,
 		version: func() string {
-			return "ZooKeeper " + filepath.Base(server) + ", " + firstLine(output(java, "-version")) +
+			return "ZooKeeper " + filepath.Base(server[len(server)-1]) + ", " + firstLine(output(java, "-version")) +
 				", go-zookeeper/zk " + moduleVersion("github.com/go-zookeeper/zk")
 		},
 		first: zooOnce,
-		make: func(dirs []string) (servers, error) {
-			address, port, err := freeAddress()
-			if err != nil {
-				return nil, err
-			}
+		ports: 1,
+		make: func(dirs, addresses []string) (servers, error) {
 			settings := filepath.Join(dirs[0], "zoo.cfg")
-			text := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n", dirs[0], port)
-			if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
-				return nil, err
-			}
-			return servers{{address: address,
-				config: testserver.Config{Program: java, Args: []string{"-Xmx2g", "-Djute.maxbuffer=4194304", "-cp",
-					filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", settings}}}}, nil
+			text := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n"+
+				"maxClientCnxns=0\nadmin.enableServer=false\n", dirs[0], portOf(addresses[0]))
+			return servers{{config: testserver.Config{Program: java, Args: []string{"-Xmx2g",
+					"-Djute.maxbuffer=4194304", "-cp", filepath.Join(jars, "*"),
+					"org.apache.zookeeper.server.quorum.QuorumPeerMain", settings}}}},
+				os.WriteFile(settings, []byte(text), 0o600)
 		},
 	}
 }
@@ -146,27 +126,18 @@ func newRedis(binary string) *product {
 				moduleVersion("github.com/redis/go-redis/v9")
 		},
 		first: redisOnce,
-		make: func(dirs []string) (servers, error) {
-			address, port, err := freeAddress()
-			if err != nil {
-				return nil, err
-			}
-			return servers{{address: address,
-				config: testserver.Config{Program: binary, Args: []string{"--bind", "127.0.0.1", "--port", port,
-					"--dir", dirs[0], "--appendonly", "yes", "--appendfsync", "always", "--save", "",
-					"--maxclients", "15000"}}}}, nil
+		ports: 1,
+		make: func(dirs, addresses []string) (servers, error) {
+			return servers{{config: testserver.Config{Program: binary, Args: []string{"--bind", "127.0.0.1",
+				"--port", portOf(addresses[0]), "--dir", dirs[0], "--appendonly", "yes", "--appendfsync", "always",
+				"--save", "", "--maxclients", "15000"}}}}, nil
 		},
 	}
 }
 
-// freeAddress returns an address for a server, and its port.
-func freeAddress() (address, port string, err error) {
-	addresses, err := testserver.FreeAddresses(1)
-	if err != nil {
-		return "", "", err
-	}
-	_, port, err = net.SplitHostPort(addresses[0])
-	return addresses[0], port, err
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
 }
 
 // absence says why a program cannot be run, empty if it can.
@@ -175,15 +146,6 @@ func absence(binary, install string) string {
 		return "not installed: " + install
 	}
 	return ""
-}
-
-// newestJar returns the last file of a folder that matches a pattern, "" without a match.
-func newestJar(dir, pattern string) string {
-	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil || len(found) == 0 {
-		return ""
-	}
-	return found[len(found)-1]
 }
 
 // output runs a program and returns its output.

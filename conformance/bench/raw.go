@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
@@ -23,8 +20,8 @@ const (
 )
 
 // rawClient is coordd's protocol on bare streams. It serves the stub as well.
-var rawClient = &client{locks: rawLocks, watch: rawWatch, list: rawList, idle: rawIdle, hold: rawHold,
-	roam: rawRoam, fill: rawFill}
+var rawClient = &client{locks: rawLocks, watch: rawWatch, list: rawList, idle: rawIdle,
+	roam: rawRoam, fill: func(t *turn, address string, n int) error { return rawRows(t, address, 0, n) }}
 
 // attachOnce makes the node if need be, and attaches a session.
 func attachOnce(ctx context.Context, address string) error {
@@ -59,39 +56,36 @@ func rawConns(t *turn, address string, n int) ([]*grpc.ClientConn, error) {
 // are being opened, the first ones have pings to answer.
 func openEach(ctx context.Context, conns []*grpc.ClientConn, n int, timeout time.Duration,
 	handOn func(i int, s *raw.Session)) error {
-	return load.Together(conns, func(first int, conn *grpc.ClientConn) error {
-		for i := first; i < n; i += len(conns) {
-			s, err := open(ctx, conn, timeout)
-			if err != nil {
-				return err
-			}
+	return spread(conns, n, func(conn *grpc.ClientConn, i int) error {
+		s, err := open(ctx, conn, timeout)
+		if err == nil {
 			handOn(i, s)
 		}
-		return nil
+		return err
 	})
 }
 
 // rawSessions opens sessions that share connections.
-func rawSessions(t *turn, address string, n int, timeout time.Duration) ([]*raw.Session, error) {
+func rawSessions(t *turn, address string, n int) ([]*raw.Session, error) {
 	conns, err := rawConns(t, address, n)
 	if err != nil {
 		return nil, err
 	}
 	sessions := make([]*raw.Session, n)
-	return sessions, openEach(t, conns, n, timeout, func(i int, s *raw.Session) { sessions[i] = s })
+	return sessions, openEach(t, conns, n, busySession, func(i int, s *raw.Session) { sessions[i] = s })
 }
 
-func rawLocks(t *turn, address string, kind load.Kind, n int) ([]load.Session, error) {
-	sessions, err := rawSessions(t, address, n, busySession)
+func rawLocks(t *turn, address string, handOver bool, n int) ([]locker, error) {
+	sessions, err := rawSessions(t, address, n)
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range kind.Semaphores("", n) {
-		if err := sessions[i].Create(name, 1); err != nil {
+	for i := range n {
+		if err := sessions[i].Create(lockName(handOver, i), 1); err != nil {
 			return nil, err
 		}
 	}
-	all := make([]load.Session, n)
+	all := make([]locker, n)
 	for i, s := range sessions {
 		all[i] = s
 	}
@@ -99,7 +93,7 @@ func rawLocks(t *turn, address string, kind load.Kind, n int) ([]load.Session, e
 }
 
 func rawWatch(t *turn, address string, n int) (*watching, error) {
-	sessions, err := rawSessions(t, address, n+1, busySession)
+	sessions, err := rawSessions(t, address, n+1)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +108,7 @@ func rawWatch(t *turn, address string, n int) (*watching, error) {
 
 // rawMembers makes a group.
 func rawMembers(t *turn, address string, members int) error {
-	sessions, err := rawSessions(t, address, members, busySession)
+	sessions, err := rawSessions(t, address, members)
 	if err != nil {
 		return err
 	}
@@ -135,7 +129,7 @@ func rawList(t *turn, address string, members, listers int) (func(int) (int, err
 	if err := rawMembers(t, address, members); err != nil {
 		return nil, err
 	}
-	sessions, err := rawSessions(t, address, listers, busySession)
+	sessions, err := rawSessions(t, address, listers)
 	return func(i int) (int, error) {
 		d, err := sessions[i].Describe(groupName, false)
 		return len(d.GetOwners()), err
@@ -151,62 +145,6 @@ func rawIdle(t *turn, address string, n int, lost chan<- error) error {
 	return openEach(t, conns, n, idleSession, func(_ int, s *raw.Session) {
 		go func() { _, err := s.Receive(); lost <- err }()
 	})
-}
-
-// cuttable is a dialler of connections that can be cut off all at once, without a goodbye.
-type cuttable struct {
-	mutex sync.Mutex
-	over  bool
-	conns []net.Conn
-}
-
-func (c *cuttable) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.over {
-		_ = conn.Close()
-		return nil, errors.New("cut off")
-	}
-	c.conns = append(c.conns, conn)
-	return conn, nil
-}
-
-func (c *cuttable) cut() {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.over = true
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-}
-
-func rawHold(t *turn, address string, i int) (*holding, error) {
-	name := fmt.Sprint("cut-", i)
-	line := new(cuttable)
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(line.dial))
-	if err != nil {
-		return nil, err
-	}
-	t.later(func() { _ = conn.Close() })
-	owner, err := open(t, conn, cutSession)
-	if err != nil {
-		return nil, err
-	}
-	waiters, err := rawSessions(t, address, 1, busySession)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(owner.Create(name, 1), owner.Acquire(name, 1)); err != nil {
-		return nil, err
-	}
-	go func() { _, _ = owner.Receive() }() // answers pings until it is cut off
-	t.later(func() { _ = waiters[0].Release(name) })
-	return &holding{line.cut, func() error { return waiters[0].Acquire(name, 1) }}, nil
 }
 
 // rawRoamer is a session that goes to the next server whenever its stream ends.
@@ -274,19 +212,15 @@ func (r *rawRoamer) step(ctx context.Context) error {
 // rowName is that of the i-th row.
 func rowName(i int) string { return fmt.Sprintf("row-%09d", i) }
 
-func rawFill(t *turn, address string, n int) error { return rawRows(t, address, 0, n) }
-
 // rawRows creates the semaphores from one number up to another, each with room for all busy clients.
-func rawRows(t *turn, address string, from, to int) error {
-	conns, err := rawConns(t, address, fillers)
+func rawRows(ctx context.Context, address string, from, to int) error {
+	t := newTurn(ctx)
+	defer t.end()
+	sessions, err := rawSessions(t, address, fillers)
 	if err != nil {
 		return err
 	}
-	return load.Together(make([]struct{}, fillers), func(first int, _ struct{}) error {
-		s, err := open(t, conns[first%len(conns)], busySession)
-		for i := from + first; i < to && err == nil; i += fillers {
-			err = s.Create(rowName(i), busyClients)
-		}
-		return err
+	return spread(sessions, to-from, func(s *raw.Session, i int) error {
+		return s.Create(rowName(from+i), busyClients)
 	})
 }

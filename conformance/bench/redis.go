@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,8 +13,7 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var redisClient = &client{locks: redisLocks, watch: redisWatch, list: redisList, idle: redisIdle,
-	hold: redisHold, fill: redisFill}
+var redisClient = &client{locks: redisLocks, watch: redisWatch, list: redisList, idle: redisIdle, fill: redisFill}
 
 func dialRedis(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: address, PoolSize: connections, ReadTimeout: 30 * time.Second,
@@ -44,16 +42,15 @@ var unlock = redis.NewScript(
 
 // redisSession locks by a key with a value of its own.
 type redisSession struct {
-	ctx     context.Context
-	client  *redis.Client
-	value   string
-	timeout time.Duration
+	ctx    context.Context
+	client *redis.Client
+	value  string
 }
 
-// Acquire implements load.Session. A client that does not get the lock asks again after 1 to 5 ms.
+// Acquire implements locker. A client that does not get the lock asks again after 1 to 5 ms.
 func (s *redisSession) Acquire(name string, _ uint64) error {
 	for {
-		err := s.client.SetArgs(s.ctx, name, s.value, redis.SetArgs{Mode: "NX", TTL: s.timeout}).Err()
+		err := s.client.SetArgs(s.ctx, name, s.value, redis.SetArgs{Mode: "NX", TTL: busySession}).Err()
 		if !errors.Is(err, redis.Nil) {
 			return err
 		}
@@ -65,7 +62,7 @@ func (s *redisSession) Acquire(name string, _ uint64) error {
 	}
 }
 
-// Release implements load.Session.
+// Release implements locker.
 func (s *redisSession) Release(name string) error {
 	deleted, err := unlock.Run(s.ctx, s.client, []string{name}, s.value).Int()
 	if err == nil && deleted != 1 {
@@ -74,11 +71,11 @@ func (s *redisSession) Release(name string) error {
 	return err
 }
 
-func redisLocks(t *turn, address string, _ load.Kind, n int) ([]load.Session, error) {
+func redisLocks(t *turn, address string, _ bool, n int) ([]locker, error) {
 	c := redisIn(t, address)
-	all := make([]load.Session, n)
+	all := make([]locker, n)
 	for i := range all {
-		all[i] = &redisSession{t, c, strconv.Itoa(i), busySession}
+		all[i] = &redisSession{t, c, strconv.Itoa(i)}
 	}
 	return all, nil
 }
@@ -114,76 +111,43 @@ func redisList(t *turn, address string, members, _ int) (func(int) (int, error),
 	}, nil
 }
 
-// redisKeep renews a key three times in its time to live, until ctx is done.
-func redisKeep(ctx context.Context, c *redis.Client, key string, timeout time.Duration) error {
-	ticker := time.NewTicker(timeout / 3)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-		if err := c.PExpire(ctx, key, timeout).Err(); err != nil {
-			return err
-		}
-	}
-}
-
+// redisIdle renews a key three times in its time to live, until the turn ends.
 func redisIdle(t *turn, address string, n int, lost chan<- error) error {
 	c := redisIn(t, address)
-	openers := make([]struct{}, connections)
-	return load.Together(openers, func(first int, _ struct{}) error {
-		for i := first; i < n; i += len(openers) {
-			key := fmt.Sprint("idle-", i)
-			if err := c.Set(t, key, "", idleSession).Err(); err != nil {
+	keep := func(key string) error {
+		ticker := time.NewTicker(idleSession / 3)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-t.Done():
+				return t.Err()
+			case <-ticker.C:
+			}
+			if err := c.PExpire(t, key, idleSession).Err(); err != nil {
 				return err
 			}
-			go func() { lost <- redisKeep(t, c, key, idleSession) }()
 		}
+	}
+	return spread(make([]struct{}, connections), n, func(_ struct{}, i int) error {
+		key := fmt.Sprint("idle-", i)
+		if err := c.Set(t, key, "", idleSession).Err(); err != nil {
+			return err
+		}
+		go func() { lost <- keep(key) }()
 		return nil
 	})
-}
-
-// redisHold makes the holder stop renewing its key: there is no connection that matters.
-func redisHold(t *turn, address string, i int) (*holding, error) {
-	c := redisIn(t, address)
-	name := fmt.Sprint("cut-", i)
-	owner := &redisSession{t, c, "owner", cutSession}
-	if err := owner.Acquire(name, 1); err != nil {
-		return nil, err
-	}
-	keeping, stop := context.WithCancel(t)
-	go func() { _ = redisKeep(keeping, c, name, cutSession) }()
-	waiter := &redisSession{t, c, "waiter", busySession}
-	var waited atomic.Bool
-	t.later(func() {
-		stop()
-		if waited.Load() {
-			_ = waiter.Release(name)
-		}
-	})
-	return &holding{stop, func() error {
-		err := waiter.Acquire(name, 1)
-		waited.Store(err == nil)
-		return err
-	}}, nil
 }
 
 // redisFill sets keys, 1,000 in a pipeline.
 func redisFill(t *turn, address string, n int) error {
 	c := redisIn(t, address)
-	const most = 1000
-	for begin := 0; begin < n; begin += most {
+	return inBatches(make([]struct{}, 1), n, 1000, func(_ struct{}, from, to int) error {
 		_, err := c.Pipelined(t, func(p redis.Pipeliner) error {
-			for i := begin; i < min(begin+most, n); i++ {
+			for i := from; i < to; i++ {
 				p.Set(t, rowName(i), "", 0)
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }

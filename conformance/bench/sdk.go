@@ -34,15 +34,14 @@ func sdkSessions(t *turn, address string, n int) ([]coordination.Session, error)
 			}
 		}
 	})
-	return sessions, load.Together(drivers, func(first int, _ *ydb.Driver) error {
-		d, err := ydb.Open(t, "grpc://"+address+"/local")
-		if err != nil {
-			return err
+	for i := range drivers {
+		var err error
+		if drivers[i], err = ydb.Open(t, "grpc://"+address+"/local"); err != nil {
+			return nil, err
 		}
-		drivers[first] = d
-		for i := first; i < n && err == nil; i += len(drivers) {
-			sessions[i], err = d.Coordination().Session(t, nodePath, options.WithSessionTimeout(busySession))
-		}
+	}
+	return sessions, spread(drivers, n, func(d *ydb.Driver, i int) (err error) {
+		sessions[i], err = d.Coordination().Session(t, nodePath, options.WithSessionTimeout(busySession))
 		return err
 	})
 }
@@ -54,27 +53,27 @@ type sdkSession struct {
 	lease   coordination.Lease
 }
 
-// Acquire implements load.Session.
+// Acquire implements locker.
 func (s *sdkSession) Acquire(name string, count uint64) error {
 	lease, err := s.session.AcquireSemaphore(s.ctx, name, count)
 	s.lease = lease
 	return err
 }
 
-// Release implements load.Session.
+// Release implements locker.
 func (s *sdkSession) Release(string) error { return s.lease.Release() }
 
-func sdkLocks(t *turn, address string, kind load.Kind, n int) ([]load.Session, error) {
+func sdkLocks(t *turn, address string, handOver bool, n int) ([]locker, error) {
 	sessions, err := sdkSessions(t, address, n)
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range kind.Semaphores("", n) {
-		if err := sessions[i].CreateSemaphore(t, name, 1); err != nil {
+	for i := range n {
+		if err := sessions[i].CreateSemaphore(t, lockName(handOver, i), 1); err != nil {
 			return nil, err
 		}
 	}
-	all := make([]load.Session, n)
+	all := make([]locker, n)
 	for i, s := range sessions {
 		all[i] = &sdkSession{ctx: t, session: s}
 	}

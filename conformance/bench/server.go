@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/machine"
+	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/internal/testserver"
 )
 
@@ -21,7 +22,7 @@ const patience = 2 * time.Minute
 
 // process is a server that can be killed and started again, with the same address and directory.
 type process struct {
-	name    string
+	product *product
 	address string
 	debug   string // where Go's profiles are, empty if nowhere
 	metrics string // address of /metrics, empty if nowhere
@@ -29,35 +30,22 @@ type process struct {
 	running *testserver.Process
 }
 
-// start starts the server and waits until it answers: first is one operation.
-func (p *process) start(ctx context.Context, first func(ctx context.Context, address string) error) error {
-	var err error
-	if p.running, err = testserver.Start(onServerCPU(p.config)); err != nil {
-		return err
-	}
-	return p.answers(ctx, first)
-}
-
 // serverCPU is the processor that servers run on, "" if on all.
 var serverCPU string
 
-// onServerCPU makes a server run there.
-func onServerCPU(c testserver.Config) testserver.Config {
+// start starts the server and waits until it answers.
+func (p *process) start(ctx context.Context) (err error) {
+	c := p.config
 	if serverCPU != "" {
 		c.Program, c.Args = "taskset", append([]string{"-c", serverCPU, c.Program}, c.Args...)
 	}
-	return c
-}
-
-// answers waits until the server answers. Clients back off for a long time if nobody listens, hence the
-// connection of its own.
-func (p *process) answers(ctx context.Context, first func(ctx context.Context, address string) error) error {
+	if p.running, err = testserver.Start(c); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	listening := false
-	for {
-		var err error
-		if !listening {
+	for listening := false; ; {
+		if !listening { // clients back off for a long time if nobody listens, hence the connection of its own
 			var conn net.Conn
 			if conn, err = net.Dial("tcp", p.address); err == nil {
 				_ = conn.Close()
@@ -65,13 +53,13 @@ func (p *process) answers(ctx context.Context, first func(ctx context.Context, a
 			}
 		}
 		if listening {
-			if err = first(ctx, p.address); err == nil {
+			if err = p.product.first(ctx, p.address); err == nil {
 				return nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not get ready, see %s: %w", p.name, p.config.Log, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("%s did not get ready, see %s: %w", p.product.name, c.Log, errors.Join(err, ctx.Err()))
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -84,22 +72,17 @@ func (p *process) kill() {
 	}
 }
 
-func (p *process) cpu() (time.Duration, error) { return machine.CPU(p.running.PID()) }
-
-func (p *process) resident() (int64, error) { return machine.Resident(p.running.PID()) }
-
-// collect makes a Go server collect its garbage twice, as the second time finds what finalizers and pools let
-// go.
-func (p *process) collect(ctx context.Context) error {
-	if p.debug == "" {
-		return nil
-	}
-	for range 2 {
-		if _, err := fetch(ctx, "http://"+p.debug+"/debug/pprof/heap?gc=1"); err != nil {
-			return err
+// resident returns the memory of the server. One in Go collects its garbage first, twice, as the second time finds
+// what finalizers and pools let go.
+func (p *process) resident(ctx context.Context) (int64, error) {
+	if p.debug != "" {
+		for range 2 {
+			if _, err := fetch(ctx, "http://"+p.debug+"/debug/pprof/heap?gc=1"); err != nil {
+				return 0, err
+			}
 		}
 	}
-	return nil
+	return machine.Resident(p.running.PID())
 }
 
 // value returns the number that follows a prefix in the first such line of a page of a server.
@@ -143,16 +126,28 @@ func (s servers) kill() {
 }
 
 // cpu is the processor time of all of them.
-func (s servers) cpu() (time.Duration, error) {
-	var sum time.Duration
+func (s servers) cpu() (sum time.Duration, err error) {
 	for _, p := range s {
-		used, err := p.cpu()
+		used, err := machine.CPU(p.running.PID())
 		if err != nil {
 			return 0, err
 		}
 		sum += used
 	}
 	return sum, nil
+}
+
+// spent is the processor time of all of them while something is done.
+func (s servers) spent(do func() error) (time.Duration, error) {
+	before, err := s.cpu()
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		return 0, err
+	}
+	after, err := s.cpu()
+	return after - before, err
 }
 
 func (s servers) addresses() []string {
@@ -170,8 +165,10 @@ type product struct {
 	absent string
 	// version is of the server and the client.
 	version func() string
-	// make makes servers that have not been started. dirs has a directory for each.
-	make func(dirs []string) (servers, error)
+	// ports counts the addresses that a server listens on. make makes servers that have not been started, each with
+	// a directory and so many of the addresses.
+	ports int
+	make  func(dirs, addresses []string) (servers, error)
 	// first is one operation by a new client.
 	first func(ctx context.Context, address string) error
 }
@@ -186,21 +183,31 @@ func (p *product) launch(ctx context.Context, dir string, n int) (servers, error
 		}
 		dirs = append(dirs, d)
 	}
-	made, err := p.make(dirs)
+	addresses, err := testserver.FreeAddresses(p.ports * n)
 	if err != nil {
 		return nil, err
 	}
-	failures := make(chan error, n)
-	for i, s := range made {
-		s.name, s.config.Log, s.config.LogStdout = p.name, dirs[i]+".log", true
-		go func() { failures <- s.start(ctx, p.first) }() // those of a cluster wait for each other
+	made, err := p.make(dirs, addresses)
+	if err != nil {
+		return nil, err
 	}
-	for range made {
-		err = errors.Join(err, <-failures)
-	}
+	err = load.Together(made, func(i int, s *process) error { // those of a cluster wait for each other
+		s.product, s.address, s.config.Log, s.config.LogStdout = p, addresses[i], dirs[i]+".log", true
+		return s.start(ctx)
+	})
 	if err != nil {
 		made.kill()
 		return nil, err
 	}
 	return made, nil
+}
+
+// launchIn starts a server that ends with the turn.
+func (p *product) launchIn(t *turn, dir string) (*process, error) {
+	s, err := p.launch(t, dir, 1)
+	if err != nil {
+		return nil, err
+	}
+	t.later(s.kill)
+	return s[0], nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/stub"
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/internal/testserver"
 )
 
@@ -29,10 +28,10 @@ func TestStubServesTheLoads(t *testing.T) {
 	}
 	c := &contestant{name: bare, client: rawClient, servers: servers{{address: address,
 		running: &testserver.Process{Command: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}}}}
-	b := &bench{book: newBook(), runs: 2, length: 20 * time.Millisecond} // what is left is in nobody's way
-	b.measureLocks(t.Context(), w1, []*contestant{c}, load.Pairs, 1)
-	b.measureLocks(t.Context(), w1, []*contestant{c}, load.Pairs, 4)
-	b.measureLocks(t.Context(), w2, []*contestant{c}, load.HandOver, 4)
+	b := &bench{book: newBook(), settings: settings{runs: 2}, length: 20 * time.Millisecond} // what is left is in nobody's way
+	b.measureLocks(t.Context(), []*contestant{c}, false, 1)
+	b.measureLocks(t.Context(), []*contestant{c}, false, 4)
+	b.measureLocks(t.Context(), []*contestant{c}, true, 4)
 	b.measureWatch(t.Context(), []*contestant{c}, 4)
 	b.measureList(t.Context(), []*contestant{c}, 4)
 	if err := b.failure(); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -22,86 +21,88 @@ const (
 
 	unwatched = "not watched"
 	watched   = "watched"
-
-	objectsFigure = "allocations each"
-	heapFigure    = "bytes allocated each"
 )
 
 // measureWatched compares what a lock+unlock costs a server that nobody watches with what it costs one whose
 // metrics are read and whose nodes, semaphores and sessions are listed all the time. What is counted for the
 // metrics, and the events, cannot be turned off: against is another program without them, which the one that
 // nobody watches is compared with.
-func (b *bench) measureWatched(ctx context.Context, against string, sessions int) error {
-	programs := []struct{ name, binary string }{{unwatched, b.coordd}, {watched, b.coordd}}
-	if against != "" {
-		programs = append(programs, struct{ name, binary string }{older, against})
+func (b *bench) measureWatched(ctx context.Context) error {
+	t := newTurn(ctx)
+	defer t.end()
+	names := []string{unwatched, watched}
+	if b.against != "" {
+		names = append(names, older)
 	}
 	var all []*contestant
-	for _, p := range programs {
-		s, err := newCoordd(p.name, p.binary).launch(ctx, filepath.Join(b.dir, "watched"), 1)
+	for _, name := range names {
+		binary := b.coordd
+		if name == older {
+			binary = b.against
+		}
+		s, err := newCoordd(name, binary).launchIn(t, filepath.Join(b.dir, "watched"))
 		if err != nil {
 			return err
 		}
-		defer s.kill()
-		all = append(all, &contestant{name: p.name, client: rawClient, servers: s})
-		b.book.contestants = append(b.book.contestants, p.name)
+		all = append(all, &contestant{name: name, client: rawClient, servers: servers{s}})
+		b.book.contestants = append(b.book.contestants, name)
 	}
 	b.warm(ctx, all)
-	b.inTurns(ctx, w1, all, b.runs, func(t *turn, c *contestant) error {
-		return b.lockWatched(t, c, sessions)
-	})
-	fmt.Println(b.head() + b.book.table() + "\nOf the one that nobody watches:\n\n" + b.book.ratios(unwatched))
-	if err := b.failure(); err != nil {
+	b.inTurns(ctx, w1, all, b.runs, b.lockWatched)
+	if err := b.compared(unwatched); err != nil {
 		return err
 	}
-	each, err := costOfLook(ctx, all[1].servers[0])
+	conns, err := rawConns(t, all[1].servers[0].address, 1)
+	if err != nil {
+		return err
+	}
+	cpu, err := all[1].servers.spent(func() (err error) {
+		for range looks {
+			err = cmp.Or(err, all[1].servers[0].look(t, conns[0]))
+		}
+		return err
+	})
 	fmt.Printf("A look at all metrics and all listings costs the server %.3f ms of processor time.\n",
-		millis(each))
+		millis(cpu/looks))
 	return err
 }
 
 // lockWatched is W1, with looks beside it if the contestant is the watched one.
-func (b *bench) lockWatched(t *turn, c *contestant, sessions int) error {
+func (b *bench) lockWatched(t *turn, c *contestant) error {
 	server := c.servers[0]
 	watching, stop := context.WithCancel(t)
+	defer stop()
 	looked := make(chan error, 1)
 	if c.name == watched {
-		go func() { looked <- server.watch(watching) }()
+		conns, err := rawConns(t, server.address, 1)
+		if err != nil {
+			return err
+		}
+		go func() {
+			var err error
+			for err == nil && wait(watching, lookPeriod) {
+				if err = server.look(watching, conns[0]); watching.Err() != nil {
+					err = nil
+				}
+			}
+			looked <- err
+		}()
 	} else {
 		looked <- nil
 	}
 	objects, bytes := server.allocated(t)
-	r, err := lock(t, c, server.address, load.Pairs, sessions, b.length)
+	r, err := b.lockAt(t, c, server.address, false, b.n)
 	objectsAfter, bytesAfter := server.allocated(t)
-	stop()
+	stop() // the looks
 	if err := cmp.Or(err, <-looked); err != nil {
 		return err
 	}
-	b.add(w1, sessions, c.name, pairsFigure, r)
+	b.add(w1, b.n, c.name, pairsFigure, r)
 	if objects > 0 {
-		b.book.add(cell{w1, sessions, objectsFigure}, c.name, (objectsAfter-objects)/r.steps)
-		b.book.add(cell{w1, sessions, heapFigure}, c.name, (bytesAfter-bytes)/r.steps)
+		b.book.add(cell{w1, b.n, "allocations each"}, c.name, (objectsAfter-objects)/r.steps)
+		b.book.add(cell{w1, b.n, "bytes allocated each"}, c.name, (bytesAfter-bytes)/r.steps)
 	}
 	return nil
-}
-
-// costOfLook is the processor time that one look costs a server, without any load.
-func costOfLook(ctx context.Context, server *process) (time.Duration, error) {
-	t := newTurn(ctx)
-	defer t.end()
-	conns, err := rawConns(t, server.address, 1)
-	if err != nil {
-		return 0, err
-	}
-	before, err := server.cpu()
-	for range looks {
-		err = cmp.Or(err, server.look(t, conns[0]))
-	}
-	if err != nil {
-		return 0, err
-	}
-	after, err := server.cpu()
-	return (after - before) / looks, err
 }
 
 // allocated returns how many objects, of how many bytes, the server has allocated since its start; 0 if it
@@ -113,55 +114,30 @@ func (p *process) allocated(ctx context.Context) (objects, bytes float64) {
 	return objects, bytes
 }
 
-// watch looks again and again, until ctx is done.
-func (p *process) watch(ctx context.Context) error {
-	t := newTurn(ctx)
-	defer t.end()
-	conns, err := rawConns(t, p.address, 1)
-	if err != nil {
-		return err
-	}
-	ticker := time.NewTicker(lookPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if err := p.look(ctx, conns[0]); err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
-}
-
+// look reads the metrics, and all listings to their ends.
 func (p *process) look(ctx context.Context, conn *grpc.ClientConn) error {
-	if _, err := fetch(ctx, "http://"+p.metrics+"/metrics"); err != nil {
-		return err
-	}
+	_, err := fetch(ctx, "http://"+p.metrics+"/metrics")
 	inspect := adminpb.NewInspectClient(conn)
-	return cmp.Or(
-		pages(func(token string) (string, error) {
-			r, err := inspect.ListNodes(ctx, &adminpb.ListNodesRequest{PageToken: token})
-			return r.GetNextPageToken(), err
-		}),
-		pages(func(token string) (string, error) {
-			r, err := inspect.ListSemaphores(ctx, &adminpb.ListSemaphoresRequest{PageToken: token})
-			return r.GetNextPageToken(), err
-		}),
-		pages(func(token string) (string, error) {
-			r, err := inspect.ListSessions(ctx, &adminpb.ListSessionsRequest{PageToken: token})
-			return r.GetNextPageToken(), err
-		}))
-}
-
-// pages reads a listing to its end.
-func pages(page func(token string) (next string, err error)) error {
-	for token := ""; ; {
-		next, err := page(token)
-		if err != nil || next == "" {
-			return err
+	for _, list := range []func(token string) (interface{ GetNextPageToken() string }, error){
+		func(token string) (interface{ GetNextPageToken() string }, error) {
+			return inspect.ListNodes(ctx, &adminpb.ListNodesRequest{PageToken: token})
+		},
+		func(token string) (interface{ GetNextPageToken() string }, error) {
+			return inspect.ListSemaphores(ctx, &adminpb.ListSemaphoresRequest{PageToken: token})
+		},
+		func(token string) (interface{ GetNextPageToken() string }, error) {
+			return inspect.ListSessions(ctx, &adminpb.ListSessionsRequest{PageToken: token})
+		},
+	} {
+		for token := ""; err == nil; {
+			var page interface{ GetNextPageToken() string }
+			if page, err = list(token); err == nil {
+				token = page.GetNextPageToken()
+			}
+			if token == "" {
+				break
+			}
 		}
-		token = next
 	}
+	return err
 }

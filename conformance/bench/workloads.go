@@ -28,7 +28,7 @@ const (
 	floor = "floor"
 )
 
-// Figures.
+// Figures that several measurements have.
 const (
 	pairsFigure  = "pairs/s"
 	handsFigure  = "hand-overs/s"
@@ -38,13 +38,9 @@ const (
 	cpuFigure    = "server CPU, us each"
 	toldFigure   = "all told ms"
 	listsFigure  = "lists/s"
-	openFigure   = "opened/s"
 	bytesFigure  = "server bytes each"
 	shareFigure  = "server CPU, % of a core"
-	nextFigure   = "ms until the next one has it"
 	silentFigure = "longest silence of a client, ms"
-	stayedFigure = "the same, of clients whose server lives, ms"
-	startFigure  = "s until the first answer"
 	floorFigure  = "ms"
 )
 
@@ -58,11 +54,19 @@ const (
 	w3          = "W3 watchers"
 	w4          = "W4 idle sessions"
 	w5          = "W5 list of a group"
-	w6          = "W6 holder cut off, timeout 5 s"
 	w7          = "W7 leader killed, of three"
 	w8          = "W8 restart with rows"
 	floorSync   = "200 bytes written and synced"
 	floorStream = "gRPC stream round trip"
+)
+
+// Sizes of the workloads.
+const (
+	watchers      = 1000 // W3
+	changesInTurn = 30
+	members       = 1000 // W5
+	listersAtOnce = 8
+	idleMeasure   = 10 * time.Second // W4, and as long before, in which the server settles
 )
 
 // contestant is a client on the servers of a product, which it may share with another contestant.
@@ -71,21 +75,6 @@ type contestant struct {
 	client  *client
 	product *product
 	servers servers
-}
-
-// bench is one run of this program.
-type bench struct {
-	dir                 string
-	runs                int
-	length              time.Duration
-	idle, rows          int
-	settle, idleMeasure time.Duration
-	coordd              string // the program
-	began               time.Time
-	loadBefore          string
-	book                *book
-	failures            []string
-	echo                *product
 }
 
 // inTurns has each of the contestants do something in each round, each the first one in turn. One that fails
@@ -110,8 +99,8 @@ func (b *bench) inTurns(ctx context.Context, what string, all []*contestant, rou
 	}
 }
 
-func (b *bench) failed(what, who string, err error) {
-	text := fmt.Sprintf("%s, %s: %v", what, who, err)
+func (b *bench) failed(what, contestant string, err error) {
+	text := fmt.Sprintf("%s, %s: %v", what, contestant, err)
 	fmt.Fprintln(os.Stderr, "bench:", text)
 	b.failures = append(b.failures, text)
 }
@@ -131,10 +120,10 @@ func having(all []*contestant, can func(c *client) bool) []*contestant {
 
 // taken is the result of one turn of a closed loop.
 type taken struct {
-	took         *load.Histogram
+	took         load.Times
 	steps        float64 // that count
 	elapsed, cpu time.Duration
-	asked        *load.Histogram // of acquires alone, nil if they were not measured
+	asked        load.Times // of acquires alone, nil if they were not measured
 }
 
 func (r *taken) perSecond() float64 { return r.steps / r.elapsed.Seconds() }
@@ -143,43 +132,62 @@ func (r *taken) perSecond() float64 { return r.steps / r.elapsed.Seconds() }
 func (r *taken) cpuEach() time.Duration { return time.Duration(float64(r.cpu) / r.steps) }
 
 // loop has clients take steps for a while, and measures the servers meanwhile.
-func loop[S any](of servers, clients []S, length time.Duration, step func(int, S) error) (*taken, error) {
-	before, err := of.cpu()
-	if err != nil {
+func loop[S any](of servers, clients []S, length time.Duration, step func(int, S) error) (r *taken, err error) {
+	r = new(taken)
+	if r.cpu, err = of.spent(func() error {
+		over := make(chan struct{})
+		defer time.AfterFunc(length, func() { close(over) }).Stop()
+		r.took, r.elapsed, err = load.Loop(clients, over, step)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	over, r := make(chan struct{}), &taken{took: new(load.Histogram)}
-	defer time.AfterFunc(length, func() { close(over) }).Stop()
-	if r.elapsed, err = load.Loop(clients, over, r.took, step); err != nil {
-		return nil, err
+	r.steps = float64(len(r.took))
+	return r, nil
+}
+
+// lockName is the lock of the i-th session: one of its own (W1), or the one of all (W2).
+func lockName(handOver bool, i int) string {
+	if handOver {
+		return "one"
 	}
-	after, err := of.cpu()
-	r.steps, r.cpu = float64(r.took.Count()), after-before
-	return r, err
+	return fmt.Sprint("own-", i)
 }
 
 // lock is W1 or W2. The steps that count of W2 are changes of the holder.
-func lock(t *turn, c *contestant, address string, kind load.Kind, n int, length time.Duration) (*taken, error) {
-	sessions, err := c.client.locks(t, address, kind, n)
+func lock(of servers, sessions []locker, handOver bool, length time.Duration) (*taken, error) {
+	var asked load.Times
+	var last, changes atomic.Int64
+	last.Store(-1)
+	r, err := loop(of, sessions, length, func(i int, s locker) error {
+		name, begun := lockName(handOver, i), time.Now()
+		if err := s.Acquire(name, 1); err != nil {
+			return err
+		}
+		if len(sessions) == 1 {
+			asked = append(asked, time.Since(begun))
+		}
+		if handOver && last.Swap(int64(i)) != int64(i) {
+			changes.Add(1)
+		}
+		return s.Release(name)
+	})
+	if err == nil {
+		r.asked = asked
+		if handOver {
+			r.steps = float64(max(changes.Load(), 1))
+		}
+	}
+	return r, err
+}
+
+// lockAt opens sessions at a server, and measures W1 or W2.
+func (b *bench) lockAt(t *turn, c *contestant, address string, handOver bool, n int) (*taken, error) {
+	sessions, err := c.client.locks(t, address, handOver, n)
 	if err != nil {
 		return nil, err
 	}
-	asked := new(load.Histogram)
-	var last, changes atomic.Int64
-	last.Store(-1)
-	if kind == load.HandOver || n == 1 {
-		for i, s := range sessions {
-			sessions[i] = &observed{s, int64(i), &last, &changes, asked}
-		}
-	}
-	r, err := loop(c.servers, sessions, length, load.Step[load.Session](kind, "", n))
-	if err == nil && n == 1 {
-		r.asked = asked
-	}
-	if err == nil && kind == load.HandOver {
-		r.steps = float64(max(changes.Load(), 1))
-	}
-	return r, err
+	return lock(c.servers, sessions, handOver, b.length)
 }
 
 // add puts down a turn of a closed loop.
@@ -193,34 +201,32 @@ func (b *bench) add(workload string, n int, name, figure string, r *taken) {
 	b.book.add(cell{workload, n, cpuFigure}, name, micros(r.cpuEach()))
 }
 
-func (b *bench) measureLocks(ctx context.Context, workload string, all []*contestant, kind load.Kind, n int) {
-	figure := pairsFigure
-	if kind == load.HandOver {
-		figure = handsFigure
+func (b *bench) measureLocks(ctx context.Context, all []*contestant, handOver bool, n int) {
+	workload, figure := w1, pairsFigure
+	if handOver {
+		workload, figure = w2, handsFigure
 	}
-	b.inTurns(ctx, fmt.Sprint(workload, ", ", n), having(all, func(c *client) bool { return c.locks != nil }),
-		b.runs, func(t *turn, c *contestant) error {
-			r, err := lock(t, c, c.servers[0].address, kind, n, b.length)
-			if err == nil {
-				b.add(workload, n, c.name, figure, r)
-			}
-			return err
-		})
+	b.inTurns(ctx, fmt.Sprint(workload, ", ", n), all, b.runs, func(t *turn, c *contestant) error {
+		r, err := b.lockAt(t, c, c.servers[0].address, handOver, n)
+		if err == nil {
+			b.add(workload, n, c.name, figure, r)
+		}
+		return err
+	})
 }
 
 // warm lets all of them work for a while before anything counts: a Java machine compiles meanwhile, files
 // grow.
 func (b *bench) warm(ctx context.Context, all []*contestant) {
-	b.inTurns(ctx, "warming up", having(all, func(c *client) bool { return c.locks != nil }), 1,
-		func(t *turn, c *contestant) error {
-			_, err := lock(t, c, c.servers[0].address, load.Pairs, connections, b.length)
-			return err
-		})
+	b.inTurns(ctx, "warming up", all, 1, func(t *turn, c *contestant) error {
+		_, err := b.lockAt(t, c, c.servers[0].address, false, connections)
+		return err
+	})
 }
 
 // measureFloor measures the machine: one durable write, and one round trip on an empty gRPC stream.
 func (b *bench) measureFloor(ctx context.Context) error {
-	echo, err := b.echo.launch(ctx, b.dir, 1)
+	echo, err := newSelf("echo").launch(ctx, b.dir, 1)
 	if err != nil {
 		return err
 	}
@@ -240,9 +246,6 @@ func (b *bench) measureFloor(ctx context.Context) error {
 	return nil
 }
 
-// changesInTurn is the number of changes watched in a turn of W3.
-const changesInTurn = 30
-
 func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
 	b.inTurns(ctx, fmt.Sprint(w3, ", ", n), having(all, func(c *client) bool { return c.watch != nil }), b.runs,
 		func(t *turn, c *contestant) error {
@@ -250,7 +253,7 @@ func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
 			if err != nil {
 				return err
 			}
-			var took []time.Duration
+			var took load.Times
 			for range changesInTurn {
 				d, err := w.round(n)
 				if err != nil {
@@ -258,7 +261,7 @@ func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
 				}
 				took = append(took, d)
 			}
-			b.book.add(cell{w3, n, toldFigure}, c.name, millis(machine.Percentile(took, 50)))
+			b.book.add(cell{w3, n, toldFigure}, c.name, millis(took.Percentile(50)))
 			return nil
 		})
 }
@@ -280,9 +283,6 @@ func (w *watching) round(n int) (time.Duration, error) {
 	err := <-heard
 	return time.Since(begun), err
 }
-
-// listersAtOnce is the number of clients that list the group in W5.
-const listersAtOnce = 8
 
 func (b *bench) measureList(ctx context.Context, all []*contestant, members int) {
 	b.inTurns(ctx, w5, having(all, func(c *client) bool { return c.list != nil }), b.runs,
@@ -310,88 +310,67 @@ func (b *bench) measureList(ctx context.Context, all []*contestant, members int)
 func (b *bench) measureIdle(ctx context.Context, all []*contestant) {
 	idle := having(all, func(c *client) bool { return c.idle != nil })
 	b.inTurns(ctx, w4, idle, 1, func(t *turn, c *contestant) error {
-		fresh, err := c.product.launch(t, filepath.Join(b.dir, "idle"), 1)
+		fresh, err := c.product.launchIn(t, filepath.Join(b.dir, "idle"))
 		if err != nil {
 			return err
 		}
-		t.later(fresh.kill)
-		server := fresh[0]
-		err = server.collect(t)
-		before, unread := server.resident()
-		if err := errors.Join(err, unread); err != nil {
+		before, err := fresh.resident(t)
+		if err != nil {
 			return err
 		}
 		lost, begun := make(chan error, b.idle*4), time.Now()
-		if err := c.client.idle(t, server.address, b.idle, lost); err != nil {
+		if err := c.client.idle(t, fresh.address, b.idle, lost); err != nil {
 			return err
 		}
 		opened := time.Since(begun)
-		wait := func(d time.Duration) (time.Duration, error) {
+		wait := func() error {
 			select {
 			case err := <-lost:
-				return 0, fmt.Errorf("an idle session ended: %w", err)
-			case <-time.After(d):
-				return server.cpu()
+				return fmt.Errorf("an idle session ended: %w", err)
+			case <-time.After(idleMeasure):
+				return nil
 			}
 		}
-		cpuBefore, err := wait(b.settle)
+		if err := wait(); err != nil {
+			return err
+		}
+		cpu, err := servers{fresh}.spent(wait)
 		if err != nil {
 			return err
 		}
-		cpuAfter, err := wait(b.idleMeasure)
-		if err != nil {
-			return err
-		}
-		if err := server.collect(t); err != nil {
-			return err
-		}
-		after, err := server.resident()
-		b.book.add(cell{w4, b.idle, openFigure}, c.name, float64(b.idle)/opened.Seconds())
+		after, err := fresh.resident(t)
+		b.book.add(cell{w4, b.idle, "opened/s"}, c.name, float64(b.idle)/opened.Seconds())
 		b.book.add(cell{w4, b.idle, bytesFigure}, c.name, float64(after-before)/float64(b.idle))
-		b.book.add(cell{w4, b.idle, shareFigure}, c.name,
-			100*(cpuAfter-cpuBefore).Seconds()/b.idleMeasure.Seconds())
+		b.book.add(cell{w4, b.idle, shareFigure}, c.name, 100*cpu.Seconds()/idleMeasure.Seconds())
 		return err
 	})
 }
 
-// cutAtOnce is how many holders are cut off in W6, each of a lock of its own, at other moments between two
-// keep-alives, and cutPatience bounds the wait for the next holder.
-const (
-	cutAtOnce   = 5
-	cutPatience = time.Minute
-)
-
-func (b *bench) measureCut(ctx context.Context, all []*contestant) {
-	holding := having(all, func(c *client) bool { return c.hold != nil })
-	b.inTurns(ctx, w6, holding, 1, func(t *turn, c *contestant) error {
-		took := make([]time.Duration, cutAtOnce)
-		err := load.Together(took, func(i int, _ time.Duration) error {
-			own := newTurn(t)
-			defer own.end()
-			h, err := c.client.hold(own, c.servers[0].address, i)
-			if err != nil {
-				return err
+// measureRestart is W8: one server, killed with kill -9 when it has acknowledged all rows, is started again
+// on them.
+func (b *bench) measureRestart(ctx context.Context, all []*contestant) {
+	var filled []*contestant
+	b.inTurns(ctx, w8, having(all, func(c *client) bool { return c.fill != nil }), 1,
+		func(t *turn, c *contestant) error {
+			fresh, err := c.product.launchIn(t, filepath.Join(b.dir, "restart"))
+			if err == nil {
+				err = c.client.fill(t, fresh.address, b.rows)
 			}
-			waited := make(chan error, 1)
-			go func() { waited <- h.wait() }()
-			// the waiter is in the queue by then
-			time.Sleep(time.Second + time.Duration(i)*cutSession/3/cutAtOnce)
-			cut := time.Now()
-			h.cut()
-			select {
-			case err = <-waited:
-			case <-time.After(cutPatience):
-				err = fmt.Errorf("not granted within %v", cutPatience)
+			if err == nil {
+				filled = append(filled, &contestant{c.name, c.client, c.product, servers{fresh}})
 			}
-			took[i] = time.Since(cut)
 			return err
 		})
-		if err != nil {
+	b.inTurns(ctx, w8, filled, b.runs, func(t *turn, c *contestant) error {
+		begun := time.Now()
+		if err := c.servers[0].start(t); err != nil {
 			return err
 		}
-		for _, d := range took {
-			b.book.add(cell{w6, cutAtOnce, nextFigure}, c.name, millis(d))
-		}
-		return nil
+		took := time.Since(begun)
+		cpu, err := c.servers.cpu()
+		c.servers.kill()
+		b.book.add(cell{w8, b.rows, "s until the first answer"}, c.name, took.Seconds())
+		b.book.add(cell{w8, b.rows, "server CPU until then, s"}, c.name, cpu.Seconds())
+		return err
 	})
 }

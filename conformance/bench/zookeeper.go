@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,8 +11,7 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var zooClient = &client{locks: zooLocks, watch: zooWatch, list: zooList, idle: zooIdle, hold: zooHold,
-	fill: zooFill}
+var zooClient = &client{locks: zooLocks, watch: zooWatch, list: zooList, idle: zooIdle, fill: zooFill}
 
 var everybody = zk.WorldACL(zk.PermAll)
 
@@ -24,10 +22,8 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // dialZoo opens a session, which has a connection of its own.
-func dialZoo(ctx context.Context, address string, timeout time.Duration,
-	dialer zk.Dialer) (*zk.Conn, <-chan zk.Event, error) {
-	conn, events, err := zk.Connect([]string{address}, timeout, zk.WithLogger(silent{}),
-		zk.WithDialer(dialer))
+func dialZoo(ctx context.Context, address string, timeout time.Duration) (*zk.Conn, <-chan zk.Event, error) {
+	conn, events, err := zk.Connect([]string{address}, timeout, zk.WithLogger(silent{}))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +47,7 @@ func dialZoo(ctx context.Context, address string, timeout time.Duration,
 func zooOnce(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	conn, _, err := dialZoo(ctx, address, busySession, net.DialTimeout)
+	conn, _, err := dialZoo(ctx, address, busySession)
 	if err != nil {
 		return err
 	}
@@ -71,22 +67,19 @@ func zooSessions(t *turn, address string, n int, timeout time.Duration, lost cha
 			return nil
 		})
 	})
-	openers := make([]struct{}, min(n, connections))
-	return sessions, load.Together(openers, func(first int, _ struct{}) error {
-		for i := first; i < n; i += len(openers) {
-			c, events, err := dialZoo(t, address, timeout, net.DialTimeout)
-			if err != nil {
-				return err
-			}
-			sessions[i] = c
-			go func() {
-				for e := range events {
-					if lost != nil && (e.State == zk.StateDisconnected || e.State == zk.StateExpired) {
-						lost <- fmt.Errorf("a session was lost: %v", e.State)
-					}
-				}
-			}()
+	return sessions, spread(make([]struct{}, min(n, connections)), n, func(_ struct{}, i int) error {
+		c, events, err := dialZoo(t, address, timeout)
+		if err != nil {
+			return err
 		}
+		sessions[i] = c
+		go func() {
+			for e := range events {
+				if lost != nil && (e.State == zk.StateDisconnected || e.State == zk.StateExpired) {
+					lost <- fmt.Errorf("a session was lost: %v", e.State)
+				}
+			}
+		}()
 		return nil
 	})
 }
@@ -115,7 +108,7 @@ func (s *zooSession) lock(name string) *zk.Lock {
 	return l
 }
 
-// Acquire implements load.Session.
+// Acquire implements locker.
 func (s *zooSession) Acquire(name string, _ uint64) error {
 	if s.queue {
 		return s.lock(name).Lock()
@@ -124,7 +117,7 @@ func (s *zooSession) Acquire(name string, _ uint64) error {
 	return err
 }
 
-// Release implements load.Session.
+// Release implements locker.
 func (s *zooSession) Release(name string) error {
 	if s.queue {
 		return s.lock(name).Unlock()
@@ -132,14 +125,14 @@ func (s *zooSession) Release(name string) error {
 	return s.conn.Delete("/locks/"+name, -1)
 }
 
-func zooLocks(t *turn, address string, kind load.Kind, n int) ([]load.Session, error) {
+func zooLocks(t *turn, address string, handOver bool, n int) ([]locker, error) {
 	conns, err := zooSessions(t, address, n, busySession, nil)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]load.Session, n)
+	all := make([]locker, n)
 	for i, c := range conns {
-		all[i] = &zooSession{c, kind == load.HandOver, make(map[string]*zk.Lock)}
+		all[i] = &zooSession{c, handOver, make(map[string]*zk.Lock)}
 	}
 	return all, zooMake(conns[0], "/locks")
 }
@@ -191,57 +184,25 @@ func zooIdle(t *turn, address string, n int, lost chan<- error) error {
 	return err
 }
 
-func zooHold(t *turn, address string, i int) (*holding, error) {
-	line := new(cuttable)
-	owner, _, err := dialZoo(t, address, cutSession,
-		func(_, to string, timeout time.Duration) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(t, timeout)
-			defer cancel()
-			return line.dial(ctx, to)
-		})
-	if err != nil {
-		return nil, err
-	}
-	t.later(func() { go owner.Close() }) // it has nobody to take leave of, and waits for that
-	conns, err := zooSessions(t, address, 1, busySession, nil)
-	if err != nil {
-		return nil, err
-	}
-	path := fmt.Sprint("/cut-", i)
-	waiting := zk.NewLock(conns[0], path, everybody)
-	t.later(func() { _ = waiting.Unlock() })
-	return &holding{line.cut, waiting.Lock}, zk.NewLock(owner, path, everybody).Lock()
-}
-
 // zooFill creates znodes, 500 in a transaction, in 1,000 directories.
 func zooFill(t *turn, address string, n int) error {
-	const (
-		directories = 1000
-		most        = 500
-	)
+	const directories = 1000
 	conns, err := zooSessions(t, address, connections, busySession, nil)
 	if err != nil {
 		return err
 	}
-	if err := load.Together(conns, func(first int, c *zk.Conn) (err error) {
-		for i := first; i < directories && err == nil; i += len(conns) {
-			err = zooMake(c, fmt.Sprint("/rows-", i))
-		}
-		return err
+	if err := spread(conns, directories, func(c *zk.Conn, i int) error {
+		return zooMake(c, fmt.Sprint("/rows-", i))
 	}); err != nil {
 		return err
 	}
-	return load.Together(conns, func(first int, c *zk.Conn) error {
-		for begin := first * most; begin < n; begin += len(conns) * most {
-			var creates []any
-			for i := begin; i < min(begin+most, n); i++ {
-				creates = append(creates, &zk.CreateRequest{Acl: everybody,
-					Path: fmt.Sprintf("/rows-%d/%09d", i%directories, i)})
-			}
-			if _, err := c.Multi(creates...); err != nil {
-				return err
-			}
+	return inBatches(conns, n, 500, func(c *zk.Conn, from, to int) error {
+		var creates []any
+		for i := from; i < to; i++ {
+			creates = append(creates, &zk.CreateRequest{Acl: everybody,
+				Path: fmt.Sprintf("/rows-%d/%09d", i%directories, i)})
 		}
-		return nil
+		_, err := c.Multi(creates...)
+		return err
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
 )
 
@@ -29,7 +29,7 @@ func Sync(dir string) (time.Duration, error) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	took := make([]time.Duration, 0, writes)
+	took := make(load.Times, 0, writes)
 	for i := range writes {
 		start := time.Now()
 		if _, err := f.WriteAt(make([]byte, 200), int64(i)*200); err != nil {
@@ -40,7 +40,7 @@ func Sync(dir string) (time.Duration, error) {
 		}
 		took = append(took, time.Since(start))
 	}
-	return Percentile(took, 50), nil
+	return took.Percentile(50), nil
 }
 
 // Stream is the median time of one message to a server made by NewEcho, in another process, and back.
@@ -58,7 +58,7 @@ func Stream(ctx context.Context, address string) (time.Duration, error) {
 	}
 	ping := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
 		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}}
-	took := make([]time.Duration, 0, 10_000)
+	took := make(load.Times, 0, 10_000)
 	for range cap(took) {
 		start := time.Now()
 		if err := stream.Send(ping); err != nil {
@@ -69,7 +69,7 @@ func Stream(ctx context.Context, address string) (time.Duration, error) {
 		}
 		took = append(took, time.Since(start))
 	}
-	return Percentile(took, 50), nil
+	return took.Percentile(50), nil
 }
 
 // echoServer answers every message with an empty one: what gRPC itself costs.
@@ -99,17 +99,23 @@ func (echoServer) Session(s Ydb_Coordination_V1.CoordinationService_SessionServe
 	}
 }
 
-// Resident is a process's resident memory in bytes.
-func Resident(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(text), "VmRSS:")
-	var kib int64
-	_, err = fmt.Sscan(after, &kib)
-	return kib << 10, err
+// field returns the value of a line "name: value" of a file below /proc, "" without one.
+func field(file, name string) string {
+	text, _ := os.ReadFile("/proc/" + file)
+	_, after, _ := strings.Cut("\n"+string(text), "\n"+name)
+	line, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(strings.TrimLeft(line, "\t :"))
 }
+
+// kibibytes returns the bytes of a line "name: number kB".
+func kibibytes(file, name string) (int64, error) {
+	var n int64
+	_, err := fmt.Sscan(field(file, name), &n)
+	return n << 10, err
+}
+
+// Resident is a process's resident memory in bytes.
+func Resident(pid int) (int64, error) { return kibibytes(fmt.Sprintf("%d/status", pid), "VmRSS") }
 
 // tick is the unit of processor time in /proc.
 const tick = time.Second / 100
@@ -129,41 +135,16 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * tick, nil
 }
 
-// Percentile sorts durations, of which there is at least one, and returns the one that p per cent are below.
-func Percentile(took []time.Duration, p int) time.Duration {
-	slices.Sort(took)
-	return took[min(len(took)-1, len(took)*p/100)]
-}
-
-// String says in a line what the machine is.
+// String describes the machine in a line.
 func String() string {
-	model, memory := "unknown processor", ""
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		if _, after, found := strings.Cut(string(text), "model name"); found {
-			line, _, _ := strings.Cut(after, "\n")
-			model = strings.TrimSpace(strings.TrimLeft(line, "\t :"))
-		}
-	}
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		var kib int64
-		if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err == nil {
-			memory = fmt.Sprintf(", %.0f GiB", float64(kib)/(1<<20))
-		}
-	}
-	kernel := ""
-	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		kernel = ", Linux " + strings.TrimSpace(string(text))
-	}
-	return model + memory + kernel
+	memory, _ := kibibytes("meminfo", "MemTotal")
+	return fmt.Sprintf("%s, %.0f GiB, Linux %s", field("cpuinfo", "model name"), float64(memory)/(1<<30),
+		field("sys/kernel/osrelease", ""))
 }
 
-// Load is the machine's load over the last minute, as /proc/loadavg says it.
+// Load is the machine's load over the last minute.
 func Load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
+	first, _, _ := strings.Cut(field("loadavg", ""), " ")
 	return first
 }
 
@@ -195,8 +176,8 @@ func Probe(dir string) (p Probes, err error) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	var writes, syncs, sleeps []time.Duration
-	took := func(into *[]time.Duration, do func() error) {
+	var writes, syncs, sleeps load.Times
+	took := func(into *load.Times, do func() error) {
 		begun := time.Now()
 		err = errors.Join(err, do())
 		*into = append(*into, time.Since(begun))
@@ -206,7 +187,7 @@ func Probe(dir string) (p Probes, err error) {
 		took(&syncs, func() error { return unix.Fdatasync(int(f.Fd())) })
 		took(&sleeps, func() error { time.Sleep(time.Millisecond); return nil })
 	}
-	return Probes{Percentile(writes, 99), Percentile(syncs, 99), Percentile(sleeps, 99)}, err
+	return Probes{writes.Percentile(99), syncs.Percentile(99), sleeps.Percentile(99)}, err
 }
 
 // preallocated makes a file for a probe.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,11 +50,12 @@ type Client struct {
 	conns   []*conn
 	streams []*stream
 
-	dues     []time.Duration
-	clock    Clock
-	took     load.Histogram
-	answered atomic.Int64
-	failed   chan error // the first error of each connection
+	dues   []time.Duration
+	clock  Clock
+	failed chan error // the first error of each connection
+
+	mutex sync.Mutex
+	took  load.Times
 }
 
 // conn is a connection. Its mutex is held while a frame is written.
@@ -120,16 +122,19 @@ func (c *Client) Close() error {
 
 // Run sends the requests that are due from now on, and returns how long they took and how late they were sent.
 // Requests that the server does not answer within some seconds of the last one are counted.
-func (c *Client) Run(dues []time.Duration) (took, late *load.Histogram, unanswered int, err error) {
+func (c *Client) Run(dues []time.Duration) (took, late load.Times, unanswered int, err error) {
 	clock, err := StartMonotonic()
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	defer clock.Stop()
-	c.dues, c.clock, late = dues, clock, new(load.Histogram)
-	err = Drive(clock, dues, late, func(i int) error { return c.streams[i%len(c.streams)].send() })
-	for end := clock.Now() + endPatience; err == nil && clock.Now() < end; {
-		if unanswered = len(dues) - int(c.answered.Load()); unanswered == 0 {
+	c.dues, c.clock = dues, clock
+	late, err = Drive(clock, dues, func(i int) error { return c.streams[i%len(c.streams)].send() })
+	for end := clock.Now() + endPatience; err == nil; {
+		c.mutex.Lock()
+		took = slices.Clone(c.took)
+		c.mutex.Unlock()
+		if unanswered = len(dues) - len(took); unanswered == 0 || clock.Now() > end {
 			break
 		}
 		select {
@@ -137,7 +142,7 @@ func (c *Client) Run(dues []time.Duration) (took, late *load.Histogram, unanswer
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return &c.took, late, unanswered, err
+	return took, late, unanswered, err
 }
 
 func (c *Client) dial(address string) (*conn, error) {
@@ -369,7 +374,9 @@ func (s *stream) done(id uint64) error {
 	if id < firstID || i >= len(c.dues) {
 		return fmt.Errorf("the server answers request %d, which was not sent", id)
 	}
-	c.took.Add(c.clock.Now() - c.dues[i])
-	c.answered.Add(1)
+	took := c.clock.Now() - c.dues[i]
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.took = append(c.took, took)
 	return nil
 }

@@ -32,26 +32,26 @@ func TestDrive(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	clock := &fakeClock{oversleep: map[int]time.Duration{1: 25 * ms}}
-	late := new(load.Histogram)
 	var sent []time.Duration
 	dues := []time.Duration{0, 10 * ms, 20 * ms, 30 * ms, 40 * ms}
-	if err := Drive(clock, dues, late, func(i int) error {
+	late, err := Drive(clock, dues, func(i int) error {
 		sent = append(sent, clock.now)
 		if i == 3 {
 			clock.now += 7 * ms
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []time.Duration{0, 35 * ms, 35 * ms, 35 * ms, 42 * ms}; !slices.Equal(sent, want) {
 		t.Errorf("sent at %v, want %v", sent, want)
 	}
-	if late.Count() != 5 || late.Max() != 25*ms || late.Percentile(0) != 0 {
-		t.Errorf("%d are late by %v to %v", late.Count(), late.Percentile(0), late.Max())
+	if len(late) != 5 || late.Percentile(100) != 25*ms || late.Percentile(0) != 0 {
+		t.Errorf("%d are late by %v to %v", len(late), late.Percentile(0), late.Percentile(100))
 	}
 	failed := errors.New("no connection")
-	if err := Drive(clock, dues, late, func(int) error { return failed }); err != failed {
+	if _, err := Drive(clock, dues, func(int) error { return failed }); err != failed {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -61,10 +61,6 @@ func TestDrive(t *testing.T) {
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	const rate, length = 1000, 100 * time.Second
-	fixed := Fixed(rate, length)
-	if len(fixed) != 100_000 || fixed[0] != 0 || fixed[1] != time.Millisecond || fixed[99_999] >= length {
-		t.Errorf("%d fixed ones, %v to %v", len(fixed), fixed[0], fixed[len(fixed)-1])
-	}
 	random := Poisson(rate, length, 1)
 	if !slices.IsSorted(random) || random[len(random)-1] >= length {
 		t.Error("not in order, or beyond the end")
@@ -86,20 +82,12 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-func histogramOf(all ...time.Duration) *load.Histogram {
-	h := new(load.Histogram)
-	for _, d := range all {
-		h.Add(d)
-	}
-	return h
-}
-
 // Each rule makes a row void by itself, and only beyond its bound.
 func TestVoid(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	sound := func() *Row {
-		return &Row{Took: histogramOf(10 * ms), Late: histogramOf(ms), Reported: []float64{50, 99.9},
+		return &Row{Took: load.Times{10 * ms}, Late: load.Times{ms}, Reported: []float64{50, 99.9},
 			Length: 10 * time.Second, Spent: Spent{All: 11 * time.Second, Steal: time.Second,
 				Server: 7 * time.Second, Generator: 3 * time.Second}}
 	}
@@ -109,9 +97,9 @@ func TestVoid(t *testing.T) {
 	}{
 		"sound":              {func(*Row) {}, nil},
 		"unanswered":         {func(r *Row) { r.Unanswered = 3 }, []string{"3 requests"}},
-		"late":               {func(r *Row) { r.Late = histogramOf(ms + ms/10) }, []string{"at p50", "at p99.9"}},
-		"not reported":       {func(r *Row) { r.Late, r.Reported = histogramOf(9*ms), nil }, nil},
-		"late once":          {func(r *Row) { r.Late = histogramOf(0, 0, 0, 2*ms) }, []string{"at p99.9"}},
+		"late":               {func(r *Row) { r.Late = load.Times{ms + ms/10} }, []string{"at p50", "at p99.9"}},
+		"not reported":       {func(r *Row) { r.Late, r.Reported = load.Times{9 * ms}, nil }, nil},
+		"late once":          {func(r *Row) { r.Late = load.Times{0, 0, 0, 2 * ms} }, []string{"at p99.9"}},
 		"others":             {func(r *Row) { r.Spent.All += 10 * ms }, []string{"others took 0.10"}},
 		"others of a longer": {func(r *Row) { r.Spent.All += time.Second; r.Length *= 2 }, nil},
 	} {
@@ -134,7 +122,7 @@ func TestVoid(t *testing.T) {
 func TestKnee(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	good, bad := histogramOf(ms, 9*ms), histogramOf(ms, ms, 11*ms)
+	good, bad := load.Times{ms, 9 * ms}, load.Times{ms, ms, 11 * ms}
 	tries := 0
 	below := func(knee float64, stall int) func(float64) (*Row, error) {
 		return func(rate float64) (*Row, error) {
@@ -158,7 +146,7 @@ func TestKnee(t *testing.T) {
 	if _, err := Knee(100, 130, func(float64) (*Row, error) { return nil, failed }); err != failed {
 		t.Errorf("the error is %v", err)
 	}
-	if (&Row{Took: good, Unanswered: 1}).Holds() || (&Row{Took: new(load.Histogram)}).Holds() {
+	if (&Row{Took: good, Unanswered: 1}).Holds() || (&Row{Took: nil}).Holds() {
 		t.Error("a rate holds without answers")
 	}
 }

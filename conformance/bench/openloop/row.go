@@ -21,9 +21,9 @@ const (
 
 // Row is the result of one run, with the condition of the machine in its time.
 type Row struct {
-	Rate       float64         // requests a second that were due
-	Took       *load.Histogram // from when a request was due until its answer
-	Late       *load.Histogram // from when a request was due until it was sent
+	Rate       float64    // requests a second that were due
+	Took       load.Times // from when a request was due until its answer
+	Late       load.Times // from when a request was due until it was sent
 	Unanswered int
 	Reported   []float64 // the percentiles that the row reports
 	Length     time.Duration
@@ -62,7 +62,7 @@ func (r *Row) Void() []string {
 
 // Holds reports whether the rate of a row is below the knee.
 func (r *Row) Holds() bool {
-	return r.Unanswered == 0 && r.Took.Count() > 0 && r.Took.Percentile(99) < kneeRatio*r.Took.Percentile(50)
+	return r.Unanswered == 0 && len(r.Took) > 0 && r.Took.Percentile(99) < kneeRatio*r.Took.Percentile(50)
 }
 
 // Knee returns the highest rate that holds: from a first rate on it tries higher ones until one does not hold twice

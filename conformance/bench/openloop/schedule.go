@@ -2,7 +2,10 @@ package openloop
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/coordd/coordd/conformance/load"
 )
@@ -22,15 +25,6 @@ func Poisson(rate float64, length time.Duration, seed uint64) []time.Duration {
 	}
 }
 
-// Fixed returns the due times of requests at equal distances.
-func Fixed(rate float64, length time.Duration) []time.Duration {
-	dues := make([]time.Duration, int(rate*length.Seconds()))
-	for i := range dues {
-		dues[i] = time.Duration(float64(i) / rate * float64(time.Second))
-	}
-	return dues
-}
-
 // Clock is the time since the begin of a run.
 type Clock interface {
 	Now() time.Duration
@@ -38,15 +32,50 @@ type Clock interface {
 	SleepUntil(time.Duration)
 }
 
-// Drive calls dispatch for each request when it is due, and adds to late how much later than due it did. After a
-// delay the requests that have become due meanwhile follow at once: none is left out, and none is moved.
-func Drive(clock Clock, dues []time.Duration, late *load.Histogram, dispatch func(i int) error) error {
+// Drive calls dispatch for each request when it is due, and returns how much later than due it did. After a delay the
+// requests that have become due meanwhile follow at once: none is left out, and none is moved.
+func Drive(clock Clock, dues []time.Duration, dispatch func(i int) error) (late load.Times, _ error) {
+	late = make(load.Times, 0, len(dues))
 	for i, due := range dues {
 		clock.SleepUntil(due)
-		late.Add(clock.Now() - due)
+		late = append(late, clock.Now()-due)
 		if err := dispatch(i); err != nil {
-			return err
+			return late, err
 		}
 	}
-	return nil
+	return late, nil
+}
+
+// Monotonic is the clock of the machine. It belongs to the goroutine that has begun it.
+type Monotonic struct {
+	begun time.Time
+	nanos int64 // the same moment on CLOCK_MONOTONIC
+}
+
+// StartMonotonic begins a clock at 0 and binds the calling goroutine to its thread, whose timers it makes as exact
+// as the system can: Go's own timers are late by milliseconds while all of its processors are busy.
+func StartMonotonic() (*Monotonic, error) {
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return nil, err
+	}
+	return &Monotonic{time.Now(), now.Nano()}, nil
+}
+
+// Stop unbinds the goroutine.
+func (*Monotonic) Stop() { runtime.UnlockOSThread() }
+
+// Now implements Clock.
+func (m *Monotonic) Now() time.Duration { return time.Since(m.begun) }
+
+// SleepUntil implements Clock.
+func (m *Monotonic) SleepUntil(at time.Duration) {
+	wanted := unix.NsecToTimespec(m.nanos + at.Nanoseconds())
+	for m.Now() < at {
+		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &wanted, nil) // a signal may end it
+	}
 }

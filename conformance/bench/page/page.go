@@ -43,28 +43,29 @@ func replace(old, name, text string) (string, error) {
 // Target is one figure that is to be reached.
 type Target struct {
 	Figure  string
-	Wanted  string  // in words
-	Limit   float64 // what is wanted at least, or at most
+	Limit   float64 // the figure is to be at least that, or at most
 	AtMost  bool
 	Is      float64
 	Missing string // why it was not measured, empty if it was
-	Note    string // what else there is to say
 }
 
-// Targets is a table of targets: what is wanted, what was measured, and whether that is enough or by how much
-// it is not.
+// Targets is a table of targets: the limit, what was measured, and whether that is enough or by how much it is not.
 func Targets(all []Target) string {
 	var b strings.Builder
 	b.WriteString("| figure | target | measured | |\n| --- | --- | --- | --- |\n")
 	for _, t := range all {
-		measured, verdict := Number(t.Is), t.verdict()
+		wanted, measured, verdict := "at least ", Number(t.Is), t.verdict()
+		if t.AtMost {
+			wanted = "at most "
+		}
 		if t.Missing != "" {
 			measured, verdict = "not measured", t.Missing
 		}
-		if t.Note != "" {
-			verdict += "; " + t.Note
+		limit := strconv.FormatFloat(t.Limit, 'f', -1, 64)
+		if t.Limit >= 1000 {
+			limit = Number(t.Limit)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", t.Figure, t.Wanted, measured, verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", t.Figure, wanted+limit, measured, verdict)
 	}
 	return b.String()
 }

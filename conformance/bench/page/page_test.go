@@ -24,14 +24,14 @@ func TestReplace(t *testing.T) {
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	for want, target := range map[string]Target{
-		"| f | w | 0.90 | met |":                   {Is: 0.9, Limit: 0.9},
-		"| f | w | 0.45 | missed by 50 % |":        {Is: 0.45, Limit: 0.9},
-		"| f | w | 1.80 | missed by 20 % |":        {Is: 1.8, Limit: 1.5, AtMost: true},
-		"| f | w | 1.50 | met; busy |":             {Is: 1.5, Limit: 1.5, AtMost: true, Note: "busy"},
-		"| f | w | 1.50 | missed by 1 % |":         {Is: 1.501, Limit: 1.5, AtMost: true},
-		"| f | w | not measured | not installed |": {Is: 2, Limit: 1, Missing: "not installed"},
+		"| f | at least 0.9 | 0.90 | met |":                 {Is: 0.9, Limit: 0.9},
+		"| f | at least 0.9 | 0.45 | missed by 50 % |":      {Is: 0.45, Limit: 0.9},
+		"| f | at most 1.5 | 1.80 | missed by 20 % |":       {Is: 1.8, Limit: 1.5, AtMost: true},
+		"| f | at most 1.5 | 1.50 | missed by 1 % |":        {Is: 1.501, Limit: 1.5, AtMost: true},
+		"| f | at most 12,288 | 9,000 | met |":              {Is: 9000, Limit: 12 << 10, AtMost: true},
+		"| f | at least 1 | not measured | not installed |": {Is: 2, Limit: 1, Missing: "not installed"},
 	} {
-		target.Figure, target.Wanted = "f", "w"
+		target.Figure = "f"
 		if got := Targets([]Target{target}); !strings.HasSuffix(got, "\n"+want+"\n") {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	pb "github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"google.golang.org/grpc"
 
@@ -21,8 +21,8 @@ import (
 )
 
 type (
-	request  = Ydb_Coordination.SessionRequest
-	response = Ydb_Coordination.SessionResponse
+	request  = pb.SessionRequest
+	response = pb.SessionResponse
 )
 
 // New returns a server without listeners.
@@ -47,21 +47,16 @@ type service struct {
 type semaphore struct {
 	limit, count uint64
 	data         []byte
-	owners       []*link
-	waiters      []*link // first in, first out
-	watches      []watch // of the data
+	owners       []link
+	waiters      []link // first in, first out
+	watches      []link // of the data
 }
 
-// link is a session's acquire of a semaphore.
+// link is a session's acquire or watch of a semaphore.
 type link struct {
 	session *session
 	reqID   uint64
-	about   *Ydb_Coordination.SemaphoreSession
-}
-
-type watch struct {
-	session *session
-	reqID   uint64
+	about   *pb.SemaphoreSession
 }
 
 // session is a stream. Another one's goroutine may send on it.
@@ -85,10 +80,8 @@ type said struct {
 }
 
 // CreateNode implements CoordinationServiceServer.
-func (*service) CreateNode(context.Context,
-	*Ydb_Coordination.CreateNodeRequest) (*Ydb_Coordination.CreateNodeResponse, error) {
-	return &Ydb_Coordination.CreateNodeResponse{Operation: &Ydb_Operations.Operation{Ready: true,
-		Status: Ydb.StatusIds_SUCCESS}}, nil
+func (*service) CreateNode(context.Context, *pb.CreateNodeRequest) (*pb.CreateNodeResponse, error) {
+	return &pb.CreateNodeResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: success}}, nil
 }
 
 // Session implements CoordinationServiceServer.
@@ -113,14 +106,15 @@ func (s *service) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionSer
 // word that it is waited for.
 func (s *service) serve(of *session, m *request) {
 	of.mutex.Lock()
-	answers := s.answer(of, m)
-	for len(answers) > 0 && answers[0].to == of {
-		_ = of.rpc.Send(answers[0].m)
-		answers = answers[1:]
+	s.mutex.Lock()
+	answer, others := s.answer(of, m)
+	s.mutex.Unlock()
+	if answer != nil {
+		_ = of.rpc.Send(answer)
 	}
 	of.mutex.Unlock()
-	for _, answer := range answers {
-		answer.to.say(answer.m)
+	for _, other := range others {
+		other.to.say(other.m)
 	}
 }
 
@@ -128,7 +122,7 @@ func (s *service) serve(of *session, m *request) {
 func (s *service) forget(of *session) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	theirs := func(l *link) bool { return l.session == of }
+	theirs := func(l link) bool { return l.session == of }
 	for _, held := range s.semaphores {
 		for _, l := range held.owners {
 			if theirs(l) {
@@ -137,152 +131,125 @@ func (s *service) forget(of *session) {
 		}
 		held.owners = slices.DeleteFunc(held.owners, theirs)
 		held.waiters = slices.DeleteFunc(held.waiters, theirs)
-		held.watches = slices.DeleteFunc(held.watches, func(w watch) bool { return w.session == of })
+		held.watches = slices.DeleteFunc(held.watches, theirs)
 	}
 }
 
-// answer is what is said because of a message: to its sender first, and to others.
-func (s *service) answer(of *session, m *request) []said {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+// answer returns the answer to a message, and messages to other sessions because of it.
+func (s *service) answer(of *session, m *request) (*response, []said) {
 	switch arm := m.GetRequest().(type) {
-	case *Ydb_Coordination.SessionRequest_SessionStart_:
-		return []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_SessionStarted_{
-			SessionStarted: &Ydb_Coordination.SessionResponse_SessionStarted{SessionId: of.id}}}}}
-	case *Ydb_Coordination.SessionRequest_Ping:
-		return []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_Pong{
-			Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: arm.Ping.GetOpaque()}}}}}
-	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
-		return []said{{of, s.create(arm.CreateSemaphore)}}
-	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
-		return s.update(of, arm.UpdateSemaphore)
-	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
-		return s.acquire(of, arm.AcquireSemaphore)
-	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
+	case *pb.SessionRequest_SessionStart_:
+		return &response{Response: &pb.SessionResponse_SessionStarted_{
+			SessionStarted: &pb.SessionResponse_SessionStarted{SessionId: of.id}}}, nil
+	case *pb.SessionRequest_Ping:
+		return &response{Response: &pb.SessionResponse_Pong{
+			Pong: &pb.SessionResponse_PingPong{Opaque: arm.Ping.GetOpaque()}}}, nil
+	case *pb.SessionRequest_CreateSemaphore_:
+		return s.create(arm.CreateSemaphore), nil
+	case *pb.SessionRequest_UpdateSemaphore_:
+		return s.update(arm.UpdateSemaphore)
+	case *pb.SessionRequest_AcquireSemaphore_:
+		return s.acquire(of, arm.AcquireSemaphore), nil
+	case *pb.SessionRequest_ReleaseSemaphore_:
 		return s.release(of, arm.ReleaseSemaphore)
-	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
-		return []said{{of, s.describe(of, arm.DescribeSemaphore)}}
+	case *pb.SessionRequest_DescribeSemaphore_:
+		return s.describe(of, arm.DescribeSemaphore), nil
 	}
-	return nil
+	return nil, nil
 }
 
-// status says whether there is such a semaphore.
-func status(is bool) Ydb.StatusIds_StatusCode {
-	if is {
-		return Ydb.StatusIds_SUCCESS
-	}
-	return Ydb.StatusIds_NOT_FOUND
-}
+const (
+	success  = Ydb.StatusIds_SUCCESS
+	notFound = Ydb.StatusIds_NOT_FOUND
+)
 
-func (s *service) create(r *Ydb_Coordination.SessionRequest_CreateSemaphore) *response {
+func (s *service) create(r *pb.SessionRequest_CreateSemaphore) *response {
 	code := Ydb.StatusIds_ALREADY_EXISTS
 	if s.semaphores[r.Name] == nil {
 		s.semaphores[r.Name] = &semaphore{limit: r.Limit, data: r.Data}
-		code = Ydb.StatusIds_SUCCESS
+		code = success
 	}
-	return &response{Response: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{
-		CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{ReqId: r.ReqId,
-			Status: code}}}
+	return &response{Response: &pb.SessionResponse_CreateSemaphoreResult_{
+		CreateSemaphoreResult: &pb.SessionResponse_CreateSemaphoreResult{ReqId: r.ReqId, Status: code}}}
 }
 
-func (s *service) update(of *session, r *Ydb_Coordination.SessionRequest_UpdateSemaphore) []said {
-	wanted := s.semaphores[r.Name]
-	answers := []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{
-		UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{ReqId: r.ReqId,
-			Status: status(wanted != nil)}}}}}
-	if wanted == nil {
-		return answers
+func (s *service) update(r *pb.SessionRequest_UpdateSemaphore) (*response, []said) {
+	result := &pb.SessionResponse_UpdateSemaphoreResult{ReqId: r.ReqId, Status: notFound}
+	var others []said
+	if wanted := s.semaphores[r.Name]; wanted != nil {
+		result.Status, wanted.data = success, r.Data
+		for _, w := range wanted.watches {
+			others = append(others, said{w.session, &response{Response: &pb.SessionResponse_DescribeSemaphoreChanged_{
+				DescribeSemaphoreChanged: &pb.SessionResponse_DescribeSemaphoreChanged{ReqId: w.reqID, DataChanged: true}}}})
+		}
+		wanted.watches = nil
 	}
-	wanted.data = r.Data
-	for _, w := range wanted.watches {
-		answers = append(answers, said{w.session,
-			&response{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
-				DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: w.reqID, DataChanged: true}}}})
-	}
-	wanted.watches = nil
-	return answers
+	return &response{Response: &pb.SessionResponse_UpdateSemaphoreResult_{UpdateSemaphoreResult: result}}, others
 }
 
-func (s *service) acquire(of *session, r *Ydb_Coordination.SessionRequest_AcquireSemaphore) []said {
+func (s *service) acquire(of *session, r *pb.SessionRequest_AcquireSemaphore) *response {
 	wanted := s.semaphores[r.Name]
 	if wanted == nil {
-		return []said{{of, acquired(r.ReqId, Ydb.StatusIds_NOT_FOUND)}}
+		return acquired(r.ReqId, notFound)
 	}
 	s.orders++
-	l := &link{of, r.ReqId, &Ydb_Coordination.SemaphoreSession{OrderId: s.orders, SessionId: of.id,
+	l := link{of, r.ReqId, &pb.SemaphoreSession{OrderId: s.orders, SessionId: of.id,
 		TimeoutMillis: r.TimeoutMillis, Count: r.Count, Data: r.Data}}
-	if granted := wanted.enter(l); granted {
-		return []said{{of, acquired(r.ReqId, Ydb.StatusIds_SUCCESS)}}
-	}
-	return []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{
-		AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: r.ReqId}}}}}
-}
-
-// enter makes an acquire an owner, or else a waiter.
-func (wanted *semaphore) enter(l *link) (granted bool) {
-	if len(wanted.waiters) > 0 || wanted.count+l.about.Count > wanted.limit {
+	if len(wanted.waiters) > 0 || wanted.count+r.Count > wanted.limit {
 		wanted.waiters = append(wanted.waiters, l)
-		return false
+		return &response{Response: &pb.SessionResponse_AcquireSemaphorePending_{
+			AcquireSemaphorePending: &pb.SessionResponse_AcquireSemaphorePending{ReqId: r.ReqId}}}
 	}
 	wanted.own(l)
-	return true
+	return acquired(r.ReqId, success)
 }
 
-func (wanted *semaphore) own(l *link) {
+func (wanted *semaphore) own(l link) {
 	wanted.count += l.about.Count
 	wanted.owners = append(wanted.owners, l)
 }
 
 func acquired(reqID uint64, code Ydb.StatusIds_StatusCode) *response {
-	return &response{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{
-		ReqId: reqID, Status: code, Acquired: code == Ydb.StatusIds_SUCCESS}}}
+	return &response{Response: &pb.SessionResponse_AcquireSemaphoreResult_{
+		AcquireSemaphoreResult: &pb.SessionResponse_AcquireSemaphoreResult{ReqId: reqID, Status: code,
+			Acquired: code == success}}}
 }
 
-func (s *service) release(of *session, r *Ydb_Coordination.SessionRequest_ReleaseSemaphore) []said {
-	held := s.semaphores[r.Name]
-	at := -1
-	if held != nil {
-		at = slices.IndexFunc(held.owners, func(l *link) bool { return l.session == of })
+func (s *service) release(of *session, r *pb.SessionRequest_ReleaseSemaphore) (*response, []said) {
+	result := &pb.SessionResponse_ReleaseSemaphoreResult{ReqId: r.ReqId, Status: notFound}
+	var others []said
+	if held := s.semaphores[r.Name]; held != nil {
+		result.Status = success
+		if at := slices.IndexFunc(held.owners, func(l link) bool { return l.session == of }); at >= 0 {
+			result.Released = true
+			held.count -= held.owners[at].about.Count
+			held.owners = slices.Delete(held.owners, at, at+1)
+		}
+		for len(held.waiters) > 0 && held.count+held.waiters[0].about.Count <= held.limit {
+			next := held.waiters[0]
+			held.waiters = held.waiters[1:]
+			held.own(next)
+			others = append(others, said{next.session, acquired(next.reqID, success)})
+		}
 	}
-	answers := []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
-		ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: r.ReqId,
-			Status: status(held != nil), Released: at >= 0}}}}}
-	if at < 0 {
-		return answers
-	}
-	held.count -= held.owners[at].about.Count
-	held.owners = slices.Delete(held.owners, at, at+1)
-	for len(held.waiters) > 0 && held.count+held.waiters[0].about.Count <= held.limit {
-		next := held.waiters[0]
-		held.waiters = held.waiters[1:]
-		held.own(next)
-		answers = append(answers, said{next.session, acquired(next.reqID, Ydb.StatusIds_SUCCESS)})
-	}
-	return answers
+	return &response{Response: &pb.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: result}}, others
 }
 
-func (s *service) describe(of *session, r *Ydb_Coordination.SessionRequest_DescribeSemaphore) *response {
-	result := &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{ReqId: r.ReqId}
-	d := s.semaphores[r.Name]
-	if result.Status = status(d != nil); d != nil {
-		result.WatchAdded = r.WatchData
-		result.SemaphoreDescription = &Ydb_Coordination.SemaphoreDescription{Name: r.Name, Data: d.data,
-			Count: d.count, Limit: d.limit}
-		if r.IncludeOwners {
-			result.SemaphoreDescription.Owners = about(d.owners)
-		}
-		if r.IncludeWaiters {
-			result.SemaphoreDescription.Waiters = about(d.waiters)
-		}
+func (s *service) describe(of *session, r *pb.SessionRequest_DescribeSemaphore) *response {
+	result := &pb.SessionResponse_DescribeSemaphoreResult{ReqId: r.ReqId, Status: notFound}
+	if d := s.semaphores[r.Name]; d != nil {
+		result.Status, result.WatchAdded = success, r.WatchData
+		result.SemaphoreDescription = &pb.SemaphoreDescription{Name: r.Name, Data: d.data, Count: d.count,
+			Limit: d.limit, Owners: about(d.owners), Waiters: about(d.waiters)}
 		if r.WatchData {
-			d.watches = append(d.watches, watch{of, r.ReqId})
+			d.watches = append(d.watches, link{session: of, reqID: r.ReqId})
 		}
 	}
-	return &response{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{DescribeSemaphoreResult: result}}
+	return &response{Response: &pb.SessionResponse_DescribeSemaphoreResult_{DescribeSemaphoreResult: result}}
 }
 
-func about(list []*link) []*Ydb_Coordination.SemaphoreSession {
-	sessions := make([]*Ydb_Coordination.SemaphoreSession, len(list))
+func about(list []link) []*pb.SemaphoreSession {
+	sessions := make([]*pb.SemaphoreSession, len(list))
 	for i, l := range list {
 		sessions[i] = l.about
 	}
