@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"embed"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,7 +17,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coordd/coordd/conformance/mutation/plant"
 )
+
+//go:embed testdata/*.txt
+var testdata embed.FS
 
 var (
 	root = flag.String("root", ".", "the top of the repository")
@@ -136,11 +143,11 @@ func check() error {
 	if err != nil {
 		return err
 	}
-	list, err := mutations()
+	list, err := plant.Read(testdata, "testdata")
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(m mutation) bool { return !match.MatchString(m.name) })
+	list = slices.DeleteFunc(list, func(d plant.Defect) bool { return !match.MatchString(d.Name) })
 	work, err := os.MkdirTemp("", "mutation-")
 	if err != nil {
 		return err
@@ -153,16 +160,16 @@ func check() error {
 	prepared := time.Since(began)
 	fmt.Print("| defect | what it breaks | found by |\n| --- | --- | --- |\n")
 	var problems []error
-	for i, result := range sideBySide(len(list), func(i int) result { return list[i].hunt(work) }) {
+	for i, result := range sideBySide(len(list), func(i int) result { return hunt(&list[i], work) }) {
 		found := result.found
 		if result.err != nil {
 			problems = append(problems, result.err)
 			found = "ERROR"
 		} else if found == "" {
-			problems = append(problems, fmt.Errorf("defect %s survives", list[i].name))
+			problems = append(problems, fmt.Errorf("defect %s survives", list[i].Name))
 			found = "NOTHING"
 		}
-		fmt.Printf("| %s | %s | %s |\n", list[i].name, list[i].breaks, found)
+		fmt.Printf("| %s | %s | %s |\n", list[i].Name, list[i].Breaks, found)
 	}
 	fmt.Fprintf(os.Stderr, "mutation: found %d of %d defects in %s, %s of it before the first\n",
 		len(list)-len(problems), len(list), time.Since(began).Round(time.Second), prepared.Round(time.Second))
@@ -171,8 +178,12 @@ func check() error {
 
 // prepare builds the trials with the defects in them, and wants none to find anything as long as no defect is
 // in force.
-func prepare(work string, list []mutation) error {
-	overlay, err := plantAll(*root, work, list)
+func prepare(work string, list []plant.Defect) error {
+	replace, err := plant.All(*root, work, list)
+	if err != nil {
+		return err
+	}
+	overlay, err := overlayOf(work, replace)
 	if err != nil {
 		return err
 	}
@@ -184,7 +195,7 @@ func prepare(work string, list []mutation) error {
 			}
 		}
 		if trials[i].builds {
-			if err := copySources(*root, work, trials[i].about, overlay); err != nil {
+			if err := copySources(*root, work, trials[i].about, replace); err != nil {
 				return err
 			}
 		}
@@ -209,6 +220,16 @@ func prepare(work string, list []mutation) error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// overlayOf writes the list that makes the compiler take some files in place of others.
+func overlayOf(work string, replace map[string]string) (string, error) {
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(work, "overlay.json")
+	return file, os.WriteFile(file, text, 0o600)
 }
 
 // rehearse wants the trial's tests to pass without a defect, and returns how long they may take with one: so
@@ -258,17 +279,17 @@ type result struct {
 }
 
 // hunt tries the defect.
-func (m *mutation) hunt(work string) result {
+func hunt(d *plant.Defect, work string) result {
 	var found result
 	for i := 0; i < len(trials) && found == (result{}); i++ {
-		if slices.Contains(trials[i].about, path.Dir(m.file)) {
-			found = trials[i].try(work, m.name)
+		if slices.Contains(trials[i].about, path.Dir(d.File)) {
+			found = trials[i].try(work, d.Name)
 		}
 	}
-	if found.found == "" || !m.silence {
+	if found.found == "" || !d.Silence {
 		return found
 	}
-	also := silence.try(work, m.name)
+	also := silence.try(work, d.Name)
 	if also.found == "" {
 		return also
 	}
@@ -303,7 +324,7 @@ func (t *trial) run(work, defect string, most time.Duration) result {
 	if t.builds {
 		run.Dir = filepath.Join(work, copies, filepath.FromSlash(t.folder))
 	}
-	run.Env = append(os.Environ(), variable+"="+defect)
+	run.Env = append(os.Environ(), plant.Variable+"="+defect)
 	output, err := run.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -1,8 +1,7 @@
-package main
+// Package plant puts hand-made defects into code that only the compiler sees.
+package plant
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -15,19 +14,19 @@ import (
 	"strings"
 )
 
-// chooser is the variable that says which defect is in force, in each package that has any, and variable the
-// one of the environment that it is read from. Where that is empty, the code does what it does otherwise.
+// chooser is the variable of each package with defects that names the one in force. It is read from Variable, one of
+// the environment: where that is empty, the code does what it does otherwise.
 const (
 	chooser  = "plantedDefect"
-	variable = "PLANTED_DEFECT"
+	Variable = "PLANTED_DEFECT"
 )
 
-// plantAll writes the files of the repository that have defects, with all of them, into the folder work, and
-// returns the name of a list there that makes the compiler take these files in place of the others.
-func plantAll(root, work string, list []mutation) (string, error) {
-	byFile := make(map[string][]mutation)
-	for _, m := range list {
-		byFile[m.file] = append(byFile[m.file], m)
+// All writes the files of the repository that have defects, with all of them, into the folder work, and returns them by
+// the files that they stand in for.
+func All(root, work string, list []Defect) (map[string]string, error) {
+	byFile := make(map[string][]Defect)
+	for _, d := range list {
+		byFile[d.File] = append(byFile[d.File], d)
 	}
 	replace := make(map[string]string)
 	var problems []error
@@ -40,68 +39,25 @@ func plantAll(root, work string, list []mutation) (string, error) {
 	for _, file := range slices.Sorted(maps.Keys(byFile)) {
 		original, err := filepath.Abs(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		text, err := os.ReadFile(original)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		planted, name, err := plant(string(text), byFile[file])
 		problems = append(problems, err)
 		put(original, planted)
 		put(filepath.Join(filepath.Dir(original), "planted_defect.go"), fmt.Sprintf(
-			"package %s\n\nimport \"os\"\n\nvar %s = os.Getenv(%q)\n", name, chooser, variable))
+			"package %s\n\nimport \"os\"\n\nvar %s = os.Getenv(%q)\n", name, chooser, Variable))
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(work, "overlay.json")
-	return file, errors.Join(append(problems, os.WriteFile(file, overlay, 0o600))...)
-}
-
-// copies is where copySources puts files, below the folder work.
-const copies = "copies"
-
-// copySources copies the module's files in some folders, and in place of those with defects, which the
-// overlay lists, those: go's cover tool knows no overlays.
-func copySources(root, work string, folders []string, overlay string) error {
-	var list struct{ Replace map[string]string }
-	text, err := os.ReadFile(overlay)
-	if err == nil {
-		err = json.Unmarshal(text, &list)
-	}
-	top, notFound := filepath.Abs(root)
-	if err = errors.Join(err, notFound); err != nil {
-		return err
-	}
-	for _, folder := range folders {
-		files, _ := filepath.Glob(filepath.Join(top, folder, "*.go"))
-		for _, file := range files {
-			list.Replace[file] = cmp.Or(list.Replace[file], file)
-		}
-	}
-	for _, file := range []string{"go.mod", "go.sum"} {
-		list.Replace[filepath.Join(top, file)] = filepath.Join(top, file)
-	}
-	for original, file := range list.Replace {
-		below, err := filepath.Rel(top, original)
-		to := filepath.Join(work, copies, below)
-		text, unread := os.ReadFile(file)
-		if err = errors.Join(err, unread, os.MkdirAll(filepath.Dir(to), 0o700)); err == nil {
-			err = os.WriteFile(to, text, 0o600)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return replace, errors.Join(problems...)
 }
 
 // plant returns the text of a file with all of its defects, and the name of its package. For each defect
 // there is a defective copy of the function that it is in, which the function calls instead of doing anything
 // itself if the defect is in force. What the compiler says of a copy names the defect as its file.
-func plant(text string, defects []mutation) (planted, name string, err error) {
+func plant(text string, defects []Defect) (planted, name string, err error) {
 	original, err := read(text)
 	if err != nil {
 		return "", "", err
@@ -113,31 +69,31 @@ func plant(text string, defects []mutation) (planted, name string, err error) {
 	var calls []insertion
 	var copies strings.Builder
 	var problems []error
-	for _, m := range defects {
-		text, err := m.apply(text)
+	for _, d := range defects {
+		text, err := d.apply(text)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		defective, err := read(text)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("defect %s: %w", m.name, err))
+			problems = append(problems, fmt.Errorf("defect %s: %w", d.Name, err))
 			continue
 		}
 		was, is := original.changed(defective)
 		if was == nil {
-			problems = append(problems, fmt.Errorf("defect %s is not in the body of one function", m.name))
+			problems = append(problems, fmt.Errorf("defect %s is not in the body of one function", d.Name))
 			continue
 		}
-		copied := is.Name.Name + "_" + m.name
+		copied := is.Name.Name + "_" + d.Name
 		call, err := callOf(was, copied)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("defect %s: %w", m.name, err))
+			problems = append(problems, fmt.Errorf("defect %s: %w", d.Name, err))
 			continue
 		}
 		calls = append(calls, insertion{original.offset(was.Body.Lbrace) + 1,
-			fmt.Sprintf(" if %s == %q { %s };", chooser, m.name, call)})
-		fmt.Fprintf(&copies, "\n//line %s:1\n%s%s%s\n", m.name, defective.between(is.Pos(), is.Name.Pos()),
+			fmt.Sprintf(" if %s == %q { %s };", chooser, d.Name, call)})
+		fmt.Fprintf(&copies, "\n//line %s:1\n%s%s%s\n", d.Name, defective.between(is.Pos(), is.Name.Pos()),
 			copied, defective.between(is.Name.End(), is.End()))
 	}
 	slices.SortFunc(calls, func(a, b insertion) int { return b.at - a.at })

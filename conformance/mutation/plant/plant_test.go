@@ -1,4 +1,4 @@
-package main
+package plant
 
 import (
 	"strings"
@@ -25,10 +25,10 @@ func same[T any](t T) T { return t }
 
 // TestPlant wants the defects beside the code that they replace, and this code on its lines.
 func TestPlant(t *testing.T) {
-	planted, name, err := plant(healthy, []mutation{
-		{name: "a", old: "> most", new: ">= most"},
-		{name: "b", old: "q.length = 0", new: "_ = 0"},
-		{name: "c", old: "+len(more)", new: ""},
+	planted, name, err := plant(healthy, []Defect{
+		{Name: "a", old: "> most", new: ">= most"},
+		{Name: "b", old: "q.length = 0", new: "_ = 0"},
+		{Name: "c", old: "+len(more)", new: ""},
 	})
 	if err != nil || name != "p" {
 		t.Fatal(name, err)
@@ -65,7 +65,7 @@ func TestNotPlanted(t *testing.T) {
 		{"return 1", "return 2", "arguments without a name"},
 		{"return t ", "return *new(T) ", "parameters that are types"},
 	} {
-		_, _, err := plant(healthy, []mutation{{name: "x", old: c.old, new: c.new}})
+		_, _, err := plant(healthy, []Defect{{Name: "x", old: c.old, new: c.new}})
 		if err == nil || !strings.Contains(err.Error(), "defect x") ||
 			!strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%q for %q: %v", c.new, c.old, err)
