@@ -121,6 +121,9 @@ var layers = []layer{
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "conformance/record", ours: []string{"conformance", "server/standin/faults"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "conformance/sim", ours: []string{"coordination", "raftstore", "server", "internal/hooks",
+		"conformance/model"},
+		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "."}, // the notices of the repository
 	{folder: "internal/exit"},
 	{folder: "internal/devcert"},
@@ -320,7 +323,8 @@ func TestProgramHasNoStandIn(t *testing.T) {
 	}
 	for _, name := range linked {
 		folder := strings.TrimPrefix(name, module+"/")
-		if within(folder, "server/standin") || within(folder, "conformance/record") {
+		if within(folder, "server/standin") || within(folder, "conformance/record") ||
+			within(folder, "conformance/sim") {
 			t.Errorf("cmd/coordd is linked with %s", name)
 		}
 	}

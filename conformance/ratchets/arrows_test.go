@@ -22,8 +22,8 @@ import (
 // uses any, methods and fields included.
 type arrows struct{ up, all int }
 
-// arrowsUp returns the arrows of each package of the main module by its folder. A file should use only files
-// below it; an arrow up is one that runs against the order of the files that has the fewest of them.
+// arrowsUp returns the arrows of each package of the main module, test code aside, by its folder. A file should use
+// only files below it; an arrow up is one that runs against the order of the files that has the fewest of them.
 func arrowsUp() (map[string]arrows, error) {
 	listed, err := goList("-deps", "-export", "-json=ImportPath,Dir,GoFiles,Export,Module", "./...")
 	if err != nil {
@@ -57,11 +57,14 @@ func arrowsUp() (map[string]arrows, error) {
 	})
 	found := make(map[string]arrows)
 	for _, p := range ours {
-		uses, err := fileUses(positions, imported, p.ImportPath, p.Dir, p.GoFiles)
+		folder, err := filepath.Rel(p.Module.Dir, p.Dir)
 		if err != nil {
 			return nil, err
 		}
-		folder, err := filepath.Rel(p.Module.Dir, p.Dir)
+		if isOfTests(filepath.ToSlash(folder)) {
+			continue
+		}
+		uses, err := fileUses(positions, imported, p.ImportPath, p.Dir, p.GoFiles)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,320 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coordd/coordd/conformance/sim/plan"
+)
+
+// work makes steps until the stream ends.
+func (c *Client) work(ctx context.Context, s *stream) error {
+	step := map[plan.ClientKind]func(context.Context, *stream) error{plan.Mutex: c.mutex, plan.Counting: c.counting,
+		plan.Mixed: c.mixed, plan.Watcher: c.watcher, plan.Thief: c.thief, plan.Short: c.short,
+		plan.Hoarder: c.hoarder, plan.Large: c.large, plan.Mute: c.mutex}[c.plan.Kind]
+	if step == nil {
+		return fmt.Errorf("no such client: %q", c.plan.Kind)
+	}
+	for ctx.Err() == nil {
+		if c.plan.Requests > 0 && c.request >= uint64(c.plan.Requests) {
+			c.idle.Store(true) // it only keeps its session
+			<-s.over
+			return s.err
+		}
+		if err := step(ctx, s); err != nil {
+			return err
+		}
+		c.steps.Add(1)
+		c.think(ctx)
+		if c.chance.IntN(60) == 0 {
+			return errMoved
+		}
+	}
+	return ctx.Err()
+}
+
+// shared is the name of a semaphore that the client shares with others of its kind.
+func (c *Client) shared(kind string) string {
+	return fmt.Sprintf("%s-%d", kind, c.chance.IntN(max(1, c.plan.Names)))
+}
+
+// patience draws how long an acquire waits in the queue.
+func (c *Client) patience() time.Duration {
+	return time.Duration(c.chance.IntN(3)) * time.Duration(c.chance.IntN(700)) * time.Millisecond
+}
+
+// counter is a number in a semaphore that only its client changes. Acknowledged values must not get lost.
+type counter struct {
+	made         bool
+	acknowledged uint64
+	tried        uint64
+}
+
+// count raises the client's own counter, or compares what is stored with what was acknowledged.
+func (c *Client) count(s *stream) error {
+	name := fmt.Sprint("own-", c.number)
+	switch {
+	case !c.own.made:
+		if err := s.create(name, 1, []byte("0")); err != nil {
+			return err
+		}
+		c.own.made = true
+	case c.chance.IntN(2) == 0:
+		c.own.tried++
+		value := c.own.tried
+		m, err := s.call(0, updating(name, strconv.AppendUint(nil, value, 10)))
+		if err != nil {
+			return err
+		}
+		result := m.GetUpdateSemaphoreResult()
+		if result.GetStatus() == Ydb.StatusIds_NOT_FOUND {
+			c.world.Violation("client %d: its own semaphore is gone", c.number)
+		}
+		if result.GetStatus() != Ydb.StatusIds_SUCCESS {
+			return fmt.Errorf("update: %v", m)
+		}
+		c.own.acknowledged = value
+	default:
+		m, err := s.call(0, describing(name, false, false))
+		if err != nil {
+			return err
+		}
+		result := m.GetDescribeSemaphoreResult()
+		if result.GetStatus() != Ydb.StatusIds_SUCCESS {
+			return fmt.Errorf("describe: %v", m)
+		}
+		value, err := strconv.ParseUint(string(result.GetSemaphoreDescription().GetData()), 10, 64)
+		if err != nil || value < c.own.acknowledged {
+			c.world.Violation("client %d: %d was acknowledged, and %q is stored", c.number, c.own.acknowledged,
+				result.GetSemaphoreDescription().GetData())
+		}
+	}
+	return nil
+}
+
+// mutex takes and returns a lock, and counts while it has it.
+func (c *Client) mutex(ctx context.Context, s *stream) error {
+	name := c.shared("lock")
+	got, err := s.acquire(name, exclusive, c.patience(), true)
+	if err != nil {
+		return err
+	}
+	c.think(ctx)
+	if err := c.count(s); err != nil {
+		return err
+	}
+	if got && c.chance.IntN(8) > 0 || c.chance.IntN(8) == 0 { // otherwise it keeps it for a while
+		return s.release(name)
+	}
+	return nil
+}
+
+// countingLimit is the number of tokens of a semaphore with several.
+const countingLimit = 4
+
+// counting takes tokens, fewer tokens, tries, and gives back.
+func (c *Client) counting(ctx context.Context, s *stream) error {
+	name := c.shared("count")
+	if c.chance.IntN(20) == 0 || c.steps.Load() == 0 {
+		for i := range max(1, c.plan.Names) {
+			if err := s.create(fmt.Sprint("count-", i), countingLimit, nil); err != nil {
+				return err
+			}
+		}
+	}
+	count := 1 + c.chance.Uint64N(cmp.Or(c.holding(name), countingLimit))
+	switch _, err := s.acquire(name, count, c.patience(), false); {
+	case errors.Is(err, errRefused): // it has fewer tokens than it knows, and may not take more
+		return s.release(name)
+	case err != nil:
+		return err
+	}
+	c.think(ctx)
+	if c.chance.IntN(2) == 0 {
+		return s.release(name)
+	}
+	return nil
+}
+
+// mixed has several requests under way, of all kinds, on few names.
+func (c *Client) mixed(_ context.Context, s *stream) error {
+	var ids []uint64
+	for range max(1, c.plan.Pipeline) {
+		id, err := s.begin(c.any())
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		if _, err := s.await(id, 2*time.Second+answerPatience); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// any draws a request.
+func (c *Client) any() func(uint64) *request {
+	name, data := c.shared("mixed"), strconv.AppendUint(nil, c.chance.Uint64(), 10)
+	switch at := c.chance.IntN(16); {
+	case at < 4:
+		return acquiring(name, 1+c.chance.Uint64N(countingLimit), c.patience(), false)
+	case at < 5:
+		return acquiring(name+"-e", exclusive, c.patience(), true)
+	case at < 8:
+		return releasing(name)
+	case at < 9:
+		return releasing(name + "-e")
+	case at < 11:
+		return creating(name, countingLimit, data)
+	case at < 13:
+		return updating(name, data)
+	case at < 14:
+		return deleting(name, c.chance.IntN(2) == 0)
+	default:
+		return describing(name, c.chance.IntN(2) == 0, c.chance.IntN(3) == 0)
+	}
+}
+
+// watcher describes with a watch, and changes what it watches.
+func (c *Client) watcher(ctx context.Context, s *stream) error {
+	name := c.shared("watched")
+	if c.steps.Load() == 0 || c.chance.IntN(20) == 0 {
+		if err := s.create(name, 1, nil); err != nil {
+			return err
+		}
+	}
+	if _, err := s.call(0, describing(name, c.chance.IntN(2) == 0, true)); err != nil {
+		return err
+	}
+	c.think(ctx)
+	if c.chance.IntN(2) == 0 {
+		_, err := s.call(0, updating(name, strconv.AppendUint(nil, c.chance.Uint64(), 10)))
+		return err
+	}
+	return nil
+}
+
+// thief is a mutex whose session is attached elsewhere now and then while its stream is still open.
+func (c *Client) thief(ctx context.Context, s *stream) error {
+	if err := c.mutex(ctx, s); err != nil {
+		return err
+	}
+	if c.chance.IntN(5) > 0 {
+		return nil
+	}
+	if c.thefts++; c.thefts > 3 {
+		c.thefts = 0
+		return errMoved
+	}
+	return errors.Join(c.visit(ctx, c.chance.IntN(c.world.Servers())), errMoved)
+}
+
+// short has a session only for a moment.
+func (c *Client) short(ctx context.Context, s *stream) error {
+	if _, err := s.acquire(c.shared("lock"), exclusive, c.patience(), true); err != nil {
+		return err
+	}
+	c.think(ctx)
+	if c.chance.IntN(3) == 0 {
+		c.steps.Add(1)
+		c.lose()
+		return errMoved // the session expires
+	}
+	c.endTenures()
+	stop := &Ydb_Coordination.SessionRequest_SessionStop{}
+	if err := s.send(&request{Request: &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: stop}}); err != nil {
+		return err
+	}
+	select {
+	case <-s.over:
+	case <-time.After(answerPatience):
+		return fmt.Errorf("no end of the stream in %v", answerPatience)
+	}
+	c.steps.Add(1)
+	c.lose()
+	return s.err
+}
+
+// hoarded bounds the locks of a hoarder.
+const hoarded = 2000
+
+// hoarder takes many locks at once, and gives them back with its session.
+func (c *Client) hoarder(_ context.Context, s *stream) error {
+	var ids []uint64
+	for i := range 1 + c.chance.IntN(hoarded) {
+		id, err := s.begin(acquiring(fmt.Sprintf("hoard-%d-%d", c.number, i), exclusive, 0, true))
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		if _, err := s.await(id, answerPatience); err != nil {
+			return err
+		}
+	}
+	if c.chance.IntN(2) == 0 {
+		c.steps.Add(1)
+		c.lose()
+		return errMoved
+	}
+	return nil
+}
+
+// large stores and reads large values.
+func (c *Client) large(_ context.Context, s *stream) error {
+	name := c.shared("large")
+	if err := s.create(name, 1, nil); err != nil {
+		return err
+	}
+	data := make([]byte, 1+c.chance.IntN(1<<20))
+	for i := 0; i < len(data); i += 512 {
+		data[i] = byte(c.chance.Uint32())
+	}
+	if _, err := s.call(0, updating(name, data)); err != nil {
+		return err
+	}
+	_, err := s.call(0, describing(name, true, false))
+	return err
+}
+
+// limited takes units of a rate limiter.
+func (c *Client) limited(ctx context.Context, conn *grpc.ClientConn) error {
+	api := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)
+	resource := &Ydb_RateLimiter.Resource{ResourcePath: "units", Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+		HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: 100}}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, err := api.CreateResource(ctx, &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(),
+		Resource: resource}); err != nil {
+		return err
+	}
+	for ctx.Err() == nil && c.chance.IntN(60) > 0 {
+		r, err := api.AcquireResource(ctx, &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(),
+			ResourcePath: "units", Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{
+				Required: 1 + c.chance.Uint64N(20)},
+			OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}})
+		if err != nil {
+			return err
+		}
+		if status := r.GetOperation().GetStatus(); status == Ydb.StatusIds_SUCCESS || status == Ydb.StatusIds_TIMEOUT {
+			c.steps.Add(1)
+		}
+		c.think(ctx)
+	}
+	return errMoved
+}

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/coordd/coordd/conformance/sim/plan"
+	"github.com/coordd/coordd/conformance/sim/result"
+	"github.com/coordd/coordd/conformance/sim/rt"
+	"github.com/coordd/coordd/conformance/sim/world"
+)
+
+var (
+	seed      = flag.Uint64("seed", 0, "run this seed, and end the program")
+	planFile  = flag.String("plan", "", "run the plan in this file in place of the seed's own")
+	traceFile = flag.String("trace", "", "write what happens into this file, a line each")
+	logsFile  = flag.String("logs", "", "write the servers' last logs into this file if the run fails")
+	switches  = flag.String("switches", "", "write the switches of goroutines into this file")
+	folder    = flag.String("dir", os.TempDir(), "make the servers' directories below this one")
+)
+
+// TestSeed runs one seed, or one plan, and ends the program: goroutines of dead servers are left over. It prints a line
+// of JSON (package result) at last.
+func TestSeed(t *testing.T) {
+	if *seed == 0 && *planFile == "" {
+		t.Skip("without -seed or -plan there is nothing to run; see docs/testing.md")
+	}
+	p, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(*folder, fmt.Sprintf("sim-%010d", os.Getpid())) // its length may show in what happens
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var traced io.Writer
+	if *traceFile != "" {
+		if traced, err = os.Create(*traceFile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := rt.Config{Seed: p.Seed, Yield: p.Yield}
+	if *switches != "" {
+		config.Record = 1 << 22
+	}
+	rt.Run(t, config, func(*testing.T) {
+		r := world.Run(p, world.Options{Dir: dir, Trace: traced})
+		if err := finish(r, dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			r.Verdict = result.Unable
+		}
+		r.Exit()
+	})
+}
+
+// finish removes what the run has left, and writes what was asked for.
+func finish(o *world.Outcome, dir string) error {
+	err := os.RemoveAll(dir)
+	if *logsFile != "" && o.Verdict != result.OK {
+		err = errors.Join(err, os.WriteFile(*logsFile, o.Logs, 0o600))
+	}
+	if *switches != "" {
+		err = errors.Join(err, writeSwitches(*switches))
+	}
+	return err
+}
+
+func writeSwitches(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rt.WriteSwitches(f), f.Close())
+}
+
+func read() (plan.Plan, error) {
+	if *planFile == "" {
+		return plan.Generate(*seed), nil
+	}
+	return plan.Read(*planFile)
+}

@@ -1,0 +1,121 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coordd/coordd/conformance/sim/client"
+	"github.com/coordd/coordd/conformance/sim/disk"
+)
+
+// heal ends all faults: connections carry again, all members run, and servers that have lost their data are replaced as
+// docs/cluster.md says.
+func (w *World) heal() {
+	var lost []*server
+	w.do(func() {
+		w.note("heal")
+		w.healed = true
+		w.net.Heal()
+		for _, s := range w.servers {
+			s.lowSpace.Store(0)
+			s.disk.Set(func(f *disk.Faults) { *f = disk.Faults{} })
+			s.disk.Trigger(0, "", nil)
+			if l := s.life; l != nil {
+				l.frozen = 0
+				l.goOn()
+			}
+			switch {
+			case s.ruined != "":
+				lost = append(lost, s)
+			case s.life == nil && s.member != absent:
+				w.boot(s)
+			}
+		}
+	})
+	for _, s := range lost {
+		w.change(func(ctx context.Context) error { return w.replace(ctx, s) })
+	}
+}
+
+// replace removes a server whose data is gone, and adds it again.
+func (w *World) replace(ctx context.Context, s *server) error {
+	w.note("replace %s: %s", s.name, s.ruined)
+	if err := w.add(ctx, s, s.index+1); err != nil {
+		return err
+	}
+	return w.promote(ctx, s, s.index+1)
+}
+
+// stepsAfterHealing is the number of steps that each client has to make within Plan.Settle.
+const stepsAfterHealing = 2
+
+// awaitLife waits until all clients are served again.
+func (w *World) awaitLife() {
+	healed := time.Now()
+	begun := make([]int, len(w.clients))
+	for i, c := range w.clients {
+		begun[i] = c.Steps()
+	}
+	for {
+		late := slices.IndexFunc(w.clients, func(c *client.Client) bool {
+			return c.Steps() < begun[c.Number()]+stepsAfterHealing && !c.Idle()
+		})
+		if late < 0 {
+			w.trace.Note("live again after %v", time.Since(healed))
+			return
+		}
+		if time.Since(healed) > w.plan.Settle.Std() {
+			w.do(func() {
+				w.violation("client %d (%s) has made %d steps in %v after all faults had ended", late,
+					w.plan.Clients[late].Kind, w.clients[late].Steps()-begun[late], w.plan.Settle)
+			})
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// agreePatience bounds the time until servers have executed the same entries, once clients are quiet.
+const agreePatience = 30 * time.Second
+
+// finish ends the clients and waits until all members have executed the same.
+func (w *World) finish() {
+	w.inside.stop()
+	for _, c := range w.clients {
+		c.Wait()
+	}
+	quiet := time.Now()
+	for {
+		applied := w.applied()
+		if len(slices.Compact(slices.Clone(applied))) <= 1 {
+			break
+		}
+		if time.Since(quiet) > agreePatience {
+			w.do(func() { w.violation("members have executed different entries at the end: %v", applied) })
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	steps := 0
+	for _, c := range w.clients {
+		steps += c.Steps()
+	}
+	w.counts["steps"] = int64(steps)
+	w.counts["entries"] = int64(len(w.inside.entries))
+	w.note("end: %s", fmt.Sprint(w.applied()))
+}
+
+// applied returns what the members have executed that run.
+func (w *World) applied() []uint64 {
+	var applied []uint64
+	w.do(func() {
+		for _, s := range w.servers {
+			if s.member == present && s.life != nil && s.life.running != nil {
+				applied = append(applied, s.life.group.Log().AppliedIndex())
+			}
+		}
+	})
+	return applied
+}
