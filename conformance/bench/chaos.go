@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -77,7 +76,7 @@ func (b *bench) chaosTurn(t *turn, c *contestant, random *rand.Rand) (float64, e
 	var work sync.WaitGroup
 	for i, s := range three {
 		work.Go(func() { roamOn(ctx, c.client, three.addresses(), i) })
-		work.Go(func() { w.ask(ctx, i, s.metrics) })
+		work.Go(func() { w.ask(ctx, i, s) })
 	}
 	work.Go(func() { w.sample(ctx) })
 	err = trouble(ctx, three, w, random)
@@ -111,14 +110,13 @@ type leadership struct {
 }
 
 // ask asks one server, by itself, so that one which is stopped holds up none.
-func (w *leadership) ask(ctx context.Context, i int, metrics string) {
+func (w *leadership) ask(ctx context.Context, i int, s *process) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, looksFor)
-		text, err := fetch(bounded, "http://"+metrics+"/metrics")
+		leads, _ := s.leads(bounded)
 		cancel()
-		if err == nil && (strings.Contains(text, "\ncoordd_leads 1") ||
-			strings.Contains(text, "\netcd_server_is_leader 1")) {
+		if leads {
 			w.mutex.Lock()
 			w.said[i] = begun
 			w.mutex.Unlock()

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/conformance/load"
@@ -12,29 +11,20 @@ import (
 
 const clusterSize = 3
 
+// leads reports whether a server leads, by its metrics.
+func (p *process) leads(ctx context.Context) (bool, error) {
+	text, err := fetch(ctx, "http://"+p.metrics+"/metrics")
+	return strings.Contains(text, "\ncoordd_leads 1") || strings.Contains(text, "\netcd_server_is_leader 1"), err
+}
+
 // leader returns the number of the server that leads.
-func (s servers) leader(ctx context.Context, program string) (int, error) {
-	if s[0].product.name == "etcd" {
-		return etcdLeader(ctx, s.addresses())
-	}
-	out, err := exec.CommandContext(ctx, program, "cluster", "status", "-o", "json", "--endpoint",
-		"grpc://"+s[0].address+"/local").Output()
-	if err != nil {
-		return 0, fmt.Errorf("cluster status: %w", err)
-	}
-	var status struct {
-		Members []struct{ Name, Role string }
-	}
-	if err := json.Unmarshal(out, &status); err != nil {
-		return 0, fmt.Errorf("cluster status: %w", err)
-	}
-	for _, m := range status.Members {
-		var i int
-		if _, err := fmt.Sscanf(m.Name, "s%d", &i); err == nil && m.Role == "leader" {
-			return i, nil
+func (s servers) leader(ctx context.Context) (int, error) {
+	for i, p := range s {
+		if leads, err := p.leads(ctx); leads || err != nil {
+			return i, err
 		}
 	}
-	return 0, fmt.Errorf("cluster status names no leader: %s", out)
+	return 0, fmt.Errorf("none of %v leads", s.addresses())
 }
 
 // measureCluster is W1 on three servers: a single client at each of them, and many at the leader.
@@ -48,7 +38,7 @@ func (b *bench) measureCluster(ctx context.Context, all []*contestant) {
 	}
 	for _, place := range places {
 		b.inTurns(ctx, fmt.Sprint(place.workload, ", ", place.n), all, b.runs, func(t *turn, c *contestant) error {
-			leader, err := c.servers.leader(t, b.coordd)
+			leader, err := c.servers.leader(t)
 			if err != nil {
 				return err
 			}
@@ -74,7 +64,7 @@ const (
 // measureFailOver is W7: the leader is killed with kill -9 while clients lock and unlock, each its own lock.
 func (b *bench) measureFailOver(ctx context.Context, all []*contestant) {
 	b.inTurns(ctx, w7, all, b.runs, func(t *turn, c *contestant) error {
-		leader, err := c.servers.leader(t, b.coordd)
+		leader, err := c.servers.leader(t)
 		if err != nil {
 			return err
 		}

@@ -197,24 +197,3 @@ func etcdFill(t *turn, address string, n int) error {
 		return err
 	})
 }
-
-// etcdLeader returns the number of the server that leads.
-func etcdLeader(ctx context.Context, addresses []string) (int, error) {
-	c, err := dialEtcd(addresses...)
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	for i, address := range addresses {
-		status, err := c.Status(ctx, address)
-		if err != nil {
-			return 0, err
-		}
-		if status.Leader == status.Header.MemberId {
-			return i, nil
-		}
-	}
-	return 0, fmt.Errorf("none of %v leads", addresses)
-}

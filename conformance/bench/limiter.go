@@ -47,7 +47,7 @@ func (b *bench) measureLimiter(ctx context.Context) error {
 		return err
 	}
 	defer three.kill()
-	leader, err := three.leader(ctx, b.coordd)
+	leader, err := three.leader(ctx)
 	if err != nil {
 		return err
 	}

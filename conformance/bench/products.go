@@ -18,7 +18,7 @@ import (
 func newCoordd(name, binary string) *product {
 	return &product{
 		name: name, absent: absence(binary, "make build"),
-		version: func() string { return name + " " + output(binary, "version") },
+		version: []string{binary, "version"},
 		first:   attachOnce,
 		ports:   4,
 		make: func(dirs, addresses []string) (made servers, _ error) {
@@ -51,7 +51,7 @@ func initial(peers []string, scheme string) string {
 
 // newSelf is a server that this program itself is, in another process: the stub or the echo.
 func newSelf(name string) *product {
-	p := &product{name: name, version: func() string { return "" }, ports: 1, first: attachOnce,
+	p := &product{name: name, ports: 1, first: attachOnce,
 		make: func(_, addresses []string) (servers, error) {
 			self, err := os.Executable()
 			return servers{{config: testserver.Config{Program: self,
@@ -67,10 +67,7 @@ func newSelf(name string) *product {
 func newEtcd(binary string) *product {
 	return &product{
 		name: "etcd", absent: absence(binary, "make bench-peers builds it"),
-		version: func() string {
-			return firstLine(output(binary, "--version")) + ", client " +
-				moduleVersion("go.etcd.io/etcd/client/v3")
-		},
+		version: []string{binary, "--version"}, library: "go.etcd.io/etcd/client/v3",
 		first: etcdOnce,
 		ports: 2,
 		make: func(dirs, addresses []string) (made servers, _ error) {
@@ -99,12 +96,11 @@ func newZooKeeper(java, jars string) *product {
 	}
 	return &product{
 		name: "ZooKeeper", absent: absent,
-		version: func() string {
-			return "ZooKeeper " + filepath.Base(server[len(server)-1]) + ", " + firstLine(output(java, "-version")) +
-				", go-zookeeper/zk " + moduleVersion("github.com/go-zookeeper/zk")
-		},
-		first: zooOnce,
-		ports: 1,
+		version: []string{java, "-showversion", "-cp", filepath.Join(jars, "*"),
+			"org.apache.zookeeper.version.VersionInfoMain"},
+		library: "github.com/go-zookeeper/zk",
+		first:   zooOnce,
+		ports:   1,
 		make: func(dirs, addresses []string) (servers, error) {
 			settings := filepath.Join(dirs[0], "zoo.cfg")
 			text := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n"+
@@ -121,10 +117,7 @@ func newZooKeeper(java, jars string) *product {
 func newRedis(binary string) *product {
 	return &product{
 		name: "Redis", absent: absence(binary, "apt install --no-install-recommends redis-server"),
-		version: func() string {
-			return firstLine(output(binary, "--version")) + ", go-redis " +
-				moduleVersion("github.com/redis/go-redis/v9")
-		},
+		version: []string{binary, "--version"}, library: "github.com/redis/go-redis/v9",
 		first: redisOnce,
 		ports: 1,
 		make: func(dirs, addresses []string) (servers, error) {
@@ -148,18 +141,20 @@ func absence(binary, install string) string {
 	return ""
 }
 
-// output runs a program and returns its output.
-func output(binary string, args ...string) string {
-	text, err := exec.Command(binary, args...).CombinedOutput()
-	if err != nil {
-		return "of an unknown version"
+// versions of the server and of the client's module, "" of a server that this program is.
+func (p *product) versions() string {
+	if len(p.version) == 0 {
+		return ""
 	}
-	return strings.TrimSpace(string(text))
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
+	text, err := exec.Command(p.version[0], p.version[1:]...).CombinedOutput()
+	line := strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ", ")
+	if err != nil {
+		line = "of an unknown version"
+	}
+	if p.library != "" {
+		line += ", client " + moduleVersion(p.library)
+	}
+	return p.name + ": " + line
 }
 
 // moduleVersion is that of a module of this program.

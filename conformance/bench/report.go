@@ -43,7 +43,7 @@ func (b *bench) report(products []*product) string {
 	for _, p := range products {
 		if p.absent != "" {
 			versions = append(versions, p.name+" not measured ("+p.absent+")")
-		} else if v := p.version(); v != "" {
+		} else if v := p.versions(); v != "" {
 			versions = append(versions, v)
 		}
 	}

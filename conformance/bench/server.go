@@ -162,9 +162,9 @@ func (s servers) addresses() []string {
 type product struct {
 	name string
 	// absent says why it cannot be measured here, and what to do about it; empty if it can.
-	absent string
-	// version is of the server and the client.
-	version func() string
+	absent  string
+	version []string // the command that prints it
+	library string   // the module of the client
 	// ports counts the addresses that a server listens on. make makes servers that have not been started, each with
 	// a directory and so many of the addresses.
 	ports int

@@ -20,27 +20,32 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 )
 
-// Sync is the median time of writing 200 bytes to a preallocated file and making them durable.
-func Sync(dir string) (time.Duration, error) {
-	const size, writes = 64 << 20, 2000
-	f, err := preallocated(dir, size)
+// durableWrites writes to a preallocated file and makes each write durable.
+func durableWrites(dir string, size int64, n int) (writes, syncs load.Times, err error) {
+	f, err := os.CreateTemp(dir, "probe-")
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	took := make(load.Times, 0, writes)
-	for i := range writes {
-		start := time.Now()
-		if _, err := f.WriteAt(make([]byte, 200), int64(i)*200); err != nil {
-			return 0, err
-		}
-		if err := unix.Fdatasync(int(f.Fd())); err != nil {
-			return 0, err
-		}
-		took = append(took, time.Since(start))
+	err = unix.Fallocate(int(f.Fd()), 0, 0, max(size*int64(n), 64<<20))
+	for i := int64(0); i < int64(n) && err == nil; i++ {
+		begun := time.Now()
+		_, err = f.WriteAt(make([]byte, size), i*size)
+		written := time.Now()
+		err = errors.Join(err, unix.Fdatasync(int(f.Fd())))
+		writes, syncs = append(writes, written.Sub(begun)), append(syncs, time.Since(written))
 	}
-	return took.Percentile(50), nil
+	return writes, syncs, err
+}
+
+// Sync is the median time of writing 200 bytes to a preallocated file and making them durable.
+func Sync(dir string) (time.Duration, error) {
+	both, syncs, err := durableWrites(dir, 200, 2000)
+	for i := range syncs {
+		both[i] += syncs[i]
+	}
+	return both.Percentile(50), err
 }
 
 // Stream is the median time of one message to a server made by NewEcho, in another process, and back.
@@ -168,33 +173,14 @@ type Probes struct {
 }
 
 // Probe measures them in a directory, within a second or two.
-func Probe(dir string) (p Probes, err error) {
-	const size, samples = 4 << 10, 200
-	f, err := preallocated(dir, size*samples)
-	if err != nil {
-		return p, err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	var writes, syncs, sleeps load.Times
-	took := func(into *load.Times, do func() error) {
+func Probe(dir string) (Probes, error) {
+	const samples = 200
+	writes, syncs, err := durableWrites(dir, 4<<10, samples)
+	var sleeps load.Times
+	for range samples {
 		begun := time.Now()
-		err = errors.Join(err, do())
-		*into = append(*into, time.Since(begun))
-	}
-	for i := range int64(samples) {
-		took(&writes, func() error { _, err := f.WriteAt(make([]byte, size), i*size); return err })
-		took(&syncs, func() error { return unix.Fdatasync(int(f.Fd())) })
-		took(&sleeps, func() error { time.Sleep(time.Millisecond); return nil })
+		time.Sleep(time.Millisecond)
+		sleeps = append(sleeps, time.Since(begun))
 	}
 	return Probes{writes.Percentile(99), syncs.Percentile(99), sleeps.Percentile(99)}, err
-}
-
-// preallocated makes a file for a probe.
-func preallocated(dir string, size int64) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "probe-")
-	if err != nil {
-		return nil, err
-	}
-	return f, unix.Fallocate(int(f.Fd()), 0, 0, size)
 }
