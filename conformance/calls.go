@@ -18,7 +18,7 @@ import (
 )
 
 // call makes a unary call and returns what to show of the answer.
-func (r *run) call(ctx context.Context, q request) (string, error) {
+func (r *Replay) call(ctx context.Context, q request) (string, error) {
 	f := r.fieldsOf(q)
 	service, verb := f.word(), f.word()
 	path := f.path(f.word())

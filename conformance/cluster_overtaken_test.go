@@ -136,7 +136,7 @@ func (s *overtakenStream) hear(m *sessionReply) bool {
 		return f.GetStatus() == Ydb.StatusIds_UNAVAILABLE && len(f.GetIssues()) == 1 &&
 			f.GetIssues()[0].GetMessage() == coordination.LinkFailure.Text && s.mayBeCut()
 	}
-	if a, id, ok := answered(m); ok && m.GetAcquireSemaphorePending() == nil {
+	if a, id, ok := Answered(m); ok && m.GetAcquireSemaphorePending() == nil {
 		if at := slices.Index(s.open, sentRequest{a, id}); at >= 0 {
 			s.open = slices.Delete(s.open, at, at+1)
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // with returns the script's text with what came in place of what is expected.
-func (s *Script) with(steps [][]message, names *names) string {
+func (s *Script) with(steps [][]Line, names *names) string {
 	var b strings.Builder
 	at := 0
 	copyTo := func(end int) {
@@ -21,34 +21,46 @@ func (s *Script) with(steps [][]message, names *names) string {
 		at = step.to
 		came := steps[i]
 		for j := range came {
-			came[j].text = names.resolve(came[j].text)
+			came[j].Text = names.resolve(came[j].Text)
 		}
 		came = merge(step.expected, came, step.anyOrder)
-		switch {
-		case step.anyOrder:
-			b.WriteString(dashesAnyOrder + "\n")
-		case step.dashes || len(came) > 0:
-			b.WriteString(dashes + "\n")
-		}
-		for _, m := range came {
-			b.WriteString(m.String() + "\n")
-		}
+		writeCame(&b, came, step.dashes, step.anyOrder)
 	}
 	copyTo(len(s.lines))
 	return b.String()
 }
 
+func writeCame(b *strings.Builder, came []Line, anyway, anyOrder bool) {
+	switch {
+	case anyOrder:
+		b.WriteString(dashesAnyOrder + "\n")
+	case anyway || len(came) > 0:
+		b.WriteString(dashes + "\n")
+	}
+	for _, m := range came {
+		b.WriteString(m.String() + "\n")
+	}
+}
+
+// StepText returns a step as a script has it: requests, and what they show.
+func StepText(requests []string, came []Line, anyOrder bool) string {
+	var b strings.Builder
+	b.WriteString(strings.Join(requests, "\n") + "\n")
+	writeCame(&b, came, false, anyOrder)
+	return b.String()
+}
+
 // merge brings what came into the order of what is expected as far as the protocol leaves the order open:
 // between streams, and within a stream in a step of any order. What matches is shown as it is expected.
-func merge(expected, came []message, anyOrder bool) []message {
+func merge(expected, came []Line, anyOrder bool) []Line {
 	came = slices.Clone(came)
-	var merged []message
+	var merged []Line
 	for _, want := range expected {
 		for i, got := range came {
-			if got.from != want.from {
+			if got.From != want.From {
 				continue
 			}
-			if matches(want.text, got.text) {
+			if matches(want.Text, got.Text) {
 				merged = append(merged, want)
 				came = slices.Delete(came, i, i+1)
 				break

@@ -10,13 +10,13 @@ import (
 // nobody has asked for is an error, so that a misspelled key does not pass for an absent one.
 type fields struct {
 	request request
-	run     *run
+	run     *Replay
 	words   []string // not read yet
 	unread  map[string]string
 	err     error
 }
 
-func (r *run) fieldsOf(q request) *fields {
+func (r *Replay) fieldsOf(q request) *fields {
 	f := &fields{request: q, run: r, words: slices.Clone(q.words), unread: make(map[string]string)}
 	for key, value := range q.fields {
 		f.unread[key] = value

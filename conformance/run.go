@@ -47,13 +47,13 @@ func runAt(ctx context.Context, target Target, script *Script, pace pace) (outco
 		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
 	}
 	defer func() { err = errors.Join(err, env.Close(ctx)) }()
-	r := &run{script: script, env: env, pace: pace, names: newNames(script.exact),
-		streams: make(map[string]*stream), byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
+	r := newRun(script, env)
+	r.pace = pace
 	defer r.cancelAll()
 	if err := r.prepare(ctx); err != nil {
 		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
 	}
-	steps := make([][]message, len(script.steps))
+	steps := make([][]Line, len(script.steps))
 	for i := range script.steps {
 		if steps[i], err = r.step(ctx, &script.steps[i]); err != nil {
 			return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
@@ -83,22 +83,49 @@ var needMeans = map[Need]string{
 	NeedUsers:   "users called alice and bob, whose rights count",
 }
 
-// run is one replay.
-type run struct {
+// Replay is one replay of a script, or what it would show of a conversation that others have. It is not safe for
+// concurrent use.
+type Replay struct {
 	script       *Script
 	env          Environment
 	pace         pace
 	names        *names
-	streams      map[string]*stream
-	byConnection map[Stream]*stream
-	came         []message // in the present step
+	streams      map[string]*Played
+	byConnection map[Stream]*Played
+	Came         []Line // in the present step
 	nextReqID    uint64
 	held         bool
 }
 
-func (r *run) nodePath() string { return r.env.Directory() + "/node" }
+func newRun(script *Script, env Environment) *Replay {
+	return &Replay{script: script, env: env, names: newNames(script.exact), streams: make(map[string]*Played),
+		byConnection: make(map[Stream]*Played), nextReqID: firstOwnReqID}
+}
 
-func (r *run) expand(text string) string {
+// NewReplay returns a Replay of a script that is still being written: Request adds its lines, and Handle what comes.
+func NewReplay(env Environment) *Replay { return newRun(&Script{Name: "recording"}, env) }
+
+// Request carries out a line of the script, and returns the number of the request.
+func (r *Replay) Request(line string) (number uint64, err error) {
+	q, err := parseRequest(line)
+	if err == nil {
+		err = r.request(context.Background(), q)
+	}
+	return r.nextReqID, err
+}
+
+// Stream returns the stream that the script has started under a name, nil if it has not.
+func (r *Replay) Stream(name string) *Played { return r.streams[name] }
+
+// Session names a session of a node.
+func (r *Replay) Session(node string, id uint64) string { return nodeNames{r.names, node}.session(id) }
+
+// Resolve replaces the marks that stand for order ids by their ranks, as far as these are known.
+func (r *Replay) Resolve(text string) string { return r.names.resolve(text) }
+
+func (r *Replay) nodePath() string { return r.env.Directory() + "/node" }
+
+func (r *Replay) expand(text string) string {
 	return strings.NewReplacer(
 		"{dir}", r.env.Directory(), "{reldir}", strings.TrimPrefix(r.env.Directory(), "/"),
 		"{indb}", strings.TrimPrefix(r.env.Directory(), r.env.Database()+"/"),
@@ -107,13 +134,13 @@ func (r *run) expand(text string) string {
 }
 
 // hidePlace is the reverse of expand, for what servers say.
-func (r *run) hidePlace(text string) string {
+func (r *Replay) hidePlace(text string) string {
 	text = strings.ReplaceAll(text, r.env.Directory(), "{dir}")
 	return strings.ReplaceAll(text, r.env.Database(), "{db}")
 }
 
 // prepare makes the script's node.
-func (r *run) prepare(ctx context.Context) error {
+func (r *Replay) prepare(ctx context.Context) error {
 	if r.script.node == "none" {
 		return nil
 	}
@@ -129,8 +156,8 @@ func (r *run) prepare(ctx context.Context) error {
 }
 
 // step sends the requests of a step and collects what comes.
-func (r *run) step(ctx context.Context, s *step) ([]message, error) {
-	r.came = nil
+func (r *Replay) step(ctx context.Context, s *step) ([]Line, error) {
+	r.Came = nil
 	for i, q := range s.requests {
 		if err := r.request(ctx, q); err != nil {
 			return nil, fmt.Errorf("line %d: %w", q.line+1, err)
@@ -138,7 +165,7 @@ func (r *run) step(ctx context.Context, s *step) ([]message, error) {
 		if i+1 < len(s.requests) && s.requests[i+1].together {
 			continue
 		}
-		r.await(ctx, r.allAnswered)
+		r.await(ctx, r.AllAnswered)
 		if err := r.fence(ctx); err != nil {
 			return nil, fmt.Errorf("line %d: %w", q.line+1, err)
 		}
@@ -159,11 +186,11 @@ func (r *run) step(ctx context.Context, s *step) ([]message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("after line %d: %w", s.to, err)
 	}
-	return r.came, nil
+	return r.Came, nil
 }
 
 // check lets the environment look at itself. Where that takes time, pings are answered meanwhile.
-func (r *run) check(ctx context.Context) (disturbed bool, err error) {
+func (r *Replay) check(ctx context.Context) (disturbed bool, err error) {
 	if r.env.Patience() == 0 {
 		return r.env.Check(ctx)
 	}
@@ -173,13 +200,13 @@ func (r *run) check(ctx context.Context) (disturbed bool, err error) {
 		disturbed, err = r.env.Check(ctx)
 	}()
 	for e, ok := r.env.Next(checking); ok; e, ok = r.env.Next(checking) {
-		r.handle(e)
+		r.Handle(e)
 	}
 	<-checking.Done()
 	return disturbed, err
 }
 
-func (r *run) request(ctx context.Context, q request) error {
+func (r *Replay) request(ctx context.Context, q request) error {
 	if q.stream != "" {
 		return r.streamRequest(ctx, q)
 	}
@@ -211,10 +238,10 @@ func (r *run) request(ctx context.Context, q request) error {
 	return fmt.Errorf("unknown request %q", q.words[0])
 }
 
-func (r *run) add(from, text string) { r.came = append(r.came, message{from, text}) }
+func (r *Replay) add(from, text string) { r.Came = append(r.Came, Line{from, text}) }
 
 // wait lets time pass, and answers pings meanwhile.
-func (r *run) wait(ctx context.Context, scripted time.Duration) error {
+func (r *Replay) wait(ctx context.Context, scripted time.Duration) error {
 	if r.pace.late() {
 		return errTooSlow
 	}
@@ -229,16 +256,16 @@ func (r *run) wait(ctx context.Context, scripted time.Duration) error {
 }
 
 // drain takes what has come so far.
-func (r *run) drain(ctx context.Context) {
+func (r *Replay) drain(ctx context.Context) {
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	for e, ok := r.env.Next(now); ok; e, ok = r.env.Next(now) {
-		r.handle(e)
+		r.Handle(e)
 	}
 }
 
 // await takes what comes until done, or nothing more is to be expected.
-func (r *run) await(ctx context.Context, done func() bool) {
+func (r *Replay) await(ctx context.Context, done func() bool) {
 	r.drain(ctx)
 	if r.held || r.env.Patience() == 0 {
 		return
@@ -248,16 +275,22 @@ func (r *run) await(ctx context.Context, done func() bool) {
 	for !done() {
 		e, ok := r.env.Next(ctx)
 		if !ok {
-			for _, s := range r.streams {
-				s.forgive()
-			}
+			r.Forgive()
 			return
 		}
-		r.handle(e)
+		r.Handle(e)
 	}
 }
 
-func (r *run) allAnswered() bool {
+// Forgive gives up the answers that have not come; the script's comparison shows that they are missing.
+func (r *Replay) Forgive() {
+	for _, s := range r.streams {
+		s.starting, s.endsSoon, s.pings, s.open = false, false, 0, nil
+	}
+}
+
+// AllAnswered reports whether no request waits for an answer that has to come.
+func (r *Replay) AllAnswered() bool {
 	for _, s := range r.streams {
 		if s.owed() {
 			return false
@@ -267,16 +300,16 @@ func (r *run) allAnswered() bool {
 }
 
 // enoughCame reports whether every stream that may still get some has got as many messages as it should.
-func (r *run) enoughCame(expected []message) bool {
+func (r *Replay) enoughCame(expected []Line) bool {
 	missing := make(map[string]int)
 	for _, m := range expected {
-		missing[m.from]++
+		missing[m.From]++
 	}
-	for _, m := range r.came {
-		missing[m.from]--
+	for _, m := range r.Came {
+		missing[m.From]--
 	}
 	for from, n := range missing {
-		if s := r.streams[from]; n > 0 && (s == nil || !s.over()) {
+		if s := r.streams[from]; n > 0 && (s == nil || !s.Over()) {
 			return false
 		}
 	}
@@ -285,26 +318,26 @@ func (r *run) enoughCame(expected []message) bool {
 
 // fence makes sure that nothing more is on its way: a describe is answered behind everything that was written
 // before it, on every stream (§4.5).
-func (r *run) fence(ctx context.Context) error {
+func (r *Replay) fence(ctx context.Context) error {
 	if r.held || r.env.Patience() == 0 {
 		return nil
 	}
 	for _, s := range r.streams {
-		if !s.attached || s.over() || s.stopping {
+		if !s.attached || s.Over() || s.stopping {
 			continue
 		}
 		if err := s.sendFence(); err != nil {
 			return err
 		}
-		r.await(ctx, func() bool { return s.over() || !s.fenced })
-		if s.fenced && !s.over() {
+		r.await(ctx, func() bool { return s.Over() || !s.fenced })
+		if s.fenced && !s.Over() {
 			return fmt.Errorf("%s: a describe was not answered", s.name)
 		}
 	}
 	return nil
 }
 
-func (r *run) cancelAll() {
+func (r *Replay) cancelAll() {
 	for _, s := range r.streams {
 		s.connection.Cancel()
 	}

@@ -42,7 +42,7 @@ type Script struct {
 type step struct {
 	requests []request
 	anyOrder bool
-	expected []message
+	expected []Line
 	// The lines of the script that hold the dashes and the expected messages: [from, to).
 	from, to int
 	dashes   bool
@@ -57,13 +57,13 @@ type request struct {
 	fields   map[string]string
 }
 
-// message is one expected or actual message, possibly of several lines.
-type message struct {
-	from string // the stream, or node or scheme
-	text string // what follows the arrow
+// Line is one expected or actual message, possibly of several lines.
+type Line struct {
+	From string // the stream, or node or scheme
+	Text string // what follows the arrow
 }
 
-func (m message) String() string { return m.from + " <- " + m.text }
+func (m Line) String() string { return m.From + " <- " + m.Text }
 
 // Scripts returns all scripts of this package, by name.
 func Scripts() ([]*Script, error) {
@@ -267,14 +267,14 @@ func (p *parser) expected(s *step) error {
 	for p.at++; p.line() != ""; p.at++ {
 		if rest, continued := strings.CutPrefix(p.line(), "  "); continued && len(s.expected) > 0 {
 			last := &s.expected[len(s.expected)-1]
-			last.text += "\n  " + rest
+			last.Text += "\n  " + rest
 			continue
 		}
 		parts := messageLine.FindStringSubmatch(p.line())
 		if parts == nil {
 			return fmt.Errorf("not a message: %q", p.line())
 		}
-		s.expected = append(s.expected, message{from: parts[1], text: parts[2]})
+		s.expected = append(s.expected, Line{From: parts[1], Text: parts[2]})
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 
 type sessionReply = Ydb_Coordination.SessionResponse
 
-// answered tells which request a reply belongs to; ok is false for those that belong to none.
-func answered(m *sessionReply) (a arm, reqID uint64, ok bool) {
+// Answered returns the verb of the request that a reply answers, and its number; ok is false if it answers none.
+func Answered(m *sessionReply) (a arm, reqID uint64, ok bool) {
 	switch r := m.GetResponse().(type) {
 	case *Ydb_Coordination.SessionResponse_AcquireSemaphorePending_:
 		return armAcquire, r.AcquireSemaphorePending.GetReqId(), true

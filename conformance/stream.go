@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream is what the runner knows of one Session stream.
-type stream struct {
+// Played holds what a Replay knows of one Session stream.
+type Played struct {
 	name       string
 	connection Stream
 	node       string // the path of its start, cleaned
@@ -38,33 +38,38 @@ type stream struct {
 
 const fenceReqID = firstOwnReqID - 1
 
-func (s *stream) over() bool { return s.ended || s.cancelled }
+// Connection returns where the stream leads to.
+func (s *Played) Connection() Stream { return s.connection }
+
+// Ending reports whether nothing more comes on the stream but its end.
+func (s *Played) Ending() bool { return s.Over() || s.finished }
+
+// Attached reports whether the stream has a session that the client has not stopped.
+func (s *Played) Attached() bool { return s.attached && !s.Ending() && !s.stopping }
+
+// Over reports whether nothing more comes on the stream.
+func (s *Played) Over() bool { return s.ended || s.cancelled }
 
 // owed reports whether an answer must still come.
-func (s *stream) owed() bool {
-	return !s.over() && (s.starting || s.endsSoon || s.finished || s.pings > 0 || len(s.open) > 0 ||
+func (s *Played) owed() bool {
+	return !s.Over() && (s.starting || s.endsSoon || s.finished || s.pings > 0 || len(s.open) > 0 ||
 		s.attached && s.received == 1)
 }
 
 // overdue reports whether the stream should have ended.
-func (s *stream) overdue() bool { return s.finished && !s.over() }
-
-// forgive gives up waiting for what has not come in time; the script's comparison shows that it is missing.
-func (s *stream) forgive() {
-	s.starting, s.endsSoon, s.pings, s.open = false, false, 0, nil
-}
+func (s *Played) overdue() bool { return s.finished && !s.Over() }
 
 // streamRequest carries out a line such as "s1: acquire door".
-func (r *run) streamRequest(ctx context.Context, q request) error {
+func (r *Replay) streamRequest(ctx context.Context, q request) error {
 	f := r.fieldsOf(q)
 	verb := f.word()
 	s := r.streams[q.stream]
-	if s == nil || s.over() && (verb == "start" || verb == "open") {
+	if s == nil || s.Over() && (verb == "start" || verb == "open") {
 		connection, err := r.env.Connect(ctx, StreamOptions{Server: f.text("server"), User: f.text("user")})
 		if err != nil {
 			return err
 		}
-		s = &stream{name: q.stream, connection: connection, last: make(map[arm]uint64),
+		s = &Played{name: q.stream, connection: connection, last: make(map[arm]uint64),
 			named: make(map[uint64]bool)}
 		r.streams[q.stream], r.byConnection[connection] = s, s
 	}
@@ -75,7 +80,7 @@ func (r *run) streamRequest(ctx context.Context, q request) error {
 	return r.otherRequest(s, verb, f)
 }
 
-func (r *run) semaphoreRequest(s *stream, a arm, f *fields) error {
+func (r *Replay) semaphoreRequest(s *Played, a arm, f *fields) error {
 	var reqID uint64
 	if value, found := f.take("req"); found {
 		n, err := parseNumber(value)
@@ -98,7 +103,7 @@ func (r *run) semaphoreRequest(s *stream, a arm, f *fields) error {
 	return s.send(m)
 }
 
-func (r *run) otherRequest(s *stream, verb string, f *fields) error {
+func (r *Replay) otherRequest(s *Played, verb string, f *fields) error {
 	switch verb {
 	case "start":
 		s.shown = f.flag("shown")
@@ -145,7 +150,7 @@ func (r *run) otherRequest(s *stream, verb string, f *fields) error {
 	return f.done()
 }
 
-func (s *stream) sendOpaque(verb string, f *fields) error {
+func (s *Played) sendOpaque(verb string, f *fields) error {
 	var opaque uint64
 	switch word := f.word(); word {
 	case "outstanding":
@@ -171,7 +176,7 @@ func (s *stream) sendOpaque(verb string, f *fields) error {
 }
 
 // sets carries out "no pong", "answer pings" and "show pings".
-func (s *stream) sets(verb string, f *fields) error {
+func (s *Played) sets(verb string, f *fields) error {
 	switch what := verb + " " + f.word(); what {
 	case "no pong":
 		s.silent = true
@@ -185,7 +190,7 @@ func (s *stream) sets(verb string, f *fields) error {
 	return f.done()
 }
 
-func (s *stream) send(m *sessionRequest) error {
+func (s *Played) send(m *sessionRequest) error {
 	message, err := encode(m)
 	if err != nil {
 		return err
@@ -193,17 +198,17 @@ func (s *stream) send(m *sessionRequest) error {
 	return s.connection.Send(message)
 }
 
-func (s *stream) sendFence() error {
+func (s *Played) sendFence() error {
 	s.fenced = true
 	return s.send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
 		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: fenceReqID,
 			Name: "no such semaphore"}}})
 }
 
-// handle takes what has come on a stream.
-func (r *run) handle(e Event) {
+// Handle takes what has come on a stream.
+func (r *Replay) Handle(e Event) {
 	s := r.byConnection[e.Stream]
-	if s == nil || s.over() {
+	if s == nil || s.Over() {
 		return
 	}
 	if e.Message == nil {
@@ -236,7 +241,7 @@ func (r *run) handle(e Event) {
 		}
 	}
 	text := r.hidePlace(showReply(m, nodeNames{r.names, s.node}))
-	if a, reqID, ok := answered(m); ok {
+	if a, reqID, ok := Answered(m); ok {
 		if reqID == fenceReqID {
 			s.fenced = false
 			return
@@ -247,7 +252,7 @@ func (r *run) handle(e Event) {
 }
 
 // withRequest adds to a shown reply which request it answers, where that is not obvious.
-func (s *stream) withRequest(text string, a arm, reqID uint64) string {
+func (s *Played) withRequest(text string, a arm, reqID uint64) string {
 	if s.open[reqID] > 1 {
 		s.open[reqID]--
 	} else {
@@ -272,7 +277,7 @@ func (s *stream) withRequest(text string, a arm, reqID uint64) string {
 	return text + suffix
 }
 
-func (r *run) handlePing(s *stream, opaque uint64) {
+func (r *Replay) handlePing(s *Played, opaque uint64) {
 	s.ping, s.lastPing = opaque, opaque
 	switch {
 	case opaque == 0:
@@ -288,7 +293,7 @@ func (r *run) handlePing(s *stream, opaque uint64) {
 	}
 }
 
-func (r *run) handleStarted(s *stream, m *sessionReply) {
+func (r *Replay) handleStarted(s *Played, m *sessionReply) {
 	started := m.GetSessionStarted()
 	s.starting = false
 	s.session = started.GetSessionId()
@@ -304,7 +309,7 @@ func (r *run) handleStarted(s *stream, m *sessionReply) {
 	}
 }
 
-func (r *run) handleEnd(s *stream, end *status.Status) {
+func (r *Replay) handleEnd(s *Played, end *status.Status) {
 	s.ended = true
 	if end.Code() != codes.OK || !s.finished {
 		r.add(s.name, ShowEnd(end))

@@ -46,7 +46,7 @@ type Recorder struct {
 	over    bool // nothing is recorded any more
 
 	mutex    sync.Mutex
-	shadow   *conformance.Shadow
+	shadow   *conformance.Replay
 	database string
 	byClient map[*recordedStream]bool
 	streams  int
@@ -97,7 +97,7 @@ func Start(name, database string, most int) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{file: file, fence: rand.Uint64(), queue: make(chan func(), recordQueue),
-		done: make(chan struct{}), shadow: conformance.NewShadow(database), database: database,
+		done: make(chan struct{}), shadow: conformance.NewReplay(environment{database: database}), database: database,
 		byClient: make(map[*recordedStream]bool), news: make(chan struct{}),
 		since: time.Now(), most: most, nodes: make(map[string]bool), keys: make(map[string]string)}
 	r.write(recordingHead)
@@ -162,13 +162,13 @@ func (r *Recorder) write(text string) {
 
 // step writes requests and what came of them. The mutex is held.
 func (r *Recorder) step(requests []string, came []conformance.Line, anyOrder bool) {
-	r.write("\n" + conformance.Step(requests, came, anyOrder))
+	r.write("\n" + conformance.StepText(requests, came, anyOrder))
 }
 
 // idle writes what came since the last step without a request, and how long nobody has asked for anything.
 // The mutex is held.
 func (r *Recorder) idle() {
-	came, late := r.shadow.Came(), r.late
+	came, late := r.shadow.Came, r.late
 	r.forget()
 	for len(came) > 0 {
 		n := 1
@@ -191,7 +191,7 @@ func (r *Recorder) idle() {
 
 // forget begins a new step. The mutex is held.
 func (r *Recorder) forget() {
-	r.shadow.Forget()
+	r.shadow.Came = nil
 	r.late = nil
 }
 
@@ -248,7 +248,7 @@ func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.imply()
-	r.step(requests, append(said, r.shadow.Came()...), false)
+	r.step(requests, append(said, r.shadow.Came...), false)
 	r.forget()
 	r.since = time.Now()
 	r.lag = r.since.Sub(begun)
@@ -256,7 +256,7 @@ func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []
 
 // imply writes the creation of a node that turned out to be there. The mutex is held.
 func (r *Recorder) imply() {
-	missing := slices.ContainsFunc(r.shadow.Came(),
+	missing := slices.ContainsFunc(r.shadow.Came,
 		func(m conformance.Line) bool { return m.Text == `failure NOT_FOUND "Kesus not found"` })
 	if r.implied != "" && !missing {
 		r.nodes[r.implied] = true
@@ -288,7 +288,7 @@ func (r *Recorder) await(is func() bool) {
 	}
 }
 
-// fenceAll returns when nothing more is on its way to any stream (see run.fence).
+// fenceAll returns when nothing more is on its way to any stream (see Replay.fence).
 func (r *Recorder) fenceAll() {
 	r.mutex.Lock()
 	var asked []*recordedStream
@@ -322,7 +322,7 @@ func (r *Recorder) play(line string) uint64 {
 
 // tell says that something has come. The mutex is held.
 func (r *Recorder) tell() {
-	for now := time.Now(); len(r.late) < len(r.shadow.Came()); {
+	for now := time.Now(); len(r.late) < len(r.shadow.Came); {
 		r.late = append(r.late, now)
 	}
 	close(r.news)
@@ -334,7 +334,7 @@ type recordedStream struct {
 	*Recorder
 	name     string
 	injector faults.Injector
-	shadow   *conformance.ShadowStream // nil before its start
+	shadow   *conformance.Played // nil before its start
 	timeout  time.Duration
 	ids      map[recordedID]uint64 // of the shadow's requests
 	fenced   bool
@@ -435,16 +435,16 @@ func (s *recordedStream) Reply(m *sessionReply) (pass bool) {
 	}
 	m = proto.CloneOf(m)
 	if numbered {
-		own, known := s.ids[recordedID{verb, id}]
+		own, known := s.ids[recordedID{string(verb), id}]
 		if !known {
 			return true
 		}
 		if lastOf(m) {
-			delete(s.ids, recordedID{verb, id})
+			delete(s.ids, recordedID{string(verb), id})
 		}
 		renumber(m, own)
 	}
-	s.shadow.Reply(m)
+	s.Recorder.shadow.Handle(conformance.Event{Stream: s.shadow.Connection(), Message: m})
 	s.tell()
 	return true
 }
@@ -481,7 +481,7 @@ func (s *recordedStream) Ended(end *status.Status) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.shadow != nil && s.err == nil && !s.full {
-		s.shadow.End(end)
+		s.Recorder.shadow.Handle(conformance.Event{Stream: s.shadow.Connection(), Status: end})
 	}
 	s.tell()
 }
