@@ -112,13 +112,6 @@ func (s *Script) shortestWait() time.Duration {
 	return shortest
 }
 
-// waits is how long the script waits in all.
-func (s *Script) waits() time.Duration {
-	var sum time.Duration
-	s.eachWait(func(d time.Duration) { sum += d })
-	return sum
-}
-
 func (s *Script) eachWait(do func(time.Duration)) {
 	for _, step := range s.steps {
 		for _, q := range step.requests {

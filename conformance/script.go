@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 )
@@ -325,4 +326,11 @@ func parseRules(value string) ([]string, error) {
 		rules = append(rules, document+" "+rule)
 	}
 	return rules, nil
+}
+
+// waits is how long the script waits in all.
+func (s *Script) waits() time.Duration {
+	var sum time.Duration
+	s.eachWait(func(d time.Duration) { sum += d })
+	return sum
 }

@@ -2,14 +2,6 @@ package coordination
 
 import "github.com/coordd/coordd/scheme/outcome"
 
-// CallID names a call about the path tree or the users, so that it can be repeated to the next leader and
-// still be executed once only. Every command of such a call begins with its name.
-type CallID struct {
-	// Nonce is drawn at random by the server that took the call, and stays the same when the call is
-	// repeated. 0 is no name: such a call is answered to nobody in particular, and must not be repeated.
-	Nonce uint64
-}
-
 func (*CallID) subject() (NodeID, SessionID) { return 0, 0 }
 
 func (c *CallID) name() *CallID { return c }

@@ -8,16 +8,6 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// rowMark is what the tracker remembers of one row.
-type rowMark struct {
-	hash       uint64 // of the version that the last checkpoint captured; 0 if none did
-	position   int32  // in the list that holds it
-	generation uint32 // of that list
-	listed     bool
-	stored     bool // a checkpoint captured it
-	deleted    bool
-}
-
 // rowTracker knows which rows have changed since the last checkpoint. A row that is made and removed between
 // two checkpoints leaves no trace, so a busy lock costs one row, or none.
 type rowTracker struct {

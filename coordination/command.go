@@ -212,3 +212,14 @@ func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session
 func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }
 func (c *ExpireWaiter) subject() (NodeID, SessionID)  { return c.Node, c.Session }
 func (*Mark) subject() (NodeID, SessionID)            { return 0, 0 }
+
+// BeginLineage says that the state was restored from a backup, or recovered without the servers that had the
+// newest entries: numbers that were given out since are not known here. All counters jump forward, so that no
+// session id and no order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun
+// this lineage already, so a leader may propose it again.
+type BeginLineage struct {
+	// Lineage names what was restored; it is never 0 and never twice the same.
+	Lineage uint64
+}
+
+func (*BeginLineage) subject() (NodeID, SessionID) { return 0, 0 }

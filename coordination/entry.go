@@ -1,7 +1,6 @@
 package coordination
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 )
@@ -20,23 +19,8 @@ type Entry struct {
 	Commands    []Command // none where the leader wrote only to say that it leads
 }
 
-// Place is where among the commands of its entry a command is, from 0.
-type Place uint32
-
 // endOfEntry is behind all commands of an entry.
 const endOfEntry Place = math.MaxUint32
-
-// Position is where in the log a command is. The index is that of its entry; commands that have an entry each
-// have place 0, and so have all that were written before an entry could have several.
-type Position struct {
-	Index Index
-	Place Place
-}
-
-// Compare orders positions by age.
-func (p Position) Compare(other Position) int {
-	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Place, other.Place))
-}
 
 // Alone reports whether a command must have an entry of its own: what it does is done at the end of an entry.
 func Alone(c Command) bool {

@@ -547,3 +547,7 @@ func (f *Front) end(ending Ending) {
 
 // drop drops all replies that the client has not been sent, those that its writer has taken among them.
 func (f *Front) drop() { f.replies, f.void = nil, f.taken }
+
+// silent reports whether Take has to return nothing. A stream that has ended decided in that moment what it
+// leaves to be taken, so it is never silent.
+func (f *Front) silent() bool { return f.quiet() && f.state != frontEnded }

@@ -42,10 +42,6 @@ func (f *Front) claimed() SessionID {
 // before it, may have ended the session while this server could not hear of it.
 func (f *Front) quiet() bool { return f.mute || f.claims }
 
-// silent reports whether Take has to return nothing. A stream that has ended decided in that moment what it
-// leaves to be taken, so it is never silent.
-func (f *Front) silent() bool { return f.quiet() && f.state != frontEnded }
-
 // heldMillis is how long a quiet Front keeps a Failure before it ends without having said it, and
 // heldPollMillis how often it looks whether it may say it.
 const (

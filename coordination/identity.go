@@ -24,9 +24,3 @@ type Identity struct {
 	User    accounts.Position // its id, with IdentityUser
 	Subject string            // with the other kinds
 }
-
-// acceptsIdentity reports whether a stream of this identity may have the session: its owner may, and others
-// by its key, if it has one, which was compared before, or by the right to write.
-func (s *session) acceptsIdentity(who Identity, mayWrite bool) bool {
-	return s.owner == Identity{} || s.owner == who || s.protectionKey != "" || mayWrite
-}

@@ -216,10 +216,3 @@ func (l *Leader) detach(now Instant, s *ledSession) {
 	l.occurs(OccurSessionDetached, s)
 	l.startCountdown(s, now.After(s.durable().timeoutMillis))
 }
-
-// TurnAway ends a stream, attached or not. Its session goes on as when the relay is lost: the Failure may not
-// arrive, and the stream then claims the session from the next leader.
-func (l *Leader) TurnAway(now Instant, stream StreamID, refusal *Refusal) {
-	l.Lose(now, stream)
-	l.end(&attachment{stream: stream}, refusal)
-}

@@ -165,10 +165,6 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, kn
 	return true
 }
 
-// executed reports whether requests of this kind must not be executed twice. To describe twice, or to stop
-// twice, does no harm.
-func (k RequestKind) executed() bool { return k != RequestDescribe && k != RequestStop }
-
 // overtaken reports whether a later request of the stream may have been executed already, or is on its way
 // through the log. A describe with this sequence would then be answered from a state that the client's later
 // requests have changed, and the earlier state is not known any more.

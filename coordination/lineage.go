@@ -9,17 +9,6 @@ import (
 // than any server can have given out since then.
 const LineageJump = 1 << 40
 
-// BeginLineage says that the state was restored from a backup, or recovered without the servers that had the
-// newest entries: numbers that were given out since are not known here. All counters jump forward, so that no
-// session id and no order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun
-// this lineage already, so a leader may propose it again.
-type BeginLineage struct {
-	// Lineage names what was restored; it is never 0 and never twice the same.
-	Lineage uint64
-}
-
-func (*BeginLineage) subject() (NodeID, SessionID) { return 0, 0 }
-
 // Lineage is that of the last BeginLineage, 0 without one.
 func (m *Machine) Lineage() uint64 { return m.lineage.id }
 

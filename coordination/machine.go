@@ -283,3 +283,8 @@ func (m *Machine) expireSession(c *ExpireSession, term Term) {
 		m.endSession(n, s, Address{})
 	}
 }
+
+// Subject is a caller as the path tree wants to know it: administrators are exempt from access control.
+func (m *Machine) Subject(c Caller) scheme.Subject {
+	return scheme.Subject{Name: c.Subject, Exempt: !c.Enforced || m.accounts.IsAdministrator(c.Subject)}
+}

@@ -167,3 +167,17 @@ func describe(sem *semaphore, owners, waiters bool) *SemaphoreDescription {
 func (a *AttachRequest) Bytes() int {
 	return messageBytes + len(a.Path) + len(a.Description) + len(a.ProtectionKey)
 }
+
+// WatchMark is what a watch saw of its semaphore when it was installed, so that a new leader can tell whether
+// there is something to notify of.
+type WatchMark struct {
+	Semaphore SemaphoreID
+	// At is the last command whose consequences the describe showed. One that was answered between entries
+	// has seen the last of them to its end; one that was answered within an entry, behind the writes that it
+	// waited for, has not.
+	At Position
+}
+
+// executed reports whether requests of this kind must not be executed twice. To describe twice, or to stop
+// twice, does no harm.
+func (k RequestKind) executed() bool { return k != RequestDescribe && k != RequestStop }

@@ -372,3 +372,15 @@ func (n *node) removeSession(s *session) {
 	n.count(Counts{Sessions: 1}, -1)
 	n.removed(s)
 }
+
+// acceptsIdentity reports whether a stream of this identity may have the session: its owner may, and others
+// by its key, if it has one, which was compared before, or by the right to write.
+func (s *session) acceptsIdentity(who Identity, mayWrite bool) bool {
+	return s.owner == Identity{} || s.owner == who || s.protectionKey != "" || mayWrite
+}
+
+// changes is where in the log a semaphore last changed in a way that watches may want to know. It is not
+// stored: a machine that was read from a checkpoint takes every semaphore for changed then.
+type changes struct {
+	data, owners Position
+}

@@ -99,3 +99,5 @@ var (
 	TooManyResources      = &Refusal{outcome.PreconditionFailed, "Too many resources already exist"}
 	ResourcesTooLarge     = &Refusal{outcome.PreconditionFailed, "Resource list is too large to send"}
 )
+
+func because(r *Refusal) outcome.Outcome { return outcome.Because(r.Status, r.Text) }

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// ResourceID identifies one incarnation of a resource within its node. Ids grow and are never used again.
-type ResourceID uint64
-
 // Bounds of the resources of a node that the reference does not have (ratelimiter.md §2). They are inclusive,
 // and part of what every server computes from the log, so they must never change.
 const (

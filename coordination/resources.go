@@ -17,8 +17,6 @@ type ResourceKey struct {
 	ID   ResourceID
 }
 
-func because(r *Refusal) outcome.Outcome { return outcome.Because(r.Status, r.Text) }
-
 // refuseResource is a refusal whose text names a path.
 func refuseResource(status outcome.Status, format, path string) outcome.Outcome {
 	return outcome.Because(status, fmt.Sprintf(format, path))

@@ -171,3 +171,13 @@ func (l *link) row(n *node) Row {
 		Count: l.count, TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address,
 		WaitEpoch: l.waitEpoch, Owner: l.owner, BeganMillis: l.beganMillis}
 }
+
+// rowMark is what the tracker remembers of one row.
+type rowMark struct {
+	hash       uint64 // of the version that the last checkpoint captured; 0 if none did
+	position   int32  // in the list that holds it
+	generation uint32 // of that list
+	listed     bool
+	stored     bool // a checkpoint captured it
+	deleted    bool
+}

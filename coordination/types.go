@@ -67,3 +67,29 @@ type Address struct {
 	Epoch    Epoch
 	Sequence Sequence
 }
+
+// CallID names a call about the path tree or the users, so that it can be repeated to the next leader and
+// still be executed once only. Every command of such a call begins with its name.
+type CallID struct {
+	// Nonce is drawn at random by the server that took the call, and stays the same when the call is
+	// repeated. 0 is no name: such a call is answered to nobody in particular, and must not be repeated.
+	Nonce uint64
+}
+
+// ResourceID identifies one incarnation of a resource within its node. Ids grow and are never used again.
+type ResourceID uint64
+
+// Place is where among the commands of its entry a command is, from 0.
+type Place uint32
+
+// Position is where in the log a command is. The index is that of its entry; commands that have an entry each
+// have place 0, and so have all that were written before an entry could have several.
+type Position struct {
+	Index Index
+	Place Place
+}
+
+// Compare orders positions by age.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Place, other.Place))
+}

@@ -15,11 +15,6 @@ func (m *Machine) Accounts() *accounts.Accounts { return m.accounts }
 // this server's own and starts anew with it.
 func (m *Machine) AccessVersion() uint64 { return m.accessVersion }
 
-// Subject is a caller as the path tree wants to know it: administrators are exempt from access control.
-func (m *Machine) Subject(c Caller) scheme.Subject {
-	return scheme.Subject{Name: c.Subject, Exempt: !c.Enforced || m.accounts.IsAdministrator(c.Subject)}
-}
-
 // ofAccounts is the position as the accounts name it.
 func (p Position) ofAccounts() accounts.Position {
 	return accounts.Position{Index: uint64(p.Index), Place: uint32(p.Place)}

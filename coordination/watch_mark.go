@@ -1,21 +1,5 @@
 package coordination
 
-// WatchMark is what a watch saw of its semaphore when it was installed, so that a new leader can tell whether
-// there is something to notify of.
-type WatchMark struct {
-	Semaphore SemaphoreID
-	// At is the last command whose consequences the describe showed. One that was answered between entries
-	// has seen the last of them to its end; one that was answered within an entry, behind the writes that it
-	// waited for, has not.
-	At Position
-}
-
-// changes is where in the log a semaphore last changed in a way that watches may want to know. It is not
-// stored: a machine that was read from a checkpoint takes every semaphore for changed then.
-type changes struct {
-	data, owners Position
-}
-
 // changed tells of a change of a semaphore (§4.1).
 func (m *Machine) changed(n *node, sem *semaphore, e Effect) {
 	if e.DataChanged {

@@ -93,3 +93,44 @@ func (l *loop) publish() {
 		}
 	}
 }
+
+// unpublished returns the record of one member as it should be, for the first whose record in the log differs
+// from what it says of itself, and nil if there is none. Only the leader asks, which then writes it
+// (publish).
+func (l *loop) unpublished() *memberRecord {
+	if l.s.peers == nil {
+		return nil
+	}
+	self := l.s.identity.Member
+	for _, id := range append(append([]uint64{}, l.conf.Voters...), l.conf.Learners...) {
+		h := l.headers[id]
+		if id == self {
+			h = l.s.header(0, false)
+		}
+		if h == nil {
+			continue
+		}
+		old := memberRecord{ID: id}
+		if m := l.conf.member(id); m != nil {
+			old = *m
+		}
+		want := old
+		if id == self && want.Name == "" {
+			want.Name = l.s.cfg.Cluster.Name
+		}
+		if want.Incarnation == 0 {
+			want.Incarnation = h.GetIncarnation()
+		}
+		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
+			want.Peer = h.GetAddress()
+		}
+		if client := clientAddressIn(h); client != "" && client != NoClients {
+			want.Client = client
+		}
+		want.Version = h.GetVersion()
+		if want != old {
+			return &want
+		}
+	}
+	return nil
+}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -290,16 +288,4 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*con
 			address, IDText(answer.GetMember()), IDText(id))
 	}
 	return &conf, answer.GetLineage(), nil
-}
-
-// cause is why something failed, without what changes from attempt to attempt.
-func cause(err error) string {
-	text := status.Convert(err).Message()
-	// gRPC's frame around why it has no connection
-	if _, dialing, ok := strings.Cut(text, `desc = "transport: `); ok {
-		text = strings.TrimSuffix(dialing, `"`)
-	}
-	words := strings.Fields(text)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "->") }),
-		" ")
 }

@@ -59,15 +59,6 @@ func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	return w
 }
 
-// checkpointMark says which entry a checkpoint is as of, with the term and the membership there.
-type checkpointMark struct {
-	index, term uint64
-	conf        confRecord
-	restored    uint64 // the last checkpoint from elsewhere; a later one voids this
-	void        bool   // it was void from the start
-	begun       time.Time
-}
-
 // CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at
 // a time.
 type CheckpointWriter struct {

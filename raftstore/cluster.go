@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -317,3 +318,15 @@ type realClock struct{}
 
 func (realClock) now() time.Time                      { return time.Now() }
 func (realClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
+
+// Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
+type Setting struct{ Name, Value string }
+
+// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top
+// of what they check, a certificate must be made for the host of its member's peer address.
+type PeerTLS struct {
+	Server, Client *tls.Config
+	// Current, if set, gives the configurations that are to be used instead of these for a connection that is
+	// just being made, so that certificates can be replaced without a restart.
+	Current func() (server, client *tls.Config)
+}

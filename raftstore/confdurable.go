@@ -36,18 +36,6 @@ func confEntry(entries []*pb.Entry) (last uint64) {
 	return last
 }
 
-// knownCommitted returns the last entry that is known to be committed. stored is the commit index on disk,
-// entries are those after the checkpoint.
-func knownCommitted(stored uint64, entries []*pb.Entry) uint64 {
-	last, before := uint64(0), uint64(0)
-	for _, e := range entries {
-		if e.GetType() != pb.EntryNormal {
-			last, before = e.GetIndex(), last
-		}
-	}
-	return max(stored, before)
-}
-
 // confGate is the part of the loop that makes the commit index durable before a membership entry is applied.
 type confGate struct {
 	saved    uint64        // the durable commit index: of the hard state, or of the checkpoint

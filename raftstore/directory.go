@@ -22,7 +22,6 @@ const (
 	walDir       = "wal"
 	walMetaFile  = "wal-meta.db" // inside walDir; raft-wal's name
 	stateFile    = "state.db"
-	tmpSuffix    = ".tmp"
 	// restoringFile marks a directory into which a backup is being restored: it is there before anything else of
 	// that, and removed last. Its content is for people.
 	restoringFile = "restoring.txt"

@@ -10,6 +10,9 @@ import (
 	"github.com/coordd/coordd/internal/histogram"
 )
 
+// tmpSuffix is that of a file which is written before it takes the place of another.
+const tmpSuffix = ".tmp"
+
 // disk is how the package changes files. Every change passes check first, which is where tests inject errors
 // and take pictures of the directory "as after a crash here".
 type disk struct {

@@ -3,6 +3,10 @@ package raftstore
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/status"
 )
 
 // ErrLocked is returned by Open and Check when another process holds the data directory.
@@ -63,3 +67,31 @@ func (e *VersionError) Error() string {
 func corrupt(file string, index uint64, format string, args ...any) error {
 	return &CorruptionError{File: file, Index: index, Reason: fmt.Sprintf(format, args...)}
 }
+
+// cause is why something failed, without what changes from attempt to attempt.
+func cause(err error) string {
+	text := status.Convert(err).Message()
+	// gRPC's frame around why it has no connection
+	if _, dialing, ok := strings.Cut(text, `desc = "transport: `); ok {
+		text = strings.TrimSuffix(dialing, `"`)
+	}
+	words := strings.Fields(text)
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "->") }),
+		" ")
+}
+
+// Errors of membership changes.
+var (
+	// ErrNotLeader says that only the leader can do this; see Members for who leads.
+	ErrNotLeader = errors.New("this member does not lead")
+	// ErrQuorum says that the change would leave fewer members that can be reached than a majority needs.
+	ErrQuorum = errors.New("the change would lose the quorum")
+	// ErrNotMember says that there is no member with this id.
+	ErrNotMember = errors.New("no such member")
+	// ErrTaken says that another member has the name or the address.
+	ErrTaken = errors.New("another member has this name or address")
+	// ErrBehind says that the learner is not caught up.
+	ErrBehind = errors.New("the member is not caught up")
+	// ErrStopped says that the store was stopped or has failed.
+	ErrStopped = errors.New("the store is stopped")
+)

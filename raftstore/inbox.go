@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"sync"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -105,4 +106,20 @@ func (b *inbox) hasWritten() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.mail.written) > 0
+}
+
+// snapshotOutcome is how sending a snapshot ended.
+type snapshotOutcome struct {
+	to    uint64
+	bytes int64
+	err   error
+}
+
+// checkpointMark says which entry a checkpoint is as of, with the term and the membership there.
+type checkpointMark struct {
+	index, term uint64
+	conf        confRecord
+	restored    uint64 // the last checkpoint from elsewhere; a later one voids this
+	void        bool   // it was void from the start
+	begun       time.Time
 }

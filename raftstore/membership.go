@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,71 @@ import (
 
 // memberFormat is the version of the member record in membership entries.
 const memberFormat = 1
+
+// Member is what is known here about one member of the cluster.
+type Member struct {
+	ID          uint64
+	Name        string
+	PeerAddress string // where other members reach it
+	// ClientAddress is where clients reach it: as it has announced last, see SetClientAddress, or as the log has
+	// it if it was not heard since this member's start.
+	ClientAddress string
+	Version       uint64 // highest command version it can read; 0 while it was never seen
+	Learner       bool   // it gets the log but has no vote
+	Leader        bool   // as far as this member knows
+	// Match is the last entry known to be in its log. Only the leader knows; elsewhere it is 0. It is a
+	// little old.
+	Match uint64
+	// Active says that the leader has heard of it lately; elsewhere it is false.
+	Active bool
+	// Connected says that it takes messages from this member, which says so of itself too. Every member knows
+	// by itself.
+	Connected bool
+	// Awaited reports that the member is about to announce its client address, or to hear that of this one: a
+	// connection between them is being made, or the member is starting. A member is awaited only for a moment,
+	// see awaitTicks.
+	Awaited bool
+	// Full says that the member's disk is nearly full.
+	Full bool
+}
+
+// DisplayName is how people call the member: by its name, or by its id where that is not known.
+func (m Member) DisplayName() string { return cmp.Or(m.Name, IDText(m.ID)) }
+
+// IDText is the id of a cluster or of a member as people read and type it, and as files and hashes have it:
+// 16 hexadecimal digits.
+func IDText(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// Members is the cluster as one of its members knows it.
+type Members []Member
+
+// Find returns the member with an id.
+func (l Members) Find(id uint64) (Member, bool) {
+	at := slices.IndexFunc(l, func(m Member) bool { return m.ID == id })
+	if at < 0 {
+		return Member{}, false
+	}
+	return l[at], true
+}
+
+// NameOf is how people call the server with an id, whether it is a member or not.
+func (l Members) NameOf(id uint64) string {
+	if m, found := l.Find(id); found {
+		return m.DisplayName()
+	}
+	return IDText(id)
+}
+
+// NamesOf is how people call those of some servers that are members.
+func (l Members) NamesOf(ids []uint64) []string {
+	var names []string
+	for _, m := range l {
+		if slices.Contains(ids, m.ID) {
+			names = append(names, m.DisplayName())
+		}
+	}
+	return names
+}
 
 // memberRecord is what all members know about one of them. It travels in membership entries and is kept with
 // the checkpoint.
@@ -55,6 +121,40 @@ func decodeMember(b []byte) (*memberRecord, error) {
 		ID: m.GetId(), Name: m.GetName(), Peer: m.GetPeerAddress(), Client: m.GetClientAddress(),
 		Incarnation: m.GetIncarnation(), Version: m.GetVersion(),
 	}, nil
+}
+
+// confRecord is raft's membership as stored.
+type confRecord struct {
+	Voters         []uint64 `json:"voters"`
+	Learners       []uint64 `json:"learners,omitempty"`
+	VotersOutgoing []uint64 `json:"voters_outgoing,omitempty"`
+	LearnersNext   []uint64 `json:"learners_next,omitempty"`
+	AutoLeave      bool     `json:"auto_leave,omitempty"`
+
+	// the entry as of which this holds: the last that changed it, or a later one
+	Index   uint64         `json:"index,omitempty"`
+	Members []memberRecord `json:"members,omitempty"` // ascending by id
+	Removed []uint64       `json:"removed,omitempty"` // ids that may never come back
+}
+
+func confRecordOf(c *pb.ConfState) confRecord {
+	return confRecord{
+		Voters:         slices.Clone(c.GetVoters()),
+		Learners:       slices.Clone(c.GetLearners()),
+		VotersOutgoing: slices.Clone(c.GetVotersOutgoing()),
+		LearnersNext:   slices.Clone(c.GetLearnersNext()),
+		AutoLeave:      c.GetAutoLeave(),
+	}
+}
+
+func (c confRecord) confState() *pb.ConfState {
+	return &pb.ConfState{
+		Voters:         slices.Clone(c.Voters),
+		Learners:       slices.Clone(c.Learners),
+		VotersOutgoing: slices.Clone(c.VotersOutgoing),
+		LearnersNext:   slices.Clone(c.LearnersNext),
+		AutoLeave:      new(c.AutoLeave),
+	}
 }
 
 func (c confRecord) encode() []byte {
@@ -183,4 +283,19 @@ func (c confRecord) version() uint64 {
 		}
 	}
 	return lowest
+}
+
+// memberView is what the turn shows to others.
+type memberView struct {
+	conf    confRecord
+	leader  uint64
+	leading bool
+	term    uint64
+	fresh   bool // nothing was ever committed here
+	match   map[uint64]uint64
+	active  map[uint64]bool
+	full    map[uint64]bool
+	clients map[uint64]string // by member heard since the start: the client address it has announced last
+	open    map[uint64]bool   // members whose urgent stream is open
+	waits   map[uint64]bool   // members that may still be awaited, see Member.Awaited
 }

@@ -19,15 +19,6 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 )
 
-// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top
-// of what they check, a certificate must be made for the host of its member's peer address.
-type PeerTLS struct {
-	Server, Client *tls.Config
-	// Current, if set, gives the configurations that are to be used instead of these for a connection that is
-	// just being made, so that certificates can be replaced without a restart.
-	Current func() (server, client *tls.Config)
-}
-
 // serverSide is the configuration of a listener.
 func (p *PeerTLS) serverSide() *tls.Config {
 	if p.Current == nil {

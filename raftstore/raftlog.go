@@ -346,3 +346,15 @@ func (r *raftLog) deviceError() error {
 	defer r.mu.Unlock()
 	return r.damage
 }
+
+// knownCommitted returns the last entry that is known to be committed. stored is the commit index on disk,
+// entries are those after the checkpoint.
+func knownCommitted(stored uint64, entries []*pb.Entry) uint64 {
+	last, before := uint64(0), uint64(0)
+	for _, e := range entries {
+		if e.GetType() != pb.EntryNormal {
+			last, before = e.GetIndex(), last
+		}
+	}
+	return max(stored, before)
+}

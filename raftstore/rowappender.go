@@ -57,3 +57,18 @@ func (a *rowAppender) flush() error {
 	a.keys, a.values, a.bytes = a.keys[:0], a.values[:0], 0
 	return wrapStep("write", a.db.Path(), err)
 }
+
+// stepLimits bound what a checkpoint takes of memory, and one transaction of the disk.
+type stepLimits struct {
+	rows  int // of one transaction, dropped prefixes as well
+	bytes int // of one transaction; a single row may have more
+	pages int // of one transaction of the file, where there is no hurry; a single row may change more
+	run   int // bytes of rows that are gathered and sorted before they are written
+}
+
+var defaultSteps = stepLimits{rows: stepRowsMax, bytes: stepBytesMax, pages: stepPagesMax, run: runBytesMax}
+
+// full reports whether a transaction that has rows of this many bytes takes no further one of size bytes.
+func (l stepLimits) full(rows, bytes, size int) bool {
+	return rows >= l.rows || rows > 0 && bytes+size > l.bytes
+}

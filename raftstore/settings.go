@@ -12,9 +12,6 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
-type Setting struct{ Name, Value string }
-
 // unlike tells of members that were given other settings than this one: when that is found, when it is
 // another one, and when it is over.
 type unlike struct {

@@ -201,13 +201,6 @@ func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 	}, nil
 }
 
-// snapshotOutcome is how sending a snapshot ended.
-type snapshotOutcome struct {
-	to    uint64
-	bytes int64
-	err   error
-}
-
 // sendSnapshot sends the checkpoint that raft has pinned for m. Raft hears of the outcome and tries again.
 func (l *loop) sendSnapshot(m *pb.Message) {
 	p := l.s.pins.take(m.GetSnapshot().GetData())

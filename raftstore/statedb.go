@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // This file is what state.db looks like, and how it is verified. Its five buckets hold one checkpoint:
@@ -77,40 +76,6 @@ type checkpointMeta struct {
 	Next bool `json:"next,omitempty"`
 	// Dropped counts the dropped prefixes that are not swept yet, without those that others cover.
 	Dropped int `json:"dropped,omitempty"`
-}
-
-// confRecord is raft's membership as stored.
-type confRecord struct {
-	Voters         []uint64 `json:"voters"`
-	Learners       []uint64 `json:"learners,omitempty"`
-	VotersOutgoing []uint64 `json:"voters_outgoing,omitempty"`
-	LearnersNext   []uint64 `json:"learners_next,omitempty"`
-	AutoLeave      bool     `json:"auto_leave,omitempty"`
-
-	// the entry as of which this holds: the last that changed it, or a later one
-	Index   uint64         `json:"index,omitempty"`
-	Members []memberRecord `json:"members,omitempty"` // ascending by id
-	Removed []uint64       `json:"removed,omitempty"` // ids that may never come back
-}
-
-func confRecordOf(c *pb.ConfState) confRecord {
-	return confRecord{
-		Voters:         slices.Clone(c.GetVoters()),
-		Learners:       slices.Clone(c.GetLearners()),
-		VotersOutgoing: slices.Clone(c.GetVotersOutgoing()),
-		LearnersNext:   slices.Clone(c.GetLearnersNext()),
-		AutoLeave:      c.GetAutoLeave(),
-	}
-}
-
-func (c confRecord) confState() *pb.ConfState {
-	return &pb.ConfState{
-		Voters:         slices.Clone(c.Voters),
-		Learners:       slices.Clone(c.Learners),
-		VotersOutgoing: slices.Clone(c.VotersOutgoing),
-		LearnersNext:   slices.Clone(c.LearnersNext),
-		AutoLeave:      new(c.AutoLeave),
-	}
 }
 
 func (m checkpointMeta) encode() []byte {

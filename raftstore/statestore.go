@@ -13,21 +13,6 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// stepLimits bound what a checkpoint takes of memory, and one transaction of the disk.
-type stepLimits struct {
-	rows  int // of one transaction, dropped prefixes as well
-	bytes int // of one transaction; a single row may have more
-	pages int // of one transaction of the file, where there is no hurry; a single row may change more
-	run   int // bytes of rows that are gathered and sorted before they are written
-}
-
-var defaultSteps = stepLimits{rows: stepRowsMax, bytes: stepBytesMax, pages: stepPagesMax, run: runBytesMax}
-
-// full reports whether a transaction that has rows of this many bytes takes no further one of size bytes.
-func (l stepLimits) full(rows, bytes, size int) bool {
-	return rows >= l.rows || rows > 0 && bytes+size > l.bytes
-}
-
 // nextPhase is what the buckets of the next checkpoint hold.
 type nextPhase int
 

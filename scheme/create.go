@@ -15,10 +15,6 @@ type NewNode struct {
 	Bytes         uint64 // what the node takes besides its entry
 }
 
-// Step carries out what an operation was judged to do. It is nil if the operation is refused or changes
-// nothing, and valid until the tree changes.
-type Step func()
-
 // MakeDirectory judges the creation of a directory and of those missing above it, all with the same owner
 // (RootOwner if empty) and stamp. An existing directory is SUCCESS with an issue (surface.md §4). Refusals:
 // SCHEME_ERROR if something else has the name, for a bad name and for depth; GENERIC_ERROR if an entry above

@@ -75,3 +75,9 @@ type Entry struct {
 func (e Entry) basicInfo() string {
 	return fmt.Sprintf("(id: %d, type: %s, state: EPathStateNoChanges)", e.ID, e.Kind.typeName())
 }
+
+// Quota bounds what an entry and everything below it may take; 0 is no bound.
+type Quota struct {
+	Bytes   uint64 // of rows: those of the entry and of all below it, and what coordination nodes hold
+	Entries uint64 // below the entry
+}

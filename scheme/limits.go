@@ -51,3 +51,6 @@ func (l Limits) validate() error {
 	}
 	return nil
 }
+
+// aceBytes is about what the reference stores for one permission besides the subject.
+const aceBytes = 12

@@ -21,14 +21,6 @@ func (t *Tree) lineage(v *vertex) Lineage {
 	return l
 }
 
-// upwards is the entries of the lineage of v.
-func (v *vertex) upwards() iter.Seq[*Entry] {
-	return func(yield func(*Entry) bool) {
-		for ; v != nil && yield(&v.entry) && !v.entry.InterruptInheritance; v = v.parent {
-		}
-	}
-}
-
 // EffectivePermissions returns what counts at the entry: its own permissions, then those inherited from the
 // entries above. Each subject appears once, where it is met first. ydb.database.connect is not inherited. The
 // cost is linear in the permissions of the lineage.

@@ -136,3 +136,15 @@ func databaseNameReason(name string, maxBytes int) string {
 func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
+
+// Shown bounds what a text repeats of a client's path.
+func Shown(path string) string {
+	if len(path) <= MaxShownBytes {
+		return path
+	}
+	cut := MaxShownBytes
+	for cut > MaxShownBytes-utf8.UTFMax && !utf8.RuneStart(path[cut]) {
+		cut--
+	}
+	return path[:cut] + "..."
+}

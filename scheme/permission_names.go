@@ -51,3 +51,10 @@ func storedName(name string) (string, bool) {
 	_, known := slices.BinarySearch(permissionNames, name)
 	return name, known
 }
+
+// Permission is what one subject (a user or a group) may do. Names are those of permission_names.go in the
+// order of their grants, never empty, each once.
+type Permission struct {
+	Subject string
+	Names   []string
+}

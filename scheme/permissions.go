@@ -7,13 +7,6 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Permission is what one subject (a user or a group) may do. Names are those of permission_names.go in the
-// order of their grants, never empty, each once.
-type Permission struct {
-	Subject string
-	Names   []string
-}
-
 // ActionKind is what an Action does. The zero value is an action that the client left unset.
 type ActionKind uint8
 
@@ -38,9 +31,6 @@ type PermissionsChange struct {
 	Interrupt *bool // new value of Entry.InterruptInheritance, nil to leave it
 	Actions   []Action
 }
-
-// aceBytes is about what the reference stores for one permission besides the subject.
-const aceBytes = 12
 
 // ACLSize is how many bytes owner and permissions count against Limits.ACLBytes. The reference measures its
 // own stored form, which has one record with the subject in it for each name; this comes close to it.

@@ -6,12 +6,6 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Quota bounds what an entry and everything below it may take; 0 is no bound.
-type Quota struct {
-	Bytes   uint64 // of rows: those of the entry and of all below it, and what coordination nodes hold
-	Entries uint64 // below the entry
-}
-
 // Account is the quota of an entry, and what is used of it. The tree counts entries. Whoever holds the nodes
 // counts their bytes, and sets Used where a quota is new (see Usage).
 type Account struct {

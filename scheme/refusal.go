@@ -2,7 +2,6 @@ package scheme
 
 import (
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/coordd/coordd/scheme/outcome"
 )
@@ -23,16 +22,4 @@ func pathDoesNotExist() outcome.Outcome {
 	return outcome.Refuse(outcome.SchemeError,
 		outcome.Issue{Code: outcome.CodePathNotExist, Severity: outcome.SeverityError,
 			Message: "Path does not exist"})
-}
-
-// Shown bounds what a text repeats of a client's path.
-func Shown(path string) string {
-	if len(path) <= MaxShownBytes {
-		return path
-	}
-	cut := MaxShownBytes
-	for cut > MaxShownBytes-utf8.UTFMax && !utf8.RuneStart(path[cut]) {
-		cut--
-	}
-	return path[:cut] + "..."
 }

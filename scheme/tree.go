@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -234,4 +235,16 @@ func (v *vertex) path() Path {
 	}
 	slices.Reverse(path)
 	return path
+}
+
+// Step carries out what an operation was judged to do. It is nil if the operation is refused or changes
+// nothing, and valid until the tree changes.
+type Step func()
+
+// upwards is the entries of the lineage of v.
+func (v *vertex) upwards() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for ; v != nil && yield(&v.entry) && !v.entry.InterruptInheritance; v = v.parent {
+		}
+	}
 }

@@ -262,3 +262,14 @@ func each[E any](list []E, do func(E) error) error {
 	}
 	return nil
 }
+
+// leaves calls tell for each command below a command that does something itself.
+func leaves(command *cobra.Command, tell func(*cobra.Command)) {
+	children := slices.Clone(command.Commands())
+	if len(children) == 0 {
+		tell(command)
+	}
+	for _, child := range children {
+		leaves(child, tell)
+	}
+}

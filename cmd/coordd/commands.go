@@ -107,11 +107,3 @@ func (p *program) versionCommand() *cobra.Command {
 	out.declareOutput(command)
 	return command
 }
-
-// counted is a number of things in words, such as "1 argument".
-func counted[N int | uint64](n N, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}

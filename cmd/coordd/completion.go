@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -116,15 +115,4 @@ func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add
 		}
 		return nil
 	})
-}
-
-// leaves calls tell for each command below a command that does something itself.
-func leaves(command *cobra.Command, tell func(*cobra.Command)) {
-	children := slices.Clone(command.Commands())
-	if len(children) == 0 {
-		tell(command)
-	}
-	for _, child := range children {
-		leaves(child, tell)
-	}
 }

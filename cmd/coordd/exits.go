@@ -72,3 +72,6 @@ func ownFailure(err error) error {
 	}
 	return exit.With(exit.NotRun, err)
 }
+
+// errHeld is that something cannot be had in time. Its exit code is the user's choice.
+var errHeld = errors.New("is held by others")

@@ -322,9 +322,6 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 	}
 }
 
-// errHeld is that something cannot be had in time. Its exit code is the user's choice.
-var errHeld = errors.New("is held by others")
-
 // passesAway reports whether a server that cannot be had now may be had later.
 func passesAway(err error) bool {
 	switch client.StatusOf(err) {

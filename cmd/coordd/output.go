@@ -214,3 +214,11 @@ func waitShown(millis uint64) *uint64 {
 func millisText(millis uint64) string {
 	return serve.DurationText(time.Duration(min(millis, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond)
 }
+
+// counted is a number of things in words, such as "1 argument".
+func counted[N int | uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -177,3 +177,32 @@ func (b *Bucket) Capacity() float64 { return b.capacity }
 
 // Waiting is how many wait.
 func (b *Bucket) Waiting() int { return b.waiters }
+
+// End is how a wait ends.
+type End uint8
+
+// The ends of a wait.
+const (
+	// Waits: it has not ended.
+	Waits End = iota
+	// Granted: the amount was taken from the bucket. In all other cases nothing was.
+	Granted
+	// Dropped: the resource is gone.
+	Dropped
+	// Cancelled: whoever waited does so no more.
+	Cancelled
+	// Stopped: the server stops.
+	Stopped
+)
+
+// Waiter is somebody who waits for units. It is its owner's, who may look at it while nothing is done to the
+// Buckets.
+type Waiter struct {
+	Owner any
+	Bytes int // counted against MaxWaiterBytes
+	End   End
+
+	amount         float64
+	bucket         *Bucket
+	previous, next *Waiter
+}

@@ -20,35 +20,6 @@ const (
 // fading is what is left in a tick of what a bucket goes on with that hears of no leader: 0.999 in a second.
 const fading = 0.99989995
 
-// End is how a wait ends.
-type End uint8
-
-// The ends of a wait.
-const (
-	// Waits: it has not ended.
-	Waits End = iota
-	// Granted: the amount was taken from the bucket. In all other cases nothing was.
-	Granted
-	// Dropped: the resource is gone.
-	Dropped
-	// Cancelled: whoever waited does so no more.
-	Cancelled
-	// Stopped: the server stops.
-	Stopped
-)
-
-// Waiter is somebody who waits for units. It is its owner's, who may look at it while nothing is done to the
-// Buckets.
-type Waiter struct {
-	Owner any
-	Bytes int // counted against MaxWaiterBytes
-	End   End
-
-	amount         float64
-	bucket         *Bucket
-	previous, next *Waiter
-}
-
 // Demand tells the leader whether a server asks for units of a resource.
 type Demand struct {
 	Resource coordination.ResourceKey

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/internal/lograte"
-	"github.com/coordd/coordd/internal/netguard"
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -40,19 +38,6 @@ type Attempt struct {
 	User string
 	// Source is where it comes from, see SourceOf.
 	Source string
-}
-
-// SourceOf names the address that a caller counts under, or "local" for the administrator's socket.
-func SourceOf(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return ""
-	}
-	tcp, ok := p.Addr.(*net.TCPAddr)
-	if !ok {
-		return "local"
-	}
-	return netguard.Network(tcp)
 }
 
 // WaitError says that a source has shown too many wrong passwords of a user and has to wait.

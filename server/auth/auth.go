@@ -15,9 +15,6 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// maxTicketBytes bounds a token. This server has given out none that is longer.
-const maxTicketBytes = 16 << 10
-
 var (
 	ErrInvalidToken = status.Error(codes.Unauthenticated, "The token is not valid or has expired")
 	// ErrTokenRequired is for a caller who shows nothing.

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/internal/netguard"
 )
 
 // Identity is who a caller has proved to be, and by what. It does not change.
@@ -120,4 +122,24 @@ func LogFields(ctx context.Context) []any {
 		}
 	}
 	return fields
+}
+
+// SourceOf names the address that a caller counts under, or "local" for the administrator's socket.
+func SourceOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	tcp, ok := p.Addr.(*net.TCPAddr)
+	if !ok {
+		return "local"
+	}
+	return netguard.Network(tcp)
+}
+
+// loginProof is what an identity keeps of its token.
+type loginProof struct {
+	user    accounts.Position // its id
+	version accounts.Position
+	key     accounts.Position
 }

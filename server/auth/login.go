@@ -43,13 +43,6 @@ func (c *loginClaims) version() accounts.Position {
 	return accounts.Position{Index: c.Version, Place: c.Place}
 }
 
-// loginProof is what an identity keeps of its token.
-type loginProof struct {
-	user    accounts.Position // its id
-	version accounts.Position
-	key     accounts.Position
-}
-
 // stillValid reports whether the user is still there with the same password, and whether the key is not older
 // than all that are known: a rotation forgets everything before it, and whatever an older key has signed ends
 // with that, also where it has expired meanwhile.

@@ -127,3 +127,6 @@ func (f *tokenFile) has(id *Identity) bool {
 	now := (*f.content.Load())[id.token]
 	return now != nil && now.Name == id.Name
 }
+
+// maxTicketBytes bounds a token. This server has given out none that is longer.
+const maxTicketBytes = 16 << 10

@@ -1,13 +1,5 @@
 package group
 
-import (
-	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec"
-)
-
-// OwnFormats are those of this program.
-var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}
-
 // FormatVersion is the newest version of commands that every server of the cluster can read. Before that is
 // known of all it is the first.
 func (g *Group) FormatVersion() uint64 { return max(1, g.readable()) }

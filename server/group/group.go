@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
 )
@@ -317,3 +318,6 @@ func (g *Group) EndStreams(refusal *coordination.Refusal) {
 
 // Nonce is hard to guess, and not 0.
 func Nonce() uint64 { return max(1, rand.Uint64()) }
+
+// OwnFormats are those of this program.
+var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}

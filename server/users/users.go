@@ -251,3 +251,15 @@ func (s *Service) AddFirst(ctx context.Context, name, password string) error {
 	s.Logger.Info("added the initial administrator", "user", name)
 	return nil
 }
+
+func (s *Service) rotateSigningKey(ctx context.Context, by coordination.Caller,
+	after accounts.Position, dropBeforeMillis uint64) (outcome.Outcome, error) {
+	secret, err := auth.NewSigningKey()
+	if err != nil {
+		return outcome.Outcome{}, err
+	}
+	return s.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.RotateSigningKey{CallID: call, Caller: by, Secret: secret, After: after,
+			StampMillis: s.Group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
+	})
+}
