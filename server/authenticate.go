@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,33 +14,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/readiness"
-	"github.com/coordd/coordd/server/users"
 )
-
-// The values of Config.Auth.
-const (
-	// AuthOff lets callers without a token do everything, as a local YDB does. The rights of a caller with a token
-	// count nevertheless, and an unknown or expired token is refused.
-	AuthOff = "off"
-	// AuthRequired refuses anonymous callers, and everything that permissions do not allow.
-	AuthRequired = "required"
-)
-
-func (c Config) validateAuth() error {
-	switch {
-	case c.Auth != "" && c.Auth != AuthOff && c.Auth != AuthRequired:
-		return fmt.Errorf("auth %q: want %s or %s", c.Auth, AuthOff, AuthRequired)
-	case c.LoginLifetime != 0 && (c.LoginLifetime < auth.MinLoginLifetime ||
-		c.LoginLifetime > auth.MaxLoginLifetime):
-		return fmt.Errorf("lifetime of login tokens %s: want %s to %s", c.LoginLifetime,
-			auth.MinLoginLifetime, auth.MaxLoginLifetime)
-	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
-		return errors.New("initial administrator: want a name and a password, or neither")
-	case c.InitialAdmin != "" && users.ValidName(c.InitialAdmin) != nil:
-		return fmt.Errorf("initial administrator %q: %w", c.InitialAdmin, users.ValidName(c.InitialAdmin))
-	}
-	return nil
-}
 
 // The services that anonymous callers reach even where authentication is required: the login itself, the
 // health check of container platforms, and the management of users, which knows its own rules.

@@ -17,26 +17,27 @@ import (
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
+	"github.com/coordd/coordd/server/users"
 )
 
-// The limits of the public listener. Sizes are bytes.
+// The values of Config.Auth.
 const (
-	// maxMessageBytes bounds an answer, as in the reference (surface.md §6).
-	maxMessageBytes = 64_000_000
-	// maxRequestBytes bounds a message of a client, before and after it is decompressed. A Session stream's
-	// have a semaphore's data at most, and what is a little too large is to be told so.
-	maxRequestBytes = 4 << 20
-	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
-	maxCallBytes = 1 << 20
-	// maxLoginBytes is the same for calls that need no token.
-	maxLoginBytes = 4 << 10
-	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
-	// off. It leaves room for one answer of the largest size.
-	maxOutboundBytes = 2 * maxMessageBytes
-	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception
-	// for a message that is larger. connectionWindowBytes is the same for all streams of a connection.
-	streamWindowBytes     = 64 << 10
-	connectionWindowBytes = 1 << 20
+	// AuthOff lets callers without a token do everything, as a local YDB does. The rights of a caller with a token
+	// count nevertheless, and an unknown or expired token is refused.
+	AuthOff = "off"
+	// AuthRequired refuses anonymous callers, and everything that permissions do not allow.
+	AuthRequired = "required"
+)
+
+// The values of Config.Inspect: whom the inspection service serves.
+const (
+	// InspectOff is nobody.
+	InspectOff = "off"
+	// InspectLocal is whoever has opened the administrator's socket, or comes by way of the loopback
+	// addresses.
+	InspectLocal = "local"
+	// InspectOn is everybody whom the listeners let in; where authentication is required rights count.
+	InspectOn = "on"
 )
 
 // Config is what a server is started with.
@@ -154,6 +155,74 @@ func (c Config) Validate() error {
 		return errors.New("data directory: want a directory, or in-memory, and not both")
 	}
 	return errors.Join(c.validateTLS(), c.validateAuth(), c.validateInspect(), c.HTTP.validate())
+}
+
+func (c Config) validateTLS() error {
+	switch {
+	case c.ListenTLS == "" && (c.TLS != listen.TLSFiles{} || c.AdvertiseTLS != ""):
+		return errors.New("TLS: certificate files and an advertised address need an address to listen on")
+	case c.ListenTLS == "":
+		return nil
+	case c.TLS.Certificate == "" || c.TLS.Key == "":
+		return errors.New("TLS: the listener needs a certificate and its key")
+	case c.TLS.ClientRequired && c.TLS.ClientCA == "":
+		return errors.New("TLS: certificates of clients need the authorities that they are of")
+	}
+	if _, port, err := net.SplitHostPort(c.ListenTLS); err != nil {
+		return fmt.Errorf("TLS: listen %q: want host:port: %w", c.ListenTLS, err)
+	} else if err := listen.ValidPort(port, 0); err != nil {
+		return fmt.Errorf("TLS: listen %q: %w", c.ListenTLS, err)
+	}
+	if _, _, err := discovery.Split(c.AdvertiseTLS); err != nil {
+		return fmt.Errorf("TLS: advertise %q: %w", c.AdvertiseTLS, err)
+	}
+	return nil
+}
+
+func (c Config) validateAuth() error {
+	switch {
+	case c.Auth != "" && c.Auth != AuthOff && c.Auth != AuthRequired:
+		return fmt.Errorf("auth %q: want %s or %s", c.Auth, AuthOff, AuthRequired)
+	case c.LoginLifetime != 0 && (c.LoginLifetime < auth.MinLoginLifetime ||
+		c.LoginLifetime > auth.MaxLoginLifetime):
+		return fmt.Errorf("lifetime of login tokens %s: want %s to %s", c.LoginLifetime,
+			auth.MinLoginLifetime, auth.MaxLoginLifetime)
+	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
+		return errors.New("initial administrator: want a name and a password, or neither")
+	case c.InitialAdmin != "" && users.ValidName(c.InitialAdmin) != nil:
+		return fmt.Errorf("initial administrator %q: %w", c.InitialAdmin, users.ValidName(c.InitialAdmin))
+	}
+	return nil
+}
+
+func (c Config) validateInspect() error {
+	switch c.Inspect {
+	case "", InspectOff, InspectLocal, InspectOn:
+		return nil
+	}
+	return fmt.Errorf("inspect %q: want %s, %s or %s", c.Inspect, InspectOff, InspectLocal, InspectOn)
+}
+
+// inspectMode is Config.Inspect, or what stands for it: strangers are shown nothing where nobody's rights
+// count.
+func (c Config) inspectMode() string {
+	switch {
+	case c.Inspect != "":
+		return c.Inspect
+	case c.Auth == AuthRequired, (c.Listen == "" || onLoopback(c.Listen)) && (c.ListenTLS == "" || onLoopback(c.ListenTLS)):
+		return InspectOn
+	}
+	return InspectLocal
+}
+
+// onLoopback reports whether only callers on the same machine reach a listener.
+func onLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (c Config) names() discovery.Names {

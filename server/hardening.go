@@ -9,6 +9,26 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
+// The limits of the public listener. Sizes are bytes.
+const (
+	// maxMessageBytes bounds an answer, as in the reference (surface.md §6).
+	maxMessageBytes = 64_000_000
+	// maxRequestBytes bounds a message of a client, before and after it is decompressed. A Session stream's
+	// have a semaphore's data at most, and what is a little too large is to be told so.
+	maxRequestBytes = 4 << 20
+	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
+	maxCallBytes = 1 << 20
+	// maxLoginBytes is the same for calls that need no token.
+	maxLoginBytes = 4 << 10
+	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
+	// off. It leaves room for one answer of the largest size.
+	maxOutboundBytes = 2 * maxMessageBytes
+	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception
+	// for a message that is larger. connectionWindowBytes is the same for all streams of a connection.
+	streamWindowBytes     = 64 << 10
+	connectionWindowBytes = 1 << 20
+)
+
 // Hardening bounds what a client may take of this server. Every field is inclusive; a zero field takes its
 // default. docs/limits.md lists all limits.
 type Hardening struct {

@@ -188,6 +188,26 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	return s, nil
 }
 
+// listenTLS opens the TLS listener, nil if there is none to open.
+func listenTLS(config Config) (*listen.TLSListener, error) {
+	if config.ListenTLS == "" {
+		return nil, nil
+	}
+	listener, err := listen.TLS(config.ListenTLS, config.hooks.Listen, config.TLS, config.Logger)
+	if file := (*listen.FileError)(nil); errors.As(err, &file) {
+		return nil, &ConfigError{err}
+	}
+	return listener, err
+}
+
+// closeTLS closes the TLS listener, if there is one.
+func closeTLS(l *listen.TLSListener) error {
+	if l == nil {
+		return nil
+	}
+	return l.Close()
+}
+
 func (s *Server) newDiscovery() *discovery.Service {
 	c := s.config
 	d := &discovery.Service{Runner: s.calls, Names: c.names(), Database: c.Database, Store: s.store, Logger: c.Logger,
@@ -386,6 +406,15 @@ func (s *Server) ConnectionString() string {
 		return discovery.ProxyScheme + at.String() + s.config.Database
 	}
 	return "grpc://" + s.discovery.Advertised.Plain.String() + s.config.Database
+}
+
+// TLSConnectionString is what clients are to be given for the TLS listener, such as
+// grpcs://localhost:2135/local; empty without one.
+func (s *Server) TLSConnectionString() string {
+	if s.tls == nil {
+		return ""
+	}
+	return "grpcs://" + s.discovery.Advertised.TLS.String() + s.config.Database
 }
 
 // Readiness is how things stand now. It may be called as soon as Start has returned.
