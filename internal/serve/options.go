@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/statelimit"
 )
 
@@ -66,7 +67,8 @@ const (
 var Options = slices.Concat([]Option{
 	{ListenName, "HOST:PORT",
 		"address to accept clients on, plain text; port 0 takes a free one; off: none, with --listen-tls",
-		"127.0.0.1:2136", setListen},
+		"127.0.0.1:2136",
+		setListener(func(s *Settings) *string { return &s.Listen }, 0, "127.0.0.1:2136", nothing)},
 	{"advertise", "HOST[:PORT]",
 		"address for clients to connect to (default: derived from --listen); grpcs://HOST:PORT: of a proxy that ends " +
 			"TLS and connects to --listen",
@@ -76,7 +78,7 @@ var Options = slices.Concat([]Option{
 		"false", setBool(func(s *Settings) *bool { return &s.InMemory })},
 	{DatabaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
 	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)",
-		"", setListenTLS},
+		"", setListener(func(s *Settings) *string { return &s.TLS.Listen }, 0, "127.0.0.1:2135")},
 	{"advertise-tls", "HOST[:PORT]",
 		"address for clients of --listen-tls (default: derived from --advertise and --listen-tls)",
 		"", setAdvertiseTLS},
@@ -89,7 +91,8 @@ var Options = slices.Concat([]Option{
 	{"tls-client-auth", "optional|required",
 		"whether clients of --listen-tls must have a certificate of --tls-client-ca",
 		"optional", setTLSClientAuth},
-	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
+	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off",
+		setWord(func(s *Settings) *string { return &s.Auth.Mode }, server.AuthOff, server.AuthRequired)},
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes",
 		"", setFile(func(s *Settings) *string { return &s.Auth.TokenFile })},
 	{"login-lifetime", "DURATION", "lifetime of login tokens", "12h", setLoginLifetime},
@@ -103,7 +106,8 @@ var Options = slices.Concat([]Option{
 	{"inspect", "off|local|on",
 		"who may use the inspection service; local: callers on this machine (default: on, but local where strangers " +
 			"can connect and --auth is off)",
-		"", setInspect},
+		"", setWord(func(s *Settings) *string { return &s.Auth.inspect }, server.InspectOff, server.InspectLocal,
+			server.InspectOn)},
 	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none",
 		"128MiB", setDiskReserve},
 	{"state-limit", "SIZE",
@@ -118,7 +122,8 @@ var Options = slices.Concat([]Option{
 		"connections that one IP address may have open at once (default: 20000, or three quarters of all that fit)",
 		"", setCount(func(s *Settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
-	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
+	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text",
+		setWord(func(s *Settings) *string { return &s.LogFormat }, "text", "json")},
 	localYDBOption,
 }, ClusterOptions, httpOptions)
 
@@ -139,18 +144,36 @@ func OptionsNamed(names ...string) []Option {
 	return found
 }
 
-func setListen(s *Settings, value string) error {
-	if value == nothing {
-		s.Listen = ""
+// setListener takes an address to listen on, with a port of at least lowest. The words of none stand for no address.
+func setListener(field func(*Settings) *string, lowest uint64, example string,
+	none ...string) func(*Settings, string) error {
+	return func(s *Settings, value string) error {
+		host, port, err := net.SplitHostPort(value)
+		switch {
+		case slices.Contains(none, value):
+			value = ""
+		case err != nil || !PortInRange(port, lowest) || !hostUsable(host, true):
+			or := ""
+			if len(none) > 0 {
+				or = ", or " + none[0]
+			}
+			return fmt.Errorf("want HOST:PORT with a port from %d to 65535, such as %s%s; an empty host means all "+
+				"addresses", lowest, example, or)
+		}
+		*field(s) = value
 		return nil
 	}
-	host, port, err := net.SplitHostPort(value)
-	if err != nil || !PortInRange(port, 0) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136, or off; an empty " +
-			"host means all addresses")
+}
+
+// setWord takes one of two or more words.
+func setWord(field func(*Settings) *string, words ...string) func(*Settings, string) error {
+	return func(s *Settings, value string) error {
+		if last := len(words) - 1; !slices.Contains(words, value) {
+			return fmt.Errorf("want %s or %s", strings.Join(words[:last], ", "), words[last])
+		}
+		*field(s) = value
+		return nil
 	}
-	s.Listen = value
-	return nil
 }
 
 // proxyScheme stands before the address of a proxy that ends TLS.
@@ -321,14 +344,6 @@ func setLogLevel(s *Settings, value string) error {
 		return errors.New("want " + levelNames)
 	}
 	s.LogLevel = level
-	return nil
-}
-
-func setLogFormat(s *Settings, value string) error {
-	if value != "text" && value != "json" {
-		return errors.New("want text or json")
-	}
-	s.LogFormat = value
 	return nil
 }
 

@@ -27,7 +27,7 @@ var ClusterOptions = []Option{
 	{"name", "NAME", "name of this server in its cluster", "", SetMemberName},
 	{"listen-peer", "HOST:PORT",
 		"address to accept the other servers of the cluster on (default: none, a server alone)",
-		"", setListenPeer},
+		"", setListener(func(s *Settings) *string { return &s.Cluster.Listen }, 1, "10.0.0.1:2380")},
 	{"advertise-peer", "HOST:PORT",
 		"address that the other servers connect to (default: from --initial-cluster, or --listen-peer)",
 		"", setAdvertisePeer},
@@ -60,16 +60,6 @@ func PeerAddress(value string) error {
 	if err != nil || !PortInRange(port, 1) || !hostUsable(host, false) {
 		return errors.New("want HOST:PORT with a port from 1 to 65535, such as 10.0.0.1:2380")
 	}
-	return nil
-}
-
-func setListenPeer(s *Settings, value string) error {
-	host, port, err := net.SplitHostPort(value)
-	if err != nil || !PortInRange(port, 1) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 1 to 65535, such as 10.0.0.1:2380; an empty host means " +
-			"all addresses")
-	}
-	s.Cluster.Listen = value
 	return nil
 }
 

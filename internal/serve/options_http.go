@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -37,7 +36,8 @@ const nothing = "off"
 var httpOptions = []Option{
 	{ListenHTTPName, "HOST:PORT",
 		"address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none",
-		"127.0.0.1:8765", setListenHTTP},
+		"127.0.0.1:8765",
+		setListener(func(s *Settings) *string { return &s.HTTP.Listen }, 0, "127.0.0.1:8765", nothing, "")},
 	{"http-hosts", "NAME,...",
 		"further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names " +
 			"that the server listens on and advertises need not be listed",
@@ -50,20 +50,6 @@ var httpOptions = []Option{
 		"where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: " +
 			"nowhere)",
 		"", setDebugHTTP},
-}
-
-func setListenHTTP(s *Settings, value string) error {
-	if value == "" || value == nothing {
-		s.HTTP.Listen = ""
-		return nil
-	}
-	host, port, err := net.SplitHostPort(value)
-	if err != nil || !PortInRange(port, 0) || !hostUsable(host, true) {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8765, or off; an empty " +
-			"host means all addresses")
-	}
-	s.HTTP.Listen = value
-	return nil
 }
 
 func setHTTPHosts(s *Settings, value string) error {

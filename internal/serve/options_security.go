@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/auth"
 )
 
@@ -15,7 +14,7 @@ import (
 type TLSSettings struct {
 	Listen, Advertise          string // as for the plain listener; empty: none, derived
 	Certificate, Key, ClientCA string // absolute paths, empty: none
-	clientRequired             bool   // a client needs a certificate of clientCA
+	clientRequired             bool   // a client needs a certificate of ClientCA
 }
 
 // AuthSettings are the settings of authentication and permissions.
@@ -27,17 +26,6 @@ type AuthSettings struct {
 	LoginLifetime     time.Duration
 	loopbackAdmin     bool
 	inspect           string // one of server.Inspect..., empty: by the other settings
-}
-
-// setListenTLS allows what setListen does.
-func setListenTLS(s *Settings, value string) error {
-	var plain Settings
-	if err := setListen(&plain, value); err != nil || plain.Listen == "" {
-		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2135; an empty host means " +
-			"all addresses")
-	}
-	s.TLS.Listen = plain.Listen
-	return nil
 }
 
 func setTLSClientAuth(s *Settings, value string) error {
@@ -69,14 +57,6 @@ func setFile(field func(*Settings) *string) func(*Settings, string) error {
 	}
 }
 
-func setAuth(s *Settings, value string) error {
-	if value != server.AuthOff && value != server.AuthRequired {
-		return fmt.Errorf("want %s or %s", server.AuthOff, server.AuthRequired)
-	}
-	s.Auth.Mode = value
-	return nil
-}
-
 func setInitialAdmin(s *Settings, value string) error {
 	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errors.New("want a name of printable ASCII characters without spaces")
@@ -104,13 +84,4 @@ func DurationText(d time.Duration) string {
 		}
 	}
 	return text
-}
-
-func setInspect(s *Settings, value string) error {
-	switch value {
-	case server.InspectOff, server.InspectLocal, server.InspectOn:
-		s.Auth.inspect = value
-		return nil
-	}
-	return fmt.Errorf("want %s, %s or %s", server.InspectOff, server.InspectLocal, server.InspectOn)
 }
