@@ -110,17 +110,6 @@ func (p *program) observe(f *electFlags, node, name string) error {
 	})
 }
 
-// shows prints one of many things that come with time.
-func (p *program) shows(out *outputFlag, value any, line string) (err error) {
-	switch out.form {
-	case formTable:
-		_, err = fmt.Fprintln(p.stdout, line)
-	default:
-		err = writeJSON(p.stdout, value, "")
-	}
-	return err
-}
-
 const discoverText = `A service is a semaphore; whoever offers it holds one of it, with his address as data.
 Without a flag those who offer it now are listed. With --publish this program offers it
 until it is told to stop, or while a command runs, with the exit codes of 'coordd lock'.

@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
-	"github.com/coordd/coordd/internal/serve"
 )
 
 const (
@@ -140,37 +136,4 @@ func (f *healthFlags) ask(p *program) (*healthShown, error) {
 		issues = []string{err.Error()}
 	}
 	return &healthShown{Serving: serves, Issues: append([]string{}, issues...)}, nil
-}
-
-// localEndpoint is the connection string of the server that the environment and the config file describe.
-func localEndpoint(served *pflag.FlagSet, env cmdline.Environment) (string, error) {
-	options := make([]serve.Option, 0, 2)
-	for _, o := range serve.Options {
-		if o.Name == serve.ListenName || o.Name == serve.DatabaseName {
-			options = append(options, o)
-		}
-	}
-	s, _, err := serve.ResolveEach(options, served, env)
-	if err != nil {
-		return "", err
-	}
-	if s.Listen == "" {
-		return "", exit.Usagef("flag --endpoint: no value given, and the server listens with TLS only: give " +
-			"grpcs://HOST:PORT")
-	}
-	host, port, err := net.SplitHostPort(s.Listen)
-	if err != nil {
-		return "", err
-	}
-	if port == "0" {
-		return "", exit.Usagef(
-			"flag --endpoint: no value given, and the server's port is not known before it has started")
-	}
-	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
-		host = "127.0.0.1"
-		if address.Is6() {
-			host = "::1"
-		}
-	}
-	return "grpc://" + net.JoinHostPort(host, port) + s.Database, nil
 }

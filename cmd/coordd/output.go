@@ -222,3 +222,14 @@ func counted[N int | uint64](n N, thing string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
+
+// shows prints one of many things that come with time.
+func (p *program) shows(out *outputFlag, value any, line string) (err error) {
+	switch out.form {
+	case formTable:
+		_, err = fmt.Fprintln(p.stdout, line)
+	default:
+		err = writeJSON(p.stdout, value, "")
+	}
+	return err
+}

@@ -184,23 +184,6 @@ type linkShown struct {
 	waits bool
 }
 
-// clientShown is who has a session.
-type clientShown struct {
-	Address string  `json:"address"`
-	SDK     string  `json:"sdk"`
-	User    string  `json:"user"`
-	Server  string  `json:"server"`
-	Since   *string `json:"since"`
-}
-
-func showClient(s *adminpb.Session) *clientShown {
-	c := s.GetClient()
-	if c == nil {
-		return nil
-	}
-	return &clientShown{c.GetAddress(), c.GetSdk(), c.GetUser(), s.GetServer(), timeShown(c.GetSinceMillis())}
-}
-
 // semaphoreShown is a semaphore, as the output has it.
 type semaphoreShown struct {
 	Node      string `json:"node"`

@@ -290,3 +290,20 @@ func (p *program) sessionKillCommand() *cobra.Command {
 	command.Flags().DurationVar(&older, "older", 0, "with --detached: for how long no client has had them, 1h say")
 	return command
 }
+
+// clientShown is who has a session.
+type clientShown struct {
+	Address string  `json:"address"`
+	SDK     string  `json:"sdk"`
+	User    string  `json:"user"`
+	Server  string  `json:"server"`
+	Since   *string `json:"since"`
+}
+
+func showClient(s *adminpb.Session) *clientShown {
+	c := s.GetClient()
+	if c == nil {
+		return nil
+	}
+	return &clientShown{c.GetAddress(), c.GetSdk(), c.GetUser(), s.GetServer(), timeShown(c.GetSinceMillis())}
+}

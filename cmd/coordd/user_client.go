@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/listen"
@@ -169,4 +171,37 @@ func plain(err error) error {
 		return errors.New(s.Message())
 	}
 	return err
+}
+
+// localEndpoint is the connection string of the server that the environment and the config file describe.
+func localEndpoint(served *pflag.FlagSet, env cmdline.Environment) (string, error) {
+	options := make([]serve.Option, 0, 2)
+	for _, o := range serve.Options {
+		if o.Name == serve.ListenName || o.Name == serve.DatabaseName {
+			options = append(options, o)
+		}
+	}
+	s, _, err := serve.ResolveEach(options, served, env)
+	if err != nil {
+		return "", err
+	}
+	if s.Listen == "" {
+		return "", exit.Usagef("flag --endpoint: no value given, and the server listens with TLS only: give " +
+			"grpcs://HOST:PORT")
+	}
+	host, port, err := net.SplitHostPort(s.Listen)
+	if err != nil {
+		return "", err
+	}
+	if port == "0" {
+		return "", exit.Usagef(
+			"flag --endpoint: no value given, and the server's port is not known before it has started")
+	}
+	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
+		host = "127.0.0.1"
+		if address.Is6() {
+			host = "::1"
+		}
+	}
+	return "grpc://" + net.JoinHostPort(host, port) + s.Database, nil
 }
