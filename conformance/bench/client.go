@@ -83,6 +83,15 @@ func spread[W any](workers []W, n int, do func(w W, i int) error) error {
 	})
 }
 
+// openAll opens n sessions, divided among connections.
+func openAll[C, S any](conns []C, n int, open func(c C) (S, error)) ([]S, error) {
+	sessions := make([]S, n)
+	return sessions, spread(conns, n, func(c C, i int) (err error) {
+		sessions[i], err = open(c)
+		return err
+	})
+}
+
 // inBatches calls do with the bounds of batches of most rows each, divided among workers.
 func inBatches[W any](workers []W, n, most int, do func(w W, from, to int) error) error {
 	return spread(workers, (n+most-1)/most, func(w W, batch int) error {

@@ -44,10 +44,7 @@ func (b *bench) measureCluster(ctx context.Context, all []*contestant) {
 			}
 			at := c.servers[(leader+place.behind)%clusterSize].address
 			r, err := b.lockAt(t, c, at, false, place.n)
-			if err == nil {
-				b.add(place.workload, place.n, c.name, pairsFigure, r)
-			}
-			return err
+			return b.add(place.workload, place.n, c.name, pairsFigure, r, err)
 		})
 	}
 }

@@ -51,11 +51,8 @@ func etcdSessions(t *turn, address string, n int, timeout time.Duration) ([]*con
 	if err != nil {
 		return nil, err
 	}
-	sessions := make([]*concurrency.Session, n)
-	return sessions, spread(clients, n, func(c *clientv3.Client, i int) (err error) {
-		sessions[i], err = concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())),
-			concurrency.WithContext(t))
-		return err
+	return openAll(clients, n, func(c *clientv3.Client) (*concurrency.Session, error) {
+		return concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())), concurrency.WithContext(t))
 	})
 }
 

@@ -76,10 +76,7 @@ func (b *bench) measureLimiter(ctx context.Context) error {
 			}
 			return err
 		})
-		if err == nil {
-			b.add(acquireUnits, b.n, c.name, "acquires/s", r)
-		}
-		return err
+		return b.add(acquireUnits, b.n, c.name, "acquires/s", r, err)
 	})
 	return b.compared(emptyServer)
 }

@@ -67,7 +67,8 @@ func (o *settings) declare() {
 	flag.StringVar(&o.peers, "peers", "",
 		"locks: compare only with these, such as etcd,Redis or none; default: all")
 	flag.IntVar(&o.idle, "idle", 10_000, "locks: idle sessions of W4")
-	flag.IntVar(&o.rows, "rows", 1_000_000, "semaphores, keys or znodes of W8; scaling: semaphores, and in proportion all else")
+	flag.IntVar(&o.rows, "rows", 1_000_000,
+		"semaphores, keys or znodes of W8; scaling: semaphores, and in proportion sessions and waiters")
 	flag.IntVar(&o.n, "n", 64, "with -attach, watched and open: sessions; limiter: callers")
 	flag.DurationVar(&o.chaos, "chaos", 10*time.Minute, "chaos: the time of each product")
 	flag.StringVar(&o.rates, "rates", "",

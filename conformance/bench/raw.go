@@ -55,11 +55,11 @@ func rawConns(t *turn, address string, n int) ([]*grpc.ClientConn, error) {
 // openEach opens n sessions, spread over the connections, and hands each on as soon as it is open: while many
 // are being opened, the first ones have pings to answer.
 func openEach(ctx context.Context, conns []*grpc.ClientConn, n int, timeout time.Duration,
-	handOn func(i int, s *raw.Session)) error {
-	return spread(conns, n, func(conn *grpc.ClientConn, i int) error {
+	handOn func(s *raw.Session)) error {
+	return spread(conns, n, func(conn *grpc.ClientConn, _ int) error {
 		s, err := open(ctx, conn, timeout)
 		if err == nil {
-			handOn(i, s)
+			handOn(s)
 		}
 		return err
 	})
@@ -71,8 +71,7 @@ func rawSessions(t *turn, address string, n int) ([]*raw.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions := make([]*raw.Session, n)
-	return sessions, openEach(t, conns, n, busySession, func(i int, s *raw.Session) { sessions[i] = s })
+	return openAll(conns, n, func(conn *grpc.ClientConn) (*raw.Session, error) { return open(t, conn, busySession) })
 }
 
 func rawLocks(t *turn, address string, handOver bool, n int) ([]locker, error) {
@@ -142,7 +141,7 @@ func rawIdle(t *turn, address string, n int, lost chan<- error) error {
 	if err != nil {
 		return err
 	}
-	return openEach(t, conns, n, idleSession, func(_ int, s *raw.Session) {
+	return openEach(t, conns, n, idleSession, func(s *raw.Session) {
 		go func() { _, err := s.Receive(); lost <- err }()
 	})
 }

@@ -151,10 +151,7 @@ func (b *bench) manyAndFew(t *turn, many *process) ([]page.Target, error) {
 	b.inTurns(t, "many and few semaphores", []*contestant{{name: "many", servers: servers{many}},
 		{name: "few", servers: servers{few}}}, b.runs+2, func(t *turn, c *contestant) error {
 		r, err := b.spreadPairs(t, c.servers, rows[c.name])
-		if err == nil {
-			b.add(w1, busyClients, c.name, pairsFigure, r)
-		}
-		return err
+		return b.add(w1, busyClients, c.name, pairsFigure, r, err)
 	})
 	speed, _ := b.book.ratio(cell{w1, busyClients, pairsFigure}, "many", "few")
 	cpu, _ := b.book.ratio(cell{w1, busyClients, cpuFigure}, "many", "few")
@@ -175,7 +172,7 @@ func (b *bench) idleSessions(t *turn, server *process) (string, error) {
 	lost := make(chan error, sessions)
 	return b.grow(server, "idle sessions", pairsFigure, 10, sessions,
 		func(from, to int) error {
-			return openEach(t, conns, to-from, busySession, func(_ int, s *raw.Session) {
+			return openEach(t, conns, to-from, busySession, func(s *raw.Session) {
 				go func() { _, err := s.Receive(); lost <- err }() // pings, until the end
 			})
 		},
@@ -257,7 +254,7 @@ func (b *bench) queue(ctx context.Context, server *process, name string, n int) 
 	queued := make(chan error, n)
 	// Those that are still in the queue in the end vanish with their streams, which is why each run has a
 	// semaphore of its own.
-	err = openEach(t, conns, n, idleSession, func(_ int, s *raw.Session) {
+	err = openEach(t, conns, n, idleSession, func(s *raw.Session) {
 		go func() {
 			answer, err := s.StartAcquire(name, 1)
 			if err == nil && answer.GetAcquireSemaphorePending() == nil {

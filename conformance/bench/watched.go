@@ -94,15 +94,12 @@ func (b *bench) lockWatched(t *turn, c *contestant) error {
 	r, err := b.lockAt(t, c, server.address, false, b.n)
 	objectsAfter, bytesAfter := server.allocated(t)
 	stop() // the looks
-	if err := cmp.Or(err, <-looked); err != nil {
-		return err
-	}
-	b.add(w1, b.n, c.name, pairsFigure, r)
-	if objects > 0 {
+	err = b.add(w1, b.n, c.name, pairsFigure, r, cmp.Or(err, <-looked))
+	if err == nil && objects > 0 {
 		b.book.add(cell{w1, b.n, "allocations each"}, c.name, (objectsAfter-objects)/r.steps)
 		b.book.add(cell{w1, b.n, "bytes allocated each"}, c.name, (bytesAfter-bytes)/r.steps)
 	}
-	return nil
+	return err
 }
 
 // allocated returns how many objects, of how many bytes, the server has allocated since its start; 0 if it

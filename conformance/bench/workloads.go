@@ -190,8 +190,11 @@ func (b *bench) lockAt(t *turn, c *contestant, address string, handOver bool, n 
 	return lock(c.servers, sessions, handOver, b.length)
 }
 
-// add puts down a turn of a closed loop.
-func (b *bench) add(workload string, n int, name, figure string, r *taken) {
+// add puts down a turn of a closed loop, unless that has failed.
+func (b *bench) add(workload string, n int, name, figure string, r *taken, err error) error {
+	if err != nil {
+		return err
+	}
 	b.book.add(cell{workload, n, figure}, name, r.perSecond())
 	b.book.add(cell{workload, n, p50Figure}, name, millis(r.took.Percentile(50)))
 	b.book.add(cell{workload, n, p99Figure}, name, millis(r.took.Percentile(99)))
@@ -199,6 +202,7 @@ func (b *bench) add(workload string, n int, name, figure string, r *taken) {
 		b.book.add(cell{workload, n, askedFigure}, name, millis(r.asked.Percentile(50)))
 	}
 	b.book.add(cell{workload, n, cpuFigure}, name, micros(r.cpuEach()))
+	return nil
 }
 
 func (b *bench) measureLocks(ctx context.Context, all []*contestant, handOver bool, n int) {
@@ -208,10 +212,7 @@ func (b *bench) measureLocks(ctx context.Context, all []*contestant, handOver bo
 	}
 	b.inTurns(ctx, fmt.Sprint(workload, ", ", n), all, b.runs, func(t *turn, c *contestant) error {
 		r, err := b.lockAt(t, c, c.servers[0].address, handOver, n)
-		if err == nil {
-			b.add(workload, n, c.name, figure, r)
-		}
-		return err
+		return b.add(workload, n, c.name, figure, r, err)
 	})
 }
 
@@ -299,10 +300,7 @@ func (b *bench) measureList(ctx context.Context, all []*contestant, members int)
 					}
 					return err
 				})
-			if err == nil {
-				b.add(w5, members, c.name, listsFigure, r)
-			}
-			return err
+			return b.add(w5, members, c.name, listsFigure, r, err)
 		})
 }
 
