@@ -11,6 +11,7 @@
 package rt
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -23,8 +24,9 @@ import (
 // only once: afterwards pools, caches and frozen goroutines of the first world are left over. For the latter the world
 // ends with os.Exit, unless all of its goroutines end.
 func Run(t *testing.T, c Config, world func(*testing.T)) {
-	if Patched && runtime.GOMAXPROCS(0) != 1 {
-		t.Fatal("the simulation has to run with GOMAXPROCS=1 from the beginning")
+	steady := os.Getenv("GODEBUG") == "asyncpreemptoff=1" && os.Getenv("GOGC") == "off" && runtime.GOMAXPROCS(0) == 1
+	if Patched && !steady {
+		t.Fatal("from its beginning, the program needs GOMAXPROCS=1 GODEBUG=asyncpreemptoff=1 GOGC=off")
 	}
 	if c.Patience == 0 {
 		c.Patience = DefaultPatience
@@ -32,9 +34,7 @@ func Run(t *testing.T, c Config, world func(*testing.T)) {
 	if c.Spin == 0 {
 		c.Spin = DefaultSpin
 	}
-	// The collector would run at other moments each time. GOGC is not enough: the limit of memory starts it, too.
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(1 << 40)
+	debug.SetGCPercent(-1) // the collector would run at other moments each time
 	cryptotest.SetGlobalRandom(t, c.Seed)
 	synctest.Test(t, func(t *testing.T) {
 		start(c)

@@ -64,7 +64,7 @@ func inWorld(t *testing.T, name string, env ...string) string {
 		t.Skip("needs the patched runtime: make sim-check")
 	}
 	child := exec.Command(os.Args[0], "-test.run", "^TestWorld$")
-	child.Env = append(os.Environ(), childVariable+"="+name, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1",
+	child.Env = append(os.Environ(), childVariable+"="+name, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off",
 		"GOTRACEBACK=all")
 	child.Env = append(child.Env, env...)
 	output, err := child.CombinedOutput()

@@ -68,7 +68,7 @@ func (p *program) run(ctx context.Context, j job) (outcome, error) {
 	}
 	c := exec.Command(p.file, args...)
 	c.Dir = dir
-	c.Env = []string{"GODEBUG=asyncpreemptoff=1", "GOTRACEBACK=all", "TMPDIR=" + data}
+	c.Env = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOTRACEBACK=all", "TMPDIR=" + data}
 	if p.patched {
 		c.Env = append(c.Env, "GOMAXPROCS=1")
 	}

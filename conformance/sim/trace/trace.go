@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,10 +20,12 @@ type Trace struct {
 	mutex sync.Mutex
 	hash  uint64
 	to    io.Writer // nil: only the hash is kept
+	dir   string
 }
 
-// New returns an empty record that begins now. Lines go to w; nil: nowhere.
-func New(w io.Writer) *Trace { return &Trace{begun: time.Now(), to: w} }
+// New returns an empty record that begins now. Lines go to w; nil: nowhere. They do not mention dir, the folder of the
+// servers' data, which is another one for each run.
+func New(w io.Writer, dir string) *Trace { return &Trace{begun: time.Now(), to: w, dir: dir} }
 
 // Now returns the time since the world's beginning, by the world's clock.
 func (t *Trace) Now() (now time.Duration) {
@@ -40,7 +43,7 @@ func (t *Trace) Hash() uint64 {
 // Note records a line.
 func (t *Trace) Note(format string, args ...any) {
 	rt.As(rt.World, func() {
-		line := fmt.Sprintf(format, args...)
+		line := strings.ReplaceAll(fmt.Sprintf(format, args...), t.dir, "DIR")
 		now := time.Since(t.begun)
 		t.mutex.Lock()
 		defer t.mutex.Unlock()

@@ -89,7 +89,7 @@ func Run(p plan.Plan, o Options) *Outcome {
 }
 
 func newWorld(p plan.Plan, o Options) *World {
-	t := trace.New(o.Trace)
+	t := trace.New(o.Trace, o.Dir)
 	w := &World{plan: p, dir: o.Dir, trace: t, history: new(check.History), logs: newLogs(), chance: p.Chance("world"),
 		counts: map[string]int64{}, disturbed: -time.Hour,
 		net: network.New(t, p.Chance("network"), network.Delays{Min: p.Links.Min.Std(), Max: p.Links.Max.Std(),
