@@ -65,6 +65,7 @@ var layers = []layer{
 	{folder: "raftstore", ours: []string{"internal/histogram", "internal/lograte", "internal/netguard",
 		"internal/turn"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf}},
+	{folder: "raftstore/wal"},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore", "internal/hooks"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "internal/hooks", ours: []string{"coordination", "raftstore"}, foreign: []string{grpc}},
