@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -269,6 +270,11 @@ func TestReplaceAServer(t *testing.T) {
 	c.createNode(leader, testNode)
 	busy := c.load(follower, "lock")
 	busy.more(5)
+	// The cluster recognizes an emptied directory once its log has the incarnation of each member
+	// (raftstore/DESIGN.md, "Who is a member"), which is published with the version.
+	c.status(leader, "every server seen", func(s *adminpb.ClusterStatus) bool {
+		return !slices.ContainsFunc(s.GetMembers(), func(m *adminpb.ClusterMember) bool { return m.GetVersion() == 0 })
+	})
 	c.stop(lost)
 	if err := os.RemoveAll(filepath.Join(c.dir, name)); err != nil {
 		t.Fatal(err)
