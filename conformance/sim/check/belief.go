@@ -67,7 +67,7 @@ func (j *judge) believe() {
 		return limits[name]
 	}, 0)
 	if err != nil {
-		j.report(j.options.End, "belief", "%v", err)
+		j.report(j.events[len(j.events)-1].At, "belief", "%v", err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/coordd/coordd/conformance/model"
 )
@@ -199,14 +198,14 @@ func (j *judge) changed(q *request, g *got) {
 }
 
 // owedWatch reports a watch that missed a change.
-func (j *judge) owedWatch(q *request, latest time.Duration) {
+func (j *judge) owedWatch(q *request) {
 	n := j.nodeOf(q.stream)
 	if q.watch == nil || q.watch.fired || n == nil {
 		return
 	}
 	for _, c := range n.changes[q.Name] {
-		if c.by >= q.watch.next && c.concerns(q) && j.find(c.by).at <= latest {
-			j.report(j.options.End, "watch", "%v has a watch, and nothing reported entry %v", q, c.by)
+		if at := j.find(c.by).at; c.by >= q.watch.next && c.concerns(q) && j.overdue(q.stream, at) {
+			j.report(at, "watch", "%v has a watch, and nothing reported entry %v", q, c.by)
 			return
 		}
 	}

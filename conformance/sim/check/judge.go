@@ -3,8 +3,8 @@ package check
 import (
 	"cmp"
 	"slices"
+	"time"
 
-	"github.com/coordd/coordd/conformance/model"
 	"github.com/coordd/coordd/coordination"
 )
 
@@ -13,7 +13,6 @@ func Judge(events []Event, options Options) []Violation {
 	j := &judge{options: options, events: events, streams: make(map[int]*stream),
 		sessions: make(map[sessionKey][]*stream), newest: make(map[int]int),
 		nodes: make(map[coordination.NodeID]*node), first: make(map[coordination.Index]*coordination.Entry)}
-	servers := make(map[int]coordination.Index)
 	for place, e := range events {
 		switch fact := e.Fact.(type) {
 		case *Opened:
@@ -25,7 +24,7 @@ func Judge(events []Event, options Options) []Violation {
 		case *Ended:
 			j.end(place, fact)
 		case *Executed:
-			j.execute(place, e.At, fact, servers)
+			j.execute(place, e.At, fact)
 		}
 	}
 	slices.SortFunc(j.log, func(a, b logged) int { return cmp.Compare(a.entry.Index, b.entry.Index) })
@@ -39,28 +38,40 @@ func Judge(events []Event, options Options) []Violation {
 	return j.violations
 }
 
-// owed reports answers that open streams should have received by the end.
+// owed reports answers that living streams should have received.
 func (j *judge) owed() {
-	latest := j.options.End - j.options.Patience
 	for _, q := range j.order {
-		s := q.stream
-		if s.ended != never || s.doubtful || s.failure != "" || q.at > latest {
+		if q.stream.doubtful || q.stream.failure != "" {
 			continue
 		}
-		answered := slices.ContainsFunc(q.got, func(g got) bool { return final(&g.Reply) })
-		due := slices.ContainsFunc(q.answers, func(a answer) bool {
-			return final(&a.Reply) && j.find(a.by).at <= latest
-		})
+		last := q.answerAt(func(a *answer) bool { return final(&a.Reply) })
 		switch {
-		case answered:
-			j.owedWatch(q, latest)
-		case due:
-			j.report(j.options.End, "answers", "%v was executed as entry %v, and its answer %+v never came", q,
-				q.executed, q.answers)
-		case q.Kind == model.Describe || q.executed == 0:
-			j.report(j.options.End, "answers", "%v, sent at %v, was never answered", q, q.at)
-		case q.waits && len(q.got) == 0:
-			j.report(j.options.End, "answers", "%v waits and its client was never told", q)
+		case slices.ContainsFunc(q.got, func(g got) bool { return final(&g.Reply) }):
+			j.owedWatch(q)
+		case last != 0:
+			if at := j.find(last).at; j.overdue(q.stream, at) {
+				j.report(at, "answers", "%v is entry %v, and its answer never came: %v", q, q.executed, q.answers)
+			}
+		case q.executed == 0 && j.overdue(q.stream, q.at):
+			j.report(q.at, "answers", "%v was never answered", q)
+		case q.waits && len(q.got) == 0 && j.overdue(q.stream, j.find(q.executed).at):
+			j.report(q.at, "answers", "%v waits, and its client was never told", q)
 		}
 	}
+}
+
+// answerAt returns the place in the log of the first answer of a kind, 0 without one.
+func (q *request) answerAt(fits func(*answer) bool) point {
+	for i := range q.answers {
+		if fits(&q.answers[i]) {
+			return q.answers[i].by
+		}
+	}
+	return 0
+}
+
+// overdue reports whether the stream was alive long after something was due.
+func (j *judge) overdue(s *stream, at time.Duration) bool {
+	due := max(at, j.options.Healed) + j.options.Patience
+	return len(s.proofs) > 0 && s.proofs[len(s.proofs)-1].sent > due
 }

@@ -10,13 +10,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// execute takes an entry that a server executes. All servers have the same one at an index, and each executes them in
-// order; after a restart it begins again somewhere before.
-func (j *judge) execute(place int, at time.Duration, e *Executed, servers map[int]coordination.Index) {
-	if e.Index == servers[e.Server] {
-		j.report(at, "log", "server %d executed entry %d twice in a row", e.Server, e.Index)
-	}
-	servers[e.Server] = e.Index
+// execute takes an entry that a server executes. All servers have the same one at an index.
+func (j *judge) execute(place int, at time.Duration, e *Executed) {
 	if e.Entry == nil {
 		return
 	}
@@ -153,6 +148,10 @@ func (j *judge) request(l *logged, at coordination.Position, o *coordination.Ori
 			wants.Name, session, n.path, at.Index)
 	}
 	n.done[key] = true
+	if wants.Kind == model.Stop && o.Address.Sequence == 0 {
+		n.end(pointOf(at), session) // the client left before it knew its session
+		return
+	}
 	q := j.sender(l, n, key, wants)
 	ticket := uint64(len(n.tickets) + 1)
 	n.senders[ticket], n.tickets[at] = q, ticket

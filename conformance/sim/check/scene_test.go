@@ -217,7 +217,7 @@ func (s *scene) run(steps int) {
 }
 
 func (s *scene) judge() []Violation {
-	return Judge(s.history.Events(), Options{End: s.now(), Patience: 5 * time.Second, Drift: 0.05})
+	return Judge(s.history.Events(), Options{Patience: 2 * time.Second, Drift: 0.05})
 }
 
 func TestGoodHistoriesPass(t *testing.T) {

@@ -21,8 +21,9 @@ func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Kin
 
 // Options lists facts about a run that its history does not have.
 type Options struct {
-	// End is the time at which the world stopped the clients. Everything has to be answered Patience before that.
-	End, Patience time.Duration
+	// Healed is the end of all faults. A stream that is alive Patience after an answer was due, and after Healed, has
+	// to have it.
+	Healed, Patience time.Duration
 	// Drift is the share by which clocks may be wrong.
 	Drift float64
 	// WithoutModel leaves out everything that the model decides: it does not know the limit of the whole state.

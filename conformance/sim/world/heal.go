@@ -16,7 +16,7 @@ func (w *World) heal() {
 	var lost []*server
 	w.do(func() {
 		w.note("heal")
-		w.healed = true
+		w.healed, w.healedAt = true, w.trace.Now()
 		w.net.Heal()
 		for _, s := range w.servers {
 			s.lowSpace.Store(0)

@@ -42,6 +42,7 @@ type World struct {
 	chance     *rand.Rand
 	nodes      rt.Node // used so far
 	healed     bool    // no fault begins or ends any more
+	healedAt   time.Duration
 	disturbed  time.Duration
 	inside     inside
 	violations []string
@@ -79,6 +80,7 @@ func Run(p plan.Plan, o Options) *Outcome {
 	w.finish()
 	rt.HookDisk(func(rt.Op, string, string, int64, []byte) (int, error) { return 0, nil })
 	w.counts["segments"], w.counts["switches"] = int64(w.net.Segments), int64(rt.Switches())
+	w.judge()
 	verdict := result.OK
 	if len(w.violations) > 0 {
 		verdict = result.Broken
@@ -86,6 +88,17 @@ func Run(p plan.Plan, o Options) *Outcome {
 	return &Outcome{History: w.history, Logs: w.logs.text(), Result: result.Result{Seed: p.Seed, Profile: p.Profile,
 		Verdict: verdict, Violations: w.violations, Hash: fmt.Sprintf("%016x", w.trace.Hash()), Counts: w.counts,
 		Marks: w.logs.counts, Virtual: plan.Duration(w.trace.Now())}}
+}
+
+// overdue is the time after which an answer on a living stream is late when there are no faults.
+const overdue = 3 * time.Second
+
+// judge adds the violations that the history shows.
+func (w *World) judge() {
+	for _, v := range check.Judge(w.history.Events(), check.Options{Healed: w.healedAt, Patience: overdue, Drift: 0.06,
+		WithoutModel: w.plan.Limits.StateBytes != 0}) {
+		w.violation("%v", v)
+	}
 }
 
 func newWorld(p plan.Plan, o Options) *World {
