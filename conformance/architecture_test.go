@@ -123,7 +123,7 @@ var layers = []layer{
 	{folder: "conformance/record", ours: []string{"conformance", "server/standin/faults"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "conformance/sim", ours: []string{"coordination", "raftstore", "server", "internal/hooks",
-		"conformance/model"},
+		"conformance/model", "conformance/mutation/plant"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "."}, // the notices of the repository
 	{folder: "internal/exit"},

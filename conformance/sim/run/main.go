@@ -6,6 +6,7 @@
 //	go run ./conformance/sim/run -plan FILE              # the same for a plan
 //	go run ./conformance/sim/run -shrink FILE            # the smallest plan that fails in the same way
 //	go run ./conformance/sim/run -repro -n 50            # each seed several times, in other surroundings: same hash?
+//	go run ./conformance/sim/run -sabotage .             # is each planted defect found? All, or those that match
 //
 // A failure is run three times: twice as it was, and once with a trace and logs, which are kept in the folder -out
 // beside its plan. Where Go is another version than conformance/sim/overlay knows, the seeds run on the ordinary
@@ -41,6 +42,9 @@ func run(ctx context.Context, o *options) error {
 	defer os.RemoveAll(base)
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return err
+	}
+	if o.sabotage != "" {
+		return sabotage(ctx, o, base)
 	}
 	b, err := build(ctx, "sim.test", variant{cover: o.cover})
 	if err != nil {

@@ -22,6 +22,8 @@ type options struct {
 	repro        bool
 	times        int
 	cover, need  bool
+	sabotage     string // a pattern of names; "" is not to be done
+	drawn        bool   // from was drawn
 }
 
 func flags() *options {
@@ -43,9 +45,10 @@ func flags() *options {
 	flag.IntVar(&o.times, "times", 0, "with -repro, the runs of each seed; once in each of the surroundings at least")
 	flag.BoolVar(&o.cover, "cover", false, "measure which statements of raftstore, server and coordination are reached")
 	flag.BoolVar(&o.need, "marks", false, "fail if a mark is not reached by any seed")
+	flag.StringVar(&o.sabotage, "sabotage", "", "plant the defects whose names match, and want each to be found")
 	flag.Parse()
 	if o.from == 0 {
-		o.from = 1 + rand.Uint64N(1<<40)
+		o.from, o.drawn = 1+rand.Uint64N(1<<40), true
 	}
 	return &o
 }
