@@ -99,6 +99,8 @@ var trials = []trial{
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "traces of a crash", folder: "raftstore",
 		tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|ClientData|CrashWhileRestoring|RemovedLock)"},
+	{name: "the log in images of crashes", folder: "raftstore/wal",
+		tests: "^Test(Attack|Batch|Refused|CrashImages|MissingFiles|FlippedBits|EveryFailure)"},
 	{name: "memberships", folder: "raftstore",
 		tests: "^Test(RemovalIsDurable|LogProves|NewestOf|MembershipHist|RandomMembership|PromotionIs|SealingNeeds)"},
 	{name: "turns", folder: "internal/turn", tests: "^TestUnlock"},

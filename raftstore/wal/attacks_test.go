@@ -189,6 +189,44 @@ func TestAttackHeadersInData(t *testing.T) {
 	reopened(t, dir, o, m)
 }
 
+// Data of a client would be zeros as written, or a batch header, if the client knew the salt.
+func TestAttackKnownPad(t *testing.T) {
+	dir, o := onDisk(t)
+	o, m := filled(t, dir, o, 1, 100)
+	l := reopened(t, dir, o, m)
+	known := salt{}.pad()
+	data := make([]byte, 8192)
+	known.apply(data, l.current().end+batchHeaderBytes+recordBytes)
+	appended(t, l, m, m.hard, Entry{2, 9, 0, data})
+	l.Close()
+	f := l.current()
+	whole, err := os.ReadFile(f.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole[headerBytes+batchHeaderBytes+7] ^= 1
+	if err := os.WriteFile(f.name, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, o)
+}
+
+// A batch counts only in its file, and at its place.
+func TestBatchIsTiedToItsPlace(t *testing.T) {
+	f, other := newSegment("", header{Salt: salt{1}}), newSegment("", header{Salt: salt{2}})
+	b := make([]byte, headerBytes, 2*headerBytes)
+	b = append(b, f.seal(record{kindEntry, 0, 1, 1, nil}.appendTo(make([]byte, batchHeaderBytes)), 1, headerBytes)...)
+	if _, ok := f.batchHeader(b, headerBytes); !ok {
+		t.Error("the batch is broken")
+	}
+	if _, ok := other.batchHeader(b, headerBytes); ok {
+		t.Error("it counts in another file")
+	}
+	if _, ok := f.batchHeader(b[batchHeaderBytes:], headerBytes-batchHeaderBytes); ok {
+		t.Error("it counts elsewhere")
+	}
+}
+
 // A byte changes after the start: Read finds it.
 func TestAttackReadChecks(t *testing.T) {
 	dir, o := onDisk(t)

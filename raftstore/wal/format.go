@@ -23,6 +23,9 @@ const (
 	nextBatchBytes   = 2 * batchHeaderBytes // of the batch that names the next file
 )
 
+// indexMax bounds the indexes of entries, so that none overflows.
+const indexMax = 1 << 62
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Entry is one raft entry.

@@ -251,7 +251,8 @@ func (s *scan) replay(f *segment, i int) error {
 		s.state, s.beforeDoubt = stateBefore(f.header), f.here()
 	}
 	s.settle()
-	if f.Last != s.last || f.LastTerm != 0 && s.lastTerm() != 0 && f.LastTerm != s.lastTerm() || f.Hard != s.hard {
+	if known := f.LastTerm != 0 && s.lastTerm() != 0; f.Last >= indexMax || f.Last != s.last || f.Hard != s.hard ||
+		known && f.LastTerm != s.lastTerm() {
 		return damage(f, 0, "the header says entry %d of term %d and %+v, the files before it end with %d, %d and %+v",
 			f.Last, f.LastTerm, f.Hard, s.last, s.lastTerm(), s.hard)
 	}
