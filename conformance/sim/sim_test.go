@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/conformance/sim/plan"
 	"github.com/coordd/coordd/conformance/sim/result"
 	"github.com/coordd/coordd/conformance/sim/rt"
@@ -21,6 +22,7 @@ var (
 	traceFile = flag.String("trace", "", "write what happens into this file, a line each")
 	logsFile  = flag.String("logs", "", "write the servers' last logs into this file if the run fails")
 	switches  = flag.String("switches", "", "write the switches of goroutines into this file")
+	steps     = flag.String("operations", "", "write the clients' operations into this file, for conformance/porcupine")
 	folder    = flag.String("dir", os.TempDir(), "make the servers' directories below this one")
 )
 
@@ -67,7 +69,18 @@ func finish(o *world.Outcome, dir string) error {
 	if *switches != "" {
 		err = errors.Join(err, writeSwitches(*switches))
 	}
+	if *steps != "" {
+		err = errors.Join(err, writeOperations(*steps, check.Operations(o.History.Events())))
+	}
 	return err
+}
+
+func writeOperations(name string, list []check.Operation) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(check.WriteOperations(f, list), f.Close())
 }
 
 func writeSwitches(name string) error {

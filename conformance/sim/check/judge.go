@@ -10,6 +10,19 @@ import (
 
 // Judge returns the violations in a history, in the order of their times.
 func Judge(events []Event, options Options) []Violation {
+	j := collect(events, options)
+	j.believe()
+	if !options.WithoutModel {
+		j.replay()
+		j.compare()
+		j.owed()
+	}
+	slices.SortStableFunc(j.violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	return j.violations
+}
+
+// collect sorts the events of a history by streams, requests and entries.
+func collect(events []Event, options Options) *judge {
 	j := &judge{options: options, events: events, streams: make(map[int]*stream),
 		sessions: make(map[sessionKey][]*stream), newest: make(map[int]int),
 		nodes: make(map[coordination.NodeID]*node), first: make(map[coordination.Index]*coordination.Entry)}
@@ -28,14 +41,7 @@ func Judge(events []Event, options Options) []Violation {
 		}
 	}
 	slices.SortFunc(j.log, func(a, b logged) int { return cmp.Compare(a.entry.Index, b.entry.Index) })
-	j.believe()
-	if !options.WithoutModel {
-		j.replay()
-		j.compare()
-		j.owed()
-	}
-	slices.SortStableFunc(j.violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
-	return j.violations
+	return j
 }
 
 // owed reports answers that living streams should have received.

@@ -1,9 +1,12 @@
 package check
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +19,8 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/wire"
 )
+
+var written = flag.String("operations", "", "a folder for the operations of these histories, for conformance/porcupine")
 
 var scenes = flag.Uint64("scenes", 300, "histories that TestGoodHistoriesPass plays")
 
@@ -241,6 +246,12 @@ func TestGoodHistoriesPass(t *testing.T) {
 				if g.Message.GetAcquireSemaphorePending() != nil {
 					waits++
 				}
+			}
+		}
+		if *written != "" {
+			f, err := os.Create(filepath.Join(*written, fmt.Sprint(seed)))
+			if err = errors.Join(err, WriteOperations(f, Operations(s.history.Events())), f.Close()); err != nil {
+				t.Fatal(err)
 			}
 		}
 		if t.Failed() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -62,6 +63,15 @@ func (o *options) seeds(ctx context.Context) func() (uint64, bool) {
 	}
 }
 
+// job returns the run of a seed.
+func (o *options) job(seed uint64) job {
+	j := job{seed: seed}
+	if o.operations != "" {
+		j.operations = filepath.Join(o.operations, strconv.FormatUint(seed, 10))
+	}
+	return j
+}
+
 // many runs seeds and prints a table of them.
 func many(ctx context.Context, o *options, p *program) error {
 	fmt.Printf("sim: %d seeds from %d on, %d at a time (0 is without a limit)\n", o.n, o.from, o.jobs)
@@ -77,7 +87,7 @@ func many(ctx context.Context, o *options, p *program) error {
 	go t.progress(stopped)
 	err := sideBySide(o.jobs, o.seeds(ctx), func(seed uint64) error {
 		t.begin()
-		result, err := p.run(ctx, job{seed: seed})
+		result, err := p.run(ctx, o.job(seed))
 		if err != nil {
 			return err
 		}

@@ -46,6 +46,14 @@ func run(ctx context.Context, o *options) error {
 	if o.sabotage != "" {
 		return sabotage(ctx, o, base)
 	}
+	if o.operations != "" {
+		if o.operations, err = filepath.Abs(o.operations); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(o.operations, 0o755); err != nil {
+			return err
+		}
+	}
 	b, err := build(ctx, "sim.test", variant{cover: o.cover})
 	if err != nil {
 		return err

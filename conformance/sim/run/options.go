@@ -24,6 +24,7 @@ type options struct {
 	cover, need  bool
 	sabotage     string // a pattern of names; "" is not to be done
 	drawn        bool   // from was drawn
+	operations   string // a folder; "": they are not wanted
 }
 
 func flags() *options {
@@ -46,6 +47,7 @@ func flags() *options {
 	flag.BoolVar(&o.cover, "cover", false, "measure which statements of raftstore, server and coordination are reached")
 	flag.BoolVar(&o.need, "marks", false, "fail if a mark is not reached by any seed")
 	flag.StringVar(&o.sabotage, "sabotage", "", "plant the defects whose names match, and want each to be found")
+	flag.StringVar(&o.operations, "operations", "", "write the clients' operations into this folder, a file a seed")
 	flag.Parse()
 	if o.from == 0 {
 		o.from, o.drawn = 1+rand.Uint64N(1<<40), true

@@ -32,6 +32,7 @@ type program struct {
 type job struct {
 	seed              uint64
 	plan, trace, logs string
+	operations        string
 	env               []string
 }
 
@@ -61,7 +62,8 @@ func (p *program) run(ctx context.Context, j job) (outcome, error) {
 		return outcome{}, err
 	}
 	args := []string{"-test.run", "^TestSeed$", "-seed", strconv.FormatUint(j.seed, 10), "-dir", data}
-	for name, file := range map[string]string{"-plan": j.plan, "-trace": j.trace, "-logs": j.logs} {
+	for name, file := range map[string]string{"-plan": j.plan, "-trace": j.trace, "-logs": j.logs,
+		"-operations": j.operations} {
 		if file != "" {
 			args = append(args, name, file)
 		}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,15 +45,12 @@ func sabotage(ctx context.Context, o *options, base string) error {
 	if err != nil {
 		return err
 	}
-	work := filepath.Join(folder, "planted")
-	if err := os.MkdirAll(work, 0o755); err != nil {
+	work, err := os.MkdirTemp("", "sim-planted-")
+	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(work)
 	replace, err := plant.All(".", work, list)
-	for original, file := range replace {
-		absolute, problem := filepath.Abs(file)
-		replace[original], err = absolute, errors.Join(err, problem)
-	}
 	if err != nil {
 		return err
 	}
@@ -97,17 +92,23 @@ func (o *options) first() uint64 {
 	return o.from
 }
 
-// hunt tries seeds until one fails with the defect.
+// hunt tries seeds until one fails with the defect, and passes without.
 func hunt(ctx context.Context, o *options, p *program, d *plant.Defect) (outcome, error) {
 	var last outcome
 	for i := range d.Seeds {
 		var err error
 		last, err = p.run(ctx, job{seed: o.first() + uint64(i), env: []string{plant.Variable + "=" + d.Name}})
-		if err != nil || last.failure != "" {
+		if err != nil {
 			return last, err
 		}
+		if last.failure != "" {
+			healthy, err := p.run(ctx, job{seed: last.Seed})
+			if err != nil || healthy.failure == "" {
+				return last, err
+			}
+		}
 	}
-	return last, nil
+	return outcome{}, nil
 }
 
 // sign is the first line of a failure, shortened for a table.
