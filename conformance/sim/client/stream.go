@@ -81,7 +81,11 @@ func (c *Client) attach(ctx context.Context, conn *grpc.ClientConn, server int) 
 func (c *Client) attached(answer *response, asked time.Duration) error {
 	started := answer.GetSessionStarted()
 	if started == nil {
-		if f := answer.GetFailure(); c.session != 0 && f != nil && f.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+		f := answer.GetFailure()
+		if f.GetStatus() == Ydb.StatusIds_PRECONDITION_FAILED { // the state is full: that is an answer, too
+			c.steps.Add(1)
+		}
+		if c.session != 0 && f != nil && f.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
 			c.lose()
 		}
 		return fmt.Errorf("not started: %v", answer)

@@ -255,7 +255,11 @@ const hoarded = 2000
 // hoarder takes many locks at once, and gives them back with its session.
 func (c *Client) hoarder(_ context.Context, s *stream) error {
 	var ids []uint64
-	for i := range 1 + c.chance.IntN(hoarded) {
+	most := hoarded
+	if c.chance.IntN(10) > 0 {
+		most /= 20
+	}
+	for i := range 1 + c.chance.IntN(most) {
 		id, err := s.begin(acquiring(fmt.Sprintf("hoard-%d-%d", c.number, i), exclusive, 0, true))
 		if err != nil {
 			return err
@@ -281,7 +285,11 @@ func (c *Client) large(_ context.Context, s *stream) error {
 	if err := s.create(name, 1, nil); err != nil {
 		return err
 	}
-	data := make([]byte, 1+c.chance.IntN(1<<20))
+	most := 1 << 20
+	if c.chance.IntN(10) > 0 {
+		most = 1 << 13
+	}
+	data := make([]byte, 1+c.chance.IntN(most))
 	for i := 0; i < len(data); i += 512 {
 		data[i] = byte(c.chance.Uint32())
 	}
@@ -297,24 +305,41 @@ func (c *Client) limited(ctx context.Context, conn *grpc.ClientConn) error {
 	api := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)
 	resource := &Ydb_RateLimiter.Resource{ResourcePath: "units", Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
 		HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: 100}}}
-	ctx, cancel := context.WithCancel(ctx)
+	err := operate(ctx, Ydb.StatusIds_ALREADY_EXISTS, func(ctx context.Context) (operated, error) {
+		return api.CreateResource(ctx, &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(),
+			Resource: resource})
+	})
+	for err == nil && c.chance.IntN(60) > 0 {
+		units := &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1 + c.chance.Uint64N(20)}
+		params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}
+		err = operate(ctx, Ydb.StatusIds_TIMEOUT, func(ctx context.Context) (operated, error) {
+			return api.AcquireResource(ctx, &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(),
+				ResourcePath: "units", Units: units, OperationParams: params})
+		})
+		if err == nil {
+			c.steps.Add(1)
+			c.think(ctx)
+		}
+	}
+	return err
+}
+
+// operated is the answer to a unary call.
+type operated interface {
+	GetOperation() *Ydb_Operations.Operation
+}
+
+// operate makes a unary call that has to succeed, or to end with another status that is as good.
+func operate(ctx context.Context, good Ydb.StatusIds_StatusCode,
+	call func(context.Context) (operated, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	if _, err := api.CreateResource(ctx, &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(),
-		Resource: resource}); err != nil {
+	r, err := call(ctx)
+	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil && c.chance.IntN(60) > 0 {
-		r, err := api.AcquireResource(ctx, &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(),
-			ResourcePath: "units", Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{
-				Required: 1 + c.chance.Uint64N(20)},
-			OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}})
-		if err != nil {
-			return err
-		}
-		if status := r.GetOperation().GetStatus(); status == Ydb.StatusIds_SUCCESS || status == Ydb.StatusIds_TIMEOUT {
-			c.steps.Add(1)
-		}
-		c.think(ctx)
+	if status := r.GetOperation().GetStatus(); status != Ydb.StatusIds_SUCCESS && status != good {
+		return fmt.Errorf("call: %v %v", status, r.GetOperation().GetIssues())
 	}
-	return errMoved
+	return nil
 }

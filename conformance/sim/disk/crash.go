@@ -157,20 +157,18 @@ func (d *Disk) Empty(to string) error {
 	return os.RemoveAll(old)
 }
 
-// Rot turns a bit of a file at rest, and returns where. Files are those for which may returns true; "" if there is
-// none. It follows a crash.
-func (d *Disk) Rot(may func(name string) bool) (where string, err error) {
+// Rot turns a bit of a file at rest, and returns where; "" without such a file. choose returns those of all files that
+// it may be; their names are sorted. It follows a crash.
+func (d *Disk) Rot(choose func(names []string) []string) (where string, err error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(d.stored)) {
-		if may(name) && len(d.stored[name].durable) > 0 {
-			names = append(names, name)
-		}
-	}
+	names := slices.DeleteFunc(choose(slices.Sorted(maps.Keys(d.stored))),
+		func(name string) bool { return len(d.stored[name].durable) == 0 })
 	if len(names) == 0 {
 		return "", nil
 	}
+	d.at.Store(true)
+	defer d.at.Store(false)
 	name := names[d.chance.IntN(len(names))]
 	content := d.stored[name].durable
 	bit := d.chance.IntN(8 * len(content))

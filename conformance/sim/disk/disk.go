@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type Disk struct {
 	failed bool
 	writes int
 	syncs  int
+	at     atomic.Bool // the simulation itself is changing the directory
 }
 
 // Faults of a disk last until it is healed.
@@ -101,6 +103,9 @@ func (d *Disk) Counts() (writes, syncs int) {
 // Hook takes note of an operation on the directory's files before it happens, and decides what comes of it. It is an
 // rt.DiskHook but for the names, which are relative to the directory.
 func (d *Disk) Hook(op rt.Op, name, to string, offset int64, data []byte) (keep int, err error) {
+	if d.at.Load() {
+		return 0, nil
+	}
 	var pause time.Duration
 	var then func(rt.Op) (int, error)
 	rt.As(rt.World, func() {

@@ -246,27 +246,42 @@ func (w *World) mayRuin(s *server) bool {
 			}
 		}
 	}
-	return s.member == present && s.has.executed > 0 && 2*ruined < members
+	return s.member == present && s.published && 2*ruined < members
 }
 
 // ruin kills a server and destroys data of it.
 func (w *World) ruin(s *server, e plan.Event) {
-	w.kill(s)
+	w.cutPower(s, disk.Loss{Share: 1})
 	var err error
 	if e.Kind == plan.Wipe {
 		s.ruined = wiped
 		err = s.disk.Empty(s.nextDir())
 		s.has = memory{}
 	} else {
-		s.ruined = rotten
+		s.ruined, s.rotten = rotten, true
 		var where string
-		where, err = s.disk.Rot(func(name string) bool { return filepath.Ext(name) != "" })
+		where, err = s.disk.Rot(atRest)
 		w.note("%s: %s", s.name, where)
 	}
 	if err != nil {
 		w.violation("the simulation cannot change a directory: %v", err)
 	}
 	w.bootAfter(e.For.Std(), s)
+}
+
+// atRest chooses the files of which nothing is lost that a server may lose: a checkpoint, and all segments of the log
+// but the last, whose last batch may have been torn.
+func atRest(names []string) []string {
+	var files, segments []string
+	for _, name := range names {
+		switch filepath.Ext(name) {
+		case ".db":
+			files = append(files, name)
+		case ".wal":
+			segments = append(segments, name)
+		}
+	}
+	return append(files, segments[:max(0, len(segments)-1)]...)
 }
 
 // stopPatience bounds a graceful stop that nothing holds up.

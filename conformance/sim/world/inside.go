@@ -2,8 +2,8 @@ package world
 
 import (
 	"context"
-	"hash/fnv"
-	"slices"
+	"fmt"
+	"hash/maphash"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -30,6 +30,7 @@ const (
 // inside compares what the servers know.
 type inside struct {
 	world    *World
+	seed     maphash.Seed
 	stop     context.CancelFunc
 	entries  map[coordination.Index]content
 	digests  map[coordination.Index]uint64
@@ -40,8 +41,9 @@ type inside struct {
 
 // content identifies an entry of the log.
 type content struct {
-	term coordination.Term
-	sum  uint64
+	term  coordination.Term
+	stamp uint64
+	sum   uint64
 }
 
 // memory lists what a server's directory must not lose: the executed part of the log. Entries are executed once they
@@ -49,7 +51,7 @@ type content struct {
 type memory struct {
 	executed coordination.Index
 	term     coordination.Term
-	members  []string // membership sets, in their order
+	members  map[uint64]standing // by id
 }
 
 func newInside(w *World) inside {
@@ -57,20 +59,18 @@ func newInside(w *World) inside {
 	if w.plan.Chance("inside").IntN(20) == 0 {
 		every = 1
 	}
-	return inside{world: w, entries: map[coordination.Index]content{}, digests: map[coordination.Index]uint64{},
-		every: every, orphaned: -1}
+	return inside{world: w, seed: maphash.MakeSeed(), entries: map[coordination.Index]content{},
+		digests: map[coordination.Index]uint64{}, every: every, orphaned: -1}
 }
 
 // executed compares an entry, and the state before it, with those of all servers. It is called by a server's
 // goroutine.
 func (in *inside) executed(l *life, m *coordination.Machine, e *coordination.Entry) {
-	hash := fnv.New64a()
 	var bytes []byte
 	for _, c := range e.Commands {
-		bytes = codec.AppendCommand(bytes[:0], c)
-		_, _ = hash.Write(bytes) // never fails
+		bytes = codec.AppendCommand(bytes, c)
 	}
-	this := content{e.Term, hash.Sum64() ^ e.StampMillis}
+	this := content{e.Term, e.StampMillis, maphash.Bytes(in.seed, bytes)}
 	digest, due := uint64(0), m.Index()%in.every == 0
 	if due {
 		digest = m.Digest()
@@ -79,7 +79,8 @@ func (in *inside) executed(l *life, m *coordination.Machine, e *coordination.Ent
 	w.history.Execute(w.trace.Now(), l.index, e)
 	w.do(func() {
 		if known, found := in.entries[e.Index]; found && known != this {
-			w.violation("%s executes another entry %d than others did: %+v, %+v", l.name, e.Index, this, known)
+			w.violation("%s executes another entry %d than others did, of term %d, not %d", l.name, e.Index,
+				this.term, known.term)
 		}
 		in.entries[e.Index] = this
 		if known, found := in.digests[m.Index()]; due && found && known != digest {
@@ -111,28 +112,47 @@ func (l *life) opened(g *group.Group) {
 		<-g.Ready()
 		for {
 			permit := !log.MaySpeak() && g.Led() && !g.Mute() && !g.Leads()
-			members, term := describe(log.Members()), coordination.Term(log.Figures().Term)
+			members, term := log.Members(), coordination.Term(log.Figures().Term)
 			w.do(func() { l.look(permit, members, term) })
 			time.Sleep(lookEvery)
 		}
 	}()
 }
 
-// describe returns the members and who of them has a vote.
-func describe(members raftstore.Members) string {
-	text := ""
-	for _, m := range members {
-		text += raftstore.IDText(m.ID)
-		if m.Learner {
-			text += "l"
-		}
-		text += " "
+// standing is a step of a member's way, which no id goes back.
+type standing int
+
+const (
+	learner standing = iota + 1
+	voter
+	removed
+)
+
+// remember compares members with those of before.
+func (m *memory) remember(members raftstore.Members) (problem string) {
+	if m.members == nil {
+		m.members = map[uint64]standing{}
 	}
-	return text
+	for _, member := range members {
+		now := voter
+		if member.Learner {
+			now = learner
+		}
+		if before := m.members[member.ID]; before > now {
+			problem = fmt.Sprintf("member %s goes back from %d to %d", raftstore.IDText(member.ID), before, now)
+		}
+		m.members[member.ID] = now
+	}
+	for id := range m.members {
+		if _, found := members.Find(id); !found {
+			m.members[id] = removed
+		}
+	}
+	return problem
 }
 
 // look takes what a server has just seen of itself.
-func (l *life) look(permit bool, members string, term coordination.Term) {
+func (l *life) look(permit bool, members raftstore.Members, term coordination.Term) {
 	w := l.world
 	if l.server.life != l {
 		return
@@ -141,15 +161,14 @@ func (l *life) look(permit bool, members string, term coordination.Term) {
 	if term != 0 && term < l.has.term {
 		w.violation("%s has executed an entry of term %d, and is in term %d", l.name, l.has.term, term)
 	}
-	known := l.has.members
-	if len(known) > 0 && known[len(known)-1] == members {
-		return
+	for _, m := range members {
+		for _, s := range w.servers {
+			s.published = s.published || m.Name == s.name && m.Version != 0
+		}
 	}
-	// Sets never come back: ids are new, and a learner gets a vote once.
-	if slices.Contains(known, members) {
-		w.violation("%s goes back to the members %s from %v", l.name, members, known)
+	if problem := l.has.remember(members); problem != "" {
+		w.violation("%s: %s", l.name, problem)
 	}
-	l.has.members = append(known, members)
 }
 
 // watch looks at all servers at once, from time to time.

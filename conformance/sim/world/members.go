@@ -87,7 +87,8 @@ func (w *World) add(ctx context.Context, s *server, by int) error {
 			w.bury(s.life, true)
 		}
 		err = s.disk.Empty(s.nextDir())
-		s.first, s.ruined, s.has, s.member, s.version = false, "", memory{}, unsure, 0
+		s.first, s.ruined, s.rotten, s.published, s.has = false, "", false, false, memory{}
+		s.member, s.version = unsure, 0
 	})
 	if err != nil {
 		return err

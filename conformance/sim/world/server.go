@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ type server struct {
 	first       bool       // it starts as one of the first members
 	member      membership // as far as its administrators know
 	ruined      string     // why it may not come back with its data; "": it may
+	rotten      bool       // a bit of its data was turned
+	published   bool       // its directory is known to others, so that it cannot be emptied unnoticed
 	removing    bool       // a removal may have been made that was not answered
 	has         memory
 	lowSpace    atomic.Int64 // free bytes; 0: plenty
@@ -172,9 +175,10 @@ func (l *life) started(running *coordd.Server, err error) {
 	case l.server.life != l:
 	case err != nil:
 		l.over("refuses to start", err)
-	case l.ruined != "":
+	case l.ruined == wiped:
 		w.violation("%s has started although its data is gone: %s", l.name, l.ruined)
 	default:
+		l.server.ruined = "" // the bit that was turned does not count, or not yet
 		l.running = running
 		w.note("%s has started", l.name)
 	}
@@ -215,15 +219,23 @@ func (l *life) pardon(err error) string {
 	case errors.Is(err, raftstore.ErrRemoved) && (s.removing || s.member == absent):
 		s.member = absent
 		return "it was removed"
+	case !s.first && s.has.executed == 0 && (errors.Is(err, raftstore.ErrEmptied) || listedAsVoter(err)):
+		return "it asked a member that does not know yet that its predecessor was removed"
 	case errors.Is(err, raftstore.ErrEmptied) && s.ruined == wiped:
 		return s.ruined
-	case errors.As(err, &corrupt) && s.ruined == rotten:
+	case errors.As(err, &corrupt) && s.rotten:
+		s.ruined = rotten
 		return s.ruined
 	case errors.As(err, &version) && s.version != 0:
 		s.version = 0
 		return "its program is too old"
 	}
 	return ""
+}
+
+// listedAsVoter reports whether a server was refused that wants to join under a name that a voter has.
+func listedAsVoter(err error) bool {
+	return strings.Contains(err.Error(), "the cluster lists it as a voter")
 }
 
 // bootIfDown starts a server that is down and has a place in the cluster.
