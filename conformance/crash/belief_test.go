@@ -360,9 +360,9 @@ func (c *client) describeOwn() error {
 // attach opens a stream for the client's session, which is a new one the first time.
 func (c *client) attach(ctx context.Context, conn *grpc.ClientConn) error {
 	c.seqNo++
-	s, err := raw.OpenHeard(ctx, conn, &raw.Start{Path: nodePath, SessionId: c.id, SeqNo: c.seqNo,
-		TimeoutMillis: uint64(c.pulse.timeout.Milliseconds()),
-		ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)}, c.hear)
+	s, err := (&raw.Session{Heard: c.hear, Wrap: c.record}).Open(ctx, conn, &raw.Start{Path: nodePath, SessionId: c.id,
+		SeqNo: c.seqNo, TimeoutMillis: uint64(c.pulse.timeout.Milliseconds()),
+		ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)})
 	if err != nil {
 		return fmt.Errorf("session %d of client %d: %w", c.id, c.number, err)
 	}

@@ -373,6 +373,7 @@ func (x *exercise) end(faults int) {
 		x.t.Fatal(err)
 	}
 	x.stopRunners()
+	writeOperations(x.t)
 	if n := x.operations(); n < int64(200*faults) {
 		x.t.Errorf("only %d operations during %d faults: too little load to prove anything", n, faults)
 	}

@@ -28,7 +28,7 @@ import (
 var (
 	files   = flag.String("files", "", "a pattern of files with operations")
 	out     = flag.String("out", os.TempDir(), "the folder for pages about histories without an order")
-	most    = flag.Int("most", 60, "operations of a semaphore beyond which only the first ones count")
+	most    = flag.Int("most", 1000, "operations of a semaphore beyond which only the first ones count")
 	longest = flag.Duration("longest", 10*time.Second, "the time for a semaphore, after which nothing is known of it")
 )
 

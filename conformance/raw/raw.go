@@ -18,6 +18,7 @@ type (
 	Request  = Ydb_Coordination.SessionRequest
 	Response = Ydb_Coordination.SessionResponse
 	Start    = Ydb_Coordination.SessionRequest_SessionStart
+	Stream   = Ydb_Coordination_V1.CoordinationService_SessionClient
 )
 
 // Infinite is the acquire timeout that never runs out.
@@ -78,26 +79,25 @@ type Session struct {
 	// request is waited for.
 	Late func(*Response)
 	// Heard, if set, is called for every message that comes, pings included, before anything is done with it.
-	Heard func()
-
-	stream Ydb_Coordination_V1.CoordinationService_SessionClient
+	Heard  func()
+	Wrap   func(Stream) Stream // if set, stands between the session and its stream
+	stream Stream
 	reqID  uint64
 }
 
 // Open opens a stream and attaches a session.
 func Open(ctx context.Context, conn *grpc.ClientConn, start *Start) (*Session, error) {
-	return new(Session).open(ctx, conn, start)
+	return new(Session).Open(ctx, conn, start)
 }
 
-// OpenHeard is Open with a function for Session.Heard, which also hears the answer to the start.
-func OpenHeard(ctx context.Context, conn *grpc.ClientConn, start *Start, heard func()) (*Session, error) {
-	return (&Session{Heard: heard}).open(ctx, conn, start)
-}
-
-func (s *Session) open(ctx context.Context, conn *grpc.ClientConn, start *Start) (*Session, error) {
+// Open is the function Open for a session whose fields are set: they count for the answer to the start as well.
+func (s *Session) Open(ctx context.Context, conn *grpc.ClientConn, start *Start) (*Session, error) {
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if s.Wrap != nil {
+		stream = s.Wrap(stream)
 	}
 	s.stream = stream
 	if err := stream.Send(
