@@ -72,7 +72,7 @@ func sabotage(ctx context.Context, o *options, base string) error {
 		found, err := hunt(ctx, o, p, d)
 		if err == nil && found.failure == "" {
 			missed.Add(1)
-			fmt.Printf("| %s | %s | none of %d | |\n", d.Name, d.Breaks, d.Seeds)
+			fmt.Printf("| %s | %s | none of %d | |\n", d.Name, d.Breaks, o.tries(d))
 		} else if err == nil {
 			fmt.Printf("| %s | %s | %d of %d | %s |\n", d.Name, d.Breaks, found.Seed-o.first()+1, d.Seeds, found.sign())
 		}
@@ -92,10 +92,18 @@ func (o *options) first() uint64 {
 	return o.from
 }
 
+// tries returns the number of seeds for a defect. Option -n bounds it.
+func (o *options) tries(d *plant.Defect) int {
+	if o.n > 0 {
+		return min(d.Seeds, o.n)
+	}
+	return d.Seeds
+}
+
 // hunt tries seeds until one fails with the defect, and passes without.
 func hunt(ctx context.Context, o *options, p *program, d *plant.Defect) (outcome, error) {
 	var last outcome
-	for i := range d.Seeds {
+	for i := range o.tries(d) {
 		var err error
 		last, err = p.run(ctx, job{seed: o.first() + uint64(i), env: []string{plant.Variable + "=" + d.Name}})
 		if err != nil {
