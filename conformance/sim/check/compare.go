@@ -29,6 +29,7 @@ func (j *judge) compare() {
 		case *Got:
 			if q := j.streams[fact.Stream].answeredAt(place, fact); q != nil {
 				taken[q]++
+				j.compared++
 				seen = max(seen, j.answered(q, taken[q]-1))
 			}
 		}

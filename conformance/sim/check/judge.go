@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// Judge returns the violations in a history, in the order of their times.
-func Judge(events []Event, options Options) []Violation {
+// Judge returns the violations in a history, in the order of their times, and the extent of what was compared.
+func Judge(events []Event, options Options) ([]Violation, Extent) {
 	j := collect(events, options)
 	j.believe()
 	if !options.WithoutModel {
@@ -18,7 +18,17 @@ func Judge(events []Event, options Options) []Violation {
 		j.owed()
 	}
 	slices.SortStableFunc(j.violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
-	return j.violations
+	return j.violations, j.extent()
+}
+
+func (j *judge) extent() Extent {
+	e := Extent{Requests: len(j.order), Compared: j.compared}
+	for _, s := range j.streams {
+		if s.doubtful {
+			e.Doubtful += len(s.requests)
+		}
+	}
+	return e
 }
 
 // collect sorts the events of a history by streams, requests and entries.

@@ -221,12 +221,13 @@ func (s *scene) run(steps int) {
 	}
 }
 
-func (s *scene) judge() []Violation {
+func (s *scene) judge() ([]Violation, Extent) {
 	return Judge(s.history.Events(), Options{Patience: 2 * time.Second, Drift: 0.05})
 }
 
 func TestGoodHistoriesPass(t *testing.T) {
 	answers, waits := 0, 0
+	var total Extent
 	for seed := range *scenes {
 		config := coordination.NodeConfig{SessionGracePeriodMillis: 2000}
 		if seed%2 == 0 {
@@ -237,7 +238,12 @@ func TestGoodHistoriesPass(t *testing.T) {
 		}
 		s := newScene(t, seed, config)
 		s.run(400)
-		for _, v := range s.judge() {
+		found, extent := s.judge()
+		if total.Requests += extent.Requests; extent.Compared == 0 {
+			t.Errorf("seed %d: nothing was compared", seed)
+		}
+		total.Doubtful += extent.Doubtful
+		for _, v := range found {
 			t.Errorf("seed %d: %v", seed, v)
 		}
 		for _, e := range s.history.Events() {
@@ -258,5 +264,9 @@ func TestGoodHistoriesPass(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d answers, %d of them Pending", answers, waits)
+	t.Logf("%d answers, %d of them Pending; %d of %d requests are doubtful", answers, waits, total.Doubtful,
+		total.Requests)
+	if 50*total.Doubtful > total.Requests {
+		t.Error("too many requests are doubtful")
+	}
 }

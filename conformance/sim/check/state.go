@@ -30,6 +30,13 @@ type Options struct {
 	WithoutModel bool
 }
 
+// Extent measures the part of a history that was judged.
+type Extent struct {
+	Requests int
+	Compared int // answers, with the model's
+	Doubtful int // requests of streams that the log does not distinguish
+}
+
 // violationsMax bounds what is reported of one run: one defect makes many.
 const violationsMax = 20
 
@@ -46,6 +53,7 @@ type judge struct {
 	highest    point // executed so far
 	nodes      map[coordination.NodeID]*node
 	violations []Violation
+	compared   int
 }
 
 // sessionKey names a session: its node's path and its id.

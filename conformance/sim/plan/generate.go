@@ -90,9 +90,9 @@ func (g *generator) drawLength() {
 		g.named("long")
 		g.plan.Virtual = g.between(40*time.Second, 90*time.Second)
 	case at < 30:
-		g.plan.Virtual = g.between(5*time.Second, 10*time.Second)
+		g.plan.Virtual = g.between(4*time.Second, 8*time.Second)
 	default:
-		g.plan.Virtual = g.between(10*time.Second, 20*time.Second)
+		g.plan.Virtual = g.between(8*time.Second, 15*time.Second)
 	}
 	if g.one(3) {
 		g.plan.Yield = 1 << g.IntN(15)
@@ -140,14 +140,18 @@ func (g *generator) drawNodes() {
 
 func (g *generator) drawClients() {
 	common, rare := Kinds[:6], Kinds[6:]
-	slowest := g.between(5*time.Millisecond, 500*time.Millisecond).Std()
+	fastest, slowest := 30*time.Millisecond, g.between(200*time.Millisecond, time.Second).Std()
+	if g.one(12) { // a request takes more of a processor than a virtual second without any
+		g.named("busy")
+		fastest, slowest = time.Millisecond, 30*time.Millisecond
+	}
 	for range 1 + g.IntN(5) {
 		kind := common[g.IntN(len(common))]
 		if g.one(25) {
 			kind = rare[g.IntN(len(rare))]
 		}
 		c := Client{Kind: kind, Node: g.IntN(len(g.plan.Nodes)), Server: g.IntN(len(g.plan.Servers)),
-			Timeout: g.between(200*time.Millisecond, 10*time.Second), Think: g.between(time.Millisecond, slowest),
+			Timeout: g.between(200*time.Millisecond, 10*time.Second), Think: g.between(fastest, slowest),
 			Pipeline: 1, Names: 1 + g.IntN(3)}
 		if g.one(2) {
 			c.Pipeline = 1 + g.IntN(8)

@@ -95,10 +95,13 @@ const overdue = 3 * time.Second
 
 // judge adds the violations that the history shows.
 func (w *World) judge() {
-	for _, v := range check.Judge(w.history.Events(), check.Options{Healed: w.healedAt, Patience: overdue, Drift: 0.06,
-		WithoutModel: w.plan.Limits.StateBytes != 0}) {
+	found, extent := check.Judge(w.history.Events(), check.Options{Healed: w.healedAt, Patience: overdue, Drift: 0.06,
+		WithoutModel: w.plan.Limits.StateBytes != 0})
+	for _, v := range found {
 		w.violation("%v", v)
 	}
+	w.counts["requests"], w.counts["answers compared"] = int64(extent.Requests), int64(extent.Compared)
+	w.counts["requests not found in the log for certain"] = int64(extent.Doubtful)
 }
 
 func newWorld(p plan.Plan, o Options) *World {
