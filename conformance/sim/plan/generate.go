@@ -306,6 +306,9 @@ func (g *generator) drawChanges() {
 		switch kind {
 		case Add, Remove, Promote, Transfer:
 			e.For = 0
+			if kind == Add && g.one(3) {
+				e.N = 1
+			}
 		case Kill, Power:
 			e.All = g.one(6)
 		}

@@ -122,7 +122,7 @@ const (
 	Rot        Kind = "rot"        // Server is killed, a bit of a file at rest is turned, and it is started after For
 	Wipe       Kind = "wipe"       // Server is killed and its directory emptied: its start has to be refused
 	Remove     Kind = "remove"     // Server is removed from the members, by way of Other
-	Add        Kind = "add"        // Server is added, by way of Other, and started with an empty directory
+	Add        Kind = "add"        // Server is added, by way of Other, started empty, and given a vote unless N is 1
 	Promote    Kind = "promote"    // Server, a learner, is made a voter, by way of Other
 	Transfer   Kind = "transfer"   // the leader is asked to hand over to Server
 	Stop       Kind = "stop"       // Server stops gracefully and is started again after For

@@ -47,7 +47,7 @@ func (w *World) befall(s, other *server, e plan.Event) {
 	case plan.Remove:
 		w.change(func(ctx context.Context) error { return w.remove(ctx, s, e.Other) })
 	case plan.Add:
-		w.change(func(ctx context.Context) error { return w.addIfAbsent(ctx, s, e.Other) })
+		w.change(func(ctx context.Context) error { return w.addIfAbsent(ctx, s, e) })
 	case plan.Promote:
 		w.change(func(ctx context.Context) error { return w.promote(ctx, s, e.Other) })
 	case plan.Transfer:
@@ -305,11 +305,14 @@ func (w *World) shut(l *life, d plan.Duration) {
 }
 
 // addIfAbsent adds a server that is no member.
-func (w *World) addIfAbsent(ctx context.Context, s *server, by int) error {
+func (w *World) addIfAbsent(ctx context.Context, s *server, e plan.Event) error {
 	is := present
 	w.do(func() { is = s.member })
 	if is == present {
 		return nil
 	}
-	return w.add(ctx, s, by)
+	if err := w.add(ctx, s, e.Other); err != nil || e.N == 1 {
+		return err
+	}
+	return w.promote(ctx, s, e.Other)
 }

@@ -72,8 +72,7 @@ func (w *World) remove(ctx context.Context, s *server, by int) error {
 	case codes.FailedPrecondition: // it would cost the quorum
 		w.do(func() { s.member = present })
 	}
-	w.trace.Note("remove %s: %v", s.name, err)
-	return err
+	return w.changed("remove", s, err)
 }
 
 // add makes a server that has lost its place, or never had one, a member with an empty directory.
@@ -101,10 +100,9 @@ func (w *World) add(ctx context.Context, s *server, by int) error {
 		if err == nil || status.Code(err) == codes.AlreadyExists {
 			s.member = present
 		}
-		w.note("add %s: %v", s.name, err)
 		w.bootIfDown(s)
 	})
-	return err
+	return w.changed("add", s, err)
 }
 
 // promote gives a learner a vote.
@@ -113,8 +111,7 @@ func (w *World) promote(ctx context.Context, s *server, by int) error {
 		_, err := c.Promote(ctx, &adminpb.PromoteMemberRequest{Member: s.name, Wait: true})
 		return err
 	}, codes.NotFound)
-	w.note("promote %s: %v", s.name, err)
-	return err
+	return w.changed("promote", s, err)
 }
 
 // transfer asks the leader to hand over.
@@ -130,7 +127,15 @@ func (w *World) transfer(ctx context.Context, s *server) error {
 			break
 		}
 	}
-	w.note("transfer to %s: %v", s.name, err)
+	return w.changed("transfer to", s, err)
+}
+
+// changed takes the outcome of a change.
+func (w *World) changed(what string, s *server, err error) error {
+	w.note("%s %s: %v", what, s.name, err)
+	if err == nil {
+		w.do(func() { w.counts["done: "+what]++ })
+	}
 	return err
 }
 
