@@ -37,10 +37,9 @@
 //
 //   - begin: create, write the header, allocate, sync, sync the directory.
 //   - change of files: begin the next; write and sync the record that names it; append to it.
-//   - start: begin a bridge, write and sync the repeated batch, change files; then truncate the file before at its
-//     declared end, and remove files that are in no chain, the youngest first.
-//   - reset: begin a bridge with a reset header, write and sync a hard state, change files, then remove all older
-//     files.
+//   - start: begin a bridge, write and sync the repeated batch; truncate the file before at its declared end, and
+//     remove files that are in no chain, the youngest first; change files.
+//   - reset: begin a bridge with a reset header, write and sync a hard state; remove all older files; change files.
 //   - cut: remove the oldest files. The directory is synced after each removal, so what a crash brings back is the
 //     youngest.
 //

@@ -40,6 +40,9 @@ type Disk struct{}
 
 type diskFile struct{ *os.File }
 
+// FileOf returns an open file of the operating system as a File.
+func FileOf(f *os.File) File { return diskFile{f} }
+
 // List implements Files.
 func (Disk) List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

@@ -10,9 +10,11 @@ import (
 	"math/rand/v2"
 )
 
+// Format is the version of the files.
+const Format = 1
+
 const (
 	fileMagic   = "coorddWL"
-	fileFormat  = 1
 	headerBytes = 4096
 	headerSum   = headerBytes - 4 // place of the header's checksum
 
@@ -47,6 +49,7 @@ type header struct {
 	Before                    link
 	Last, LastTerm            uint64    // the entry in front of this file; its term is 0 if it is not known
 	Hard                      HardState // as of the beginning of this file
+	Size                      int64     // that the file has before anything is written behind the header
 }
 
 type salt [16]byte
@@ -61,7 +64,7 @@ type link struct {
 
 func (h *header) encode() []byte {
 	copy(h.Magic[:], fileMagic)
-	h.Format = fileFormat
+	h.Format = Format
 	b := make([]byte, headerBytes)
 	if _, err := binary.Encode(b, binary.LittleEndian, h); err != nil {
 		panic(err) // its size is fixed
@@ -104,7 +107,7 @@ type segment struct {
 	pad  pad
 	end  int64 // of the last batch that counts
 	sum  uint32
-	size int64
+	size int64 // that was found
 	torn int64 // bytes of a write that was cut short
 }
 

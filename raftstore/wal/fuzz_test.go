@@ -77,7 +77,7 @@ func TestHugeIndex(t *testing.T) {
 		f := newSegment("", header{Cluster: 3, Member: 7, Sequence: 1, Reset: 1, Last: last})
 		b := record{kindEntry, 0, last + 1, 0, nil}.appendTo(make([]byte, batchHeaderBytes))
 		m := newMemory()
-		m.put(dir+"/"+fileName(1), append(f.encode(), f.seal(b, 1, headerBytes)...))
+		m.put(dir+"/"+FileName(1), append(f.encode(), f.seal(b, 1, headerBytes)...))
 		if _, err := Open(dir, small.in(m)); !errors.As(err, new(*DamageError)) {
 			t.Errorf("%d: %v", last, err)
 		}
@@ -85,7 +85,7 @@ func TestHugeIndex(t *testing.T) {
 }
 
 // FuzzOpen: whatever files there are, opening reads each byte a few times at most and does not panic. What it accepts
-// can be read, was found by Check as well, and is there after a restart.
+// can be read, was found by Inspect as well, and is there after a restart.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte{0})
 	f.Add([]byte{2, 0x80, 40, 0, 1})
@@ -98,7 +98,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		m, o := newMemory(), small
 		if edits[0] == 255 { // the content itself
-			m.put(dir+"/"+fileName(1), edits[1:])
+			m.put(dir+"/"+FileName(1), edits[1:])
 			o = small.in(m)
 			o.New = len(edits)%2 == 0
 		} else {
@@ -113,7 +113,7 @@ func FuzzOpen(f *testing.F) {
 		if s.work > 3*size {
 			t.Fatalf("%d bytes read of %d", s.work, size)
 		}
-		report, err := Check(dir, o)
+		report, err := Inspect(dir, o)
 		if (err == nil) != (wrong == nil) {
 			t.Fatalf("%v, then %v", wrong, err)
 		}

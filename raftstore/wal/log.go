@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -39,14 +40,63 @@ type Log struct {
 	failed   error
 }
 
-// Open verifies the log in dir, which exists, and makes everything in it durable that counts. Errors: *DamageError and
-// *FormatError, with nothing changed, and those of the file system.
-func Open(dir string, o Options) (*Log, error) {
+// Image is a log as it was found. Nothing was changed.
+type Image struct {
+	First, Last uint64 // of the entries; Last is First-1 in an empty log
+	Before      uint64 // the term of the entry in front of First, 0 if it is not known
+	Runs        []Run
+	Hard        HardState
+	Files       []FileReport
+	scan        *scan
+	log         Log
+}
+
+// FileReport is a file of the log.
+type FileReport struct {
+	Name        string
+	Bytes, Torn int64  // Torn: bytes of a write that was cut short; the next start drops them
+	First, Last uint64 // of its entries that count; 0 in a file without
+}
+
+// Inspect verifies the log in dir, which exists, and changes nothing. Errors: *DamageError, *FormatError, and those of
+// the file system. With an error the image is filled as far as it got, and cannot be opened.
+func Inspect(dir string, o Options) (*Image, error) {
 	s := newScan(dir, o)
-	if err := s.run(); err != nil {
+	err := s.run()
+	found := s.state.clone()
+	if s.doubtIn != nil {
+		found.apply(s.change, s.doubtIn, s.doubt)
+	}
+	img := &Image{First: found.first, Last: found.last, Before: found.base, Runs: found.runs, Hard: found.hard, scan: s}
+	img.log.options, img.log.dir, img.log.state = s.Options, dir, found
+	for _, f := range s.found {
+		report := FileReport{Name: filepath.Base(f.name), Bytes: f.size, Torn: f.torn}
+		for _, ref := range found.refs {
+			if ref.segment == f {
+				report.First, report.Last = cmp.Or(report.First, ref.first), ref.last
+			}
+		}
+		img.Files = append(img.Files, report)
+	}
+	return img, err
+}
+
+// Read is Log.Read.
+func (i *Image) Read(lo, hi, maxBytes uint64) ([]Entry, error) { return i.log.Read(lo, hi, maxBytes) }
+
+// Open verifies the log in dir, which exists, and makes everything in it durable that counts. Errors: those of Inspect.
+func Open(dir string, o Options) (*Log, error) {
+	img, err := Inspect(dir, o)
+	if err != nil {
 		return nil, err
 	}
-	l := &Log{options: s.Options, dir: dir, state: s.state, segments: s.chain, sequence: s.highest}
+	return img.Open()
+}
+
+// Open makes everything durable that counts. It may be called once, if nothing has changed since.
+func (i *Image) Open() (*Log, error) {
+	s := i.scan
+	l := &Log{options: s.Options, dir: s.dir, state: s.state, segments: s.chain, sequence: s.highest}
 	if err := l.recover(s); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -64,16 +114,15 @@ func (l *Log) recover(s *scan) error {
 	if s.doubtIn == nil || s.change.next != nil {
 		payload, count = h.Hard.record().appendTo(nil), 1
 	}
-	if err := l.bridge(h, payload, count); err != nil {
-		return err
-	}
-	if n := len(s.chain); n > 0 && s.chain[n-1].size > s.beforeDoubt.End {
-		if err := s.Files.Truncate(s.chain[n-1].name, s.beforeDoubt.End); err != nil {
-			return err
+	return l.bridge(h, payload, count, func() error {
+		if n := len(s.chain); n > 0 && s.chain[n-1].size > s.beforeDoubt.End {
+			if err := s.Files.Truncate(s.chain[n-1].name, s.beforeDoubt.End); err != nil {
+				return err
+			}
 		}
-	}
-	slices.Reverse(s.garbage)
-	return l.remove(s.garbage)
+		slices.Reverse(s.garbage)
+		return l.remove(s.garbage)
+	})
 }
 
 // Append makes entries durable and with them, if it is given, a hard state: both or neither, with one write and one
@@ -97,7 +146,7 @@ func (l *Log) Append(hard *HardState, entries []Entry) error {
 	if err != nil {
 		return fmt.Errorf("append to the log: %w", err)
 	}
-	if l.current().end+int64(len(b))+batchHeaderBytes+nextBatchBytes > l.current().size {
+	if l.current().end+int64(len(b))+batchHeaderBytes+nextBatchBytes > l.current().Size {
 		if err := l.changeFiles(int64(len(b))); err != nil {
 			return l.fail("begin the next file", err)
 		}
@@ -117,19 +166,18 @@ func (l *Log) Reset(index, term uint64) error {
 		return err
 	}
 	h := l.header(l.current().here())
-	if index < h.Hard.Commit || term > h.Hard.Term {
-		return fmt.Errorf("empty the log up to entry %d of term %d: it has %+v", index, term, h.Hard)
+	if index < h.Hard.Commit {
+		return fmt.Errorf("empty the log up to entry %d: it has %+v", index, h.Hard)
+	}
+	if term > h.Hard.Term {
+		h.Hard = HardState{Term: term}
 	}
 	h.Reset, h.Last, h.LastTerm, h.Hard.Commit = 1, index, term, index
 	old := l.segments
 	l.mu.Lock()
 	l.state, l.segments = stateBefore(h), nil
 	l.mu.Unlock()
-	err := l.bridge(h, h.Hard.record().appendTo(nil), 1)
-	if err == nil {
-		err = l.remove(old)
-	}
-	return l.fail("empty", err)
+	return l.fail("empty", l.bridge(h, h.Hard.record().appendTo(nil), 1, func() error { return l.remove(old) }))
 }
 
 // Cut removes the oldest files whose entries are all below index.
@@ -325,7 +373,7 @@ func (l *Log) write(b []byte, count int) (batch, error) {
 		return at, err
 	}
 	// The first sync of a block that was only allocated waits for the file system's journal. So there is one for many.
-	if until := min(at.end+zeroAheadBytes, f.size); at.end > l.zeroed && until > at.end {
+	if until := min(at.end+zeroAheadBytes, f.Size); at.end > l.zeroed && until > at.end {
 		if err := writeAll(l.file, zeroBlock[:until-at.end], at.end); err != nil {
 			return at, err
 		}
@@ -350,16 +398,16 @@ func writeAll(f File, b []byte, at int64) error {
 func (l *Log) begin(h header, room int64) (*segment, File, error) {
 	l.sequence++
 	h.Cluster, h.Member, h.Sequence = l.options.Cluster, l.options.Member, l.sequence
+	h.Size = headerBytes + room + nextBatchBytes
 	_, _ = rand.Read(h.Salt[:]) // it never fails
-	f := newSegment(filepath.Join(l.dir, fileName(h.Sequence)), h)
-	f.size = headerBytes + room + nextBatchBytes
+	f := newSegment(filepath.Join(l.dir, FileName(h.Sequence)), h)
 	file, err := l.options.Files.Create(f.name)
 	if err != nil {
 		return nil, nil, err
 	}
 	err = writeAll(file, f.encode(), 0)
 	if err == nil {
-		err = file.Allocate(f.size)
+		err = file.Allocate(f.Size)
 	}
 	if err == nil {
 		err = file.Sync()
@@ -397,8 +445,9 @@ func (l *Log) open(f *segment, file File) {
 	l.segments = append(l.segments, f)
 }
 
-// bridge begins a file with one batch, and the file behind it.
-func (l *Log) bridge(h header, payload []byte, count int) error {
+// bridge begins a file with one batch, and the file behind it. In between, when the batch is durable, tidy removes what
+// is void by then, so that the disk has room for the latter.
+func (l *Log) bridge(h header, payload []byte, count int, tidy func() error) error {
 	c, err := l.state.change(payload, count)
 	if err != nil {
 		return err
@@ -419,6 +468,9 @@ func (l *Log) bridge(h header, payload []byte, count int) error {
 		return err
 	}
 	l.take(c, at)
+	if err := tidy(); err != nil {
+		return err
+	}
 	return l.changeFiles(0)
 }
 

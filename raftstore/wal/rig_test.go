@@ -15,7 +15,7 @@ import (
 
 var images = flag.Int("images", 4000, "make at least so many crash images")
 
-var failures = flag.Int("failures", 2, "logs in which every step fails once")
+var failures = flag.Int("failures", 1, "logs in which every step fails once")
 
 // rig lets a log live through crashes: it writes at random, makes images of what a power cut may leave in front of
 // every step, and goes on with one of them. Every image has to open, and to hold what was acknowledged, with or
@@ -69,7 +69,7 @@ func (g *rig) image(m *memory, depth int) *memory {
 
 // check opens the log in an image, and cuts the power again: what was there must be there, and nothing else.
 func (g *rig) check(image *memory, depth int) model {
-	if g.images%4 == 0 {
+	if g.r.IntN(2) == 0 {
 		g.note(image)
 	}
 	before := image
@@ -198,8 +198,9 @@ func (g *rig) call(l *Log) error {
 		err = l.Cut(g.o.Checkpoint + 1)
 	case 1:
 		g.o.Checkpoint = g.acked.hard.Commit + g.r.Uint64N(10)
-		g.underway = g.acked.reset(g.o.Checkpoint, g.acked.hard.Term)
-		err = l.Reset(g.o.Checkpoint, g.acked.hard.Term)
+		term := g.acked.hard.Term + uint64(g.r.IntN(2))
+		g.underway = g.acked.reset(g.o.Checkpoint, term)
+		err = l.Reset(g.o.Checkpoint, term)
 	default:
 		hard, entries := g.acked.write(g.r)
 		g.underway = g.acked.append(hard, entries)
@@ -407,7 +408,7 @@ func TestEveryFailure(t *testing.T) {
 	t.Logf("%d failures", tried)
 }
 
-// TestReadOnly: Check needs no right to write, and Open fails without it.
+// TestReadOnly: Inspect needs no right to write, and Open fails without it.
 func TestReadOnly(t *testing.T) {
 	g := settled(t, 1)
 	g.fs.before = func(step, _ string) error {
@@ -416,7 +417,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		return nil
 	}
-	report, err := Check(dir, g.o.in(g.fs))
+	report, err := Inspect(dir, g.o.in(g.fs))
 	if err != nil || report.Last != g.acked.last() || report.Hard != g.acked.hard ||
 		len(report.Files) != len(g.fs.names) {
 		t.Errorf("%+v, %v", report, err)
@@ -429,7 +430,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	other := g.o.in(g.fs)
 	other.Member++
-	if _, err := Check(dir, other); !errors.As(err, new(*DamageError)) {
+	if _, err := Inspect(dir, other); !errors.As(err, new(*DamageError)) {
 		t.Error(err)
 	}
 	if _, err := (Disk{}).Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {

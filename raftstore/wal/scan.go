@@ -22,6 +22,8 @@ type Options struct {
 	New bool
 	// Files is the file system, nil for Disk.
 	Files Files
+	// Progress is called when another file of so many has been read, unless it is nil.
+	Progress func(done, files int)
 }
 
 // DamageError reports that the log differs from what was written to it. Nothing was changed.
@@ -44,7 +46,7 @@ type FormatError struct {
 
 // Error names the file.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s has format %d, this program reads %d", e.File, e.Format, fileFormat)
+	return fmt.Sprintf("%s has format %d, this program reads %d", e.File, e.Format, Format)
 }
 
 func damage(s *segment, at int64, format string, args ...any) error {
@@ -68,9 +70,11 @@ type scan struct {
 	beforeDoubt link
 }
 
-const suffix = ".log"
+// Suffix is that of the files' names.
+const Suffix = ".log"
 
-func fileName(sequence uint64) string { return fmt.Sprintf("%020d%s", sequence, suffix) }
+// FileName returns the name of a file. Creating a log makes the first two; each later start makes further ones.
+func FileName(sequence uint64) string { return fmt.Sprintf("%020d%s", sequence, Suffix) }
 
 func newScan(dir string, o Options) *scan {
 	if o.Files == nil {
@@ -85,9 +89,12 @@ func (s *scan) run() error {
 		return err
 	}
 	slices.Sort(names)
-	for _, name := range names {
+	for i, name := range names {
 		if err := s.find(name); err != nil {
 			return err
+		}
+		if s.Progress != nil {
+			s.Progress(i+1, len(names))
 		}
 	}
 	if err := s.link(); err != nil || len(s.chain) == 0 {
@@ -123,11 +130,11 @@ func (s *scan) read(name string) (b []byte, err error) {
 // find reads the header of a file, and whether an intact batch follows, which makes it the head so far. A file whose
 // header is broken was never begun: nothing follows then.
 func (s *scan) find(name string) error {
-	if !strings.HasSuffix(name, suffix) {
+	if !strings.HasSuffix(name, Suffix) {
 		return nil
 	}
 	f := newSegment(filepath.Join(s.dir, name), header{})
-	if n, err := fmt.Sscanf(name, "%d"+suffix, &f.Sequence); n != 1 || err != nil || fileName(f.Sequence) != name {
+	if n, err := fmt.Sscanf(name, "%d"+Suffix, &f.Sequence); n != 1 || err != nil || FileName(f.Sequence) != name {
 		return damage(f, 0, "this is not the name of a file of the log")
 	}
 	b, err := s.read(f.name)
@@ -139,7 +146,7 @@ func (s *scan) find(name string) error {
 	case !ok && !zeros(b, headerBytes, int64(len(b))):
 		return damage(f, 0, "the header is broken, and data follows")
 	case !ok:
-	case h.Format != fileFormat:
+	case h.Format != Format:
 		return &FormatError{f.name, int(h.Format)}
 	case h.Cluster != s.Cluster || h.Member != s.Member || h.Sequence != f.Sequence:
 		return damage(f, 0, "the file is number %d of member %x of cluster %x", h.Sequence, h.Member, h.Cluster)
@@ -278,6 +285,9 @@ func (s *scan) replay(f *segment, i int) error {
 		}
 		return nil
 	}
+	if f.size < f.Size {
+		return damage(f, f.size, "the file was cut, it had %d bytes", f.Size)
+	}
 	return s.judge(f, b)
 }
 
@@ -314,40 +324,9 @@ func (s *scan) checkEnd() error {
 		return nil
 	}
 	next := s.bySequence(s.change.next.Sequence)
-	if next == nil || next.Salt != s.change.next.Salt || next.Before != s.beforeDoubt {
-		return damage(s.doubtIn, s.doubt.at, "the file that follows, number %d, is missing", s.change.next.Sequence)
+	if next == nil || next.Salt != s.change.next.Salt || next.Before != s.beforeDoubt || next.size < next.Size {
+		return damage(s.doubtIn, s.doubt.at, "the file that follows, number %d, is missing or was cut",
+			s.change.next.Sequence)
 	}
 	return nil
-}
-
-// Report is the result of Check.
-type Report struct {
-	First, Last, LastTerm uint64 // of the entries; Last is First-1 in an empty log
-	Hard                  HardState
-	Files                 []FileReport
-}
-
-// FileReport is a file of the log.
-type FileReport struct {
-	Name        string
-	Bytes, Torn int64  // Torn: bytes of a write that was cut short; the next start drops them
-	First, Last uint64 // of its entries that count; 0 in a file without
-}
-
-// Check verifies a log as Open does and changes nothing. With an error the report is filled as far as it got.
-func Check(dir string, o Options) (Report, error) {
-	s := newScan(dir, o)
-	err := s.run()
-	s.settle()
-	r := Report{First: s.first, Last: s.last, LastTerm: s.lastTerm(), Hard: s.hard}
-	for _, f := range s.found {
-		report := FileReport{Name: filepath.Base(f.name), Bytes: f.size, Torn: f.torn}
-		for _, ref := range s.refs {
-			if ref.segment == f {
-				report.First, report.Last = cmp.Or(report.First, ref.first), ref.last
-			}
-		}
-		r.Files = append(r.Files, report)
-	}
-	return r, err
 }

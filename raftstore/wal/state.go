@@ -36,6 +36,12 @@ func stateBefore(h header) state {
 	return state{first: h.Last + 1, last: h.Last, base: h.LastTerm, hard: h.Hard}
 }
 
+func (s *state) clone() state {
+	c := *s
+	c.runs, c.refs = slices.Clone(s.runs), slices.Clone(s.refs)
+	return c
+}
+
 func (s *state) lastTerm() uint64 {
 	if len(s.runs) == 0 {
 		return s.base

@@ -10,7 +10,7 @@ import (
 
 const dir = "log"
 
-var small = Options{Cluster: 3, Member: 7, SegmentBytes: 8 << 10}
+var small = Options{Cluster: 3, Member: 7, SegmentBytes: 16 << 10}
 
 // in returns the options of a log in a file system.
 func (o Options) in(m Files) Options { o.Files = m; return o }
@@ -42,6 +42,9 @@ func (m model) append(hard *HardState, entries []Entry) model {
 }
 
 func (m model) reset(index, term uint64) model {
+	if term > m.hard.Term {
+		m.hard = HardState{Term: term}
+	}
 	m.hard.Commit = index
 	return model{base: index, baseTerm: term, hard: m.hard}
 }
@@ -119,7 +122,7 @@ func (m model) write(r *rand.Rand) (*HardState, []Entry) {
 }
 
 func data(r *rand.Rand) []byte {
-	b := make([]byte, []int{0, 10, 300, 1500, 12000}[r.IntN(24)/5])
+	b := make([]byte, []int{0, 10, 300, 1500, 20000}[r.IntN(24)/5])
 	if r.IntN(2) == 0 { // mostly zeros otherwise
 		for i := range b {
 			b[i] = byte(r.Uint32())
