@@ -93,8 +93,14 @@ func Run(p plan.Plan, o Options) *Outcome {
 // overdue is the time after which an answer on a living stream is late when there are no faults.
 const overdue = 3 * time.Second
 
-// judge adds the violations that the history shows.
+// panicked is logged by a server that goes on after a panic, such as that of a timer without progress.
+const panicked = "recovered from a panic"
+
+// judge adds the violations that the logs and the history show.
 func (w *World) judge() {
+	if n := w.logs.counts[panicked]; n > 0 {
+		w.violation("servers have %s %d times", panicked, n)
+	}
 	found, extent := check.Judge(w.history.Events(), check.Options{Healed: w.healedAt, Patience: overdue, Drift: 0.06,
 		WithoutModel: w.plan.Limits.StateBytes != 0})
 	for _, v := range found {
