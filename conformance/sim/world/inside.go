@@ -17,6 +17,8 @@ import (
 const (
 	// lookEvery is the pause between two looks at all servers.
 	lookEvery = 3 * time.Millisecond
+	// looksPerRoster is the number of looks at a permit for one at members and term, which costs more.
+	looksPerRoster = 10
 	// leasesOverlap bounds the time after the loss of a connection in which two servers may have a lease: a follower
 	// that notices the loss elects another leader at once (raftstore/DESIGN.md).
 	leasesOverlap = 950 * time.Millisecond
@@ -110,10 +112,13 @@ func (l *life) opened(g *group.Group) {
 	})
 	go func() {
 		<-g.Ready()
-		for {
+		for n := 0; ; n++ {
 			permit := !log.MaySpeak() && g.Led() && !g.Mute() && !g.Leads()
-			members, term := log.Members(), coordination.Term(log.Figures().Term)
-			w.do(func() { l.look(permit, members, term) })
+			w.do(func() { l.permit = permit && l.server.life == l })
+			if n%looksPerRoster == 0 {
+				members, term := log.Members(), coordination.Term(log.Figures().Term)
+				w.do(func() { l.look(members, term) })
+			}
 			time.Sleep(lookEvery)
 		}
 	}()
@@ -152,12 +157,11 @@ func (m *memory) remember(members raftstore.Members) (problem string) {
 }
 
 // look takes what a server has just seen of itself.
-func (l *life) look(permit bool, members raftstore.Members, term coordination.Term) {
+func (l *life) look(members raftstore.Members, term coordination.Term) {
 	w := l.world
 	if l.server.life != l {
 		return
 	}
-	l.permit = permit
 	if term != 0 && term < l.has.term {
 		w.violation("%s has executed an entry of term %d, and is in term %d", l.name, l.has.term, term)
 	}
