@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 	_ "unsafe" // for go:linkname
 )
@@ -52,6 +53,25 @@ var recorded []simSwitch
 func start(c Config) {
 	recorded = make([]simSwitch, c.Record)
 	simStart(c.Seed, c.Yield, c.Patience, c.Spin, recorded)
+}
+
+// spareThreads makes threads that are idle then. One that the runtime needs later, when that is, is then not allocated
+// on the heap between objects of the world.
+func spareThreads() {
+	var locked, unlocked sync.WaitGroup
+	release := make(chan struct{})
+	for range 8 {
+		locked.Add(1)
+		unlocked.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			locked.Done()
+			<-release
+		})
+	}
+	locked.Wait()
+	close(release)
+	unlocked.Wait()
 }
 
 func setNode(node Node) Node { return Node(simSetNode(int32(node))) }

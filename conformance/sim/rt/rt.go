@@ -36,6 +36,7 @@ func Run(t *testing.T, c Config, world func(*testing.T)) {
 	}
 	debug.SetGCPercent(-1) // the collector would run at other moments each time
 	cryptotest.SetGlobalRandom(t, c.Seed)
+	spareThreads()
 	synctest.Test(t, func(t *testing.T) {
 		start(c)
 		world(t)
