@@ -111,10 +111,13 @@ func (s *stream) create(name string, limit uint64, data []byte) error {
 		return err
 	case m.GetCreateSemaphoreResult() == nil:
 		return fmt.Errorf("create: %v", m)
-	case m.GetCreateSemaphoreResult().GetStatus() == Ydb.StatusIds_ALREADY_EXISTS:
-		return nil
 	}
-	return refusal(m.GetCreateSemaphoreResult().GetStatus())
+	switch status := m.GetCreateSemaphoreResult().GetStatus(); status {
+	case Ydb.StatusIds_SUCCESS, Ydb.StatusIds_ALREADY_EXISTS:
+		return nil
+	default: // the state is full
+		return fmt.Errorf("create: %w: %v", errRefused, status)
+	}
 }
 
 // refusal is the error of a status; nil if it is a success or an answer that a client may get at any time.

@@ -33,7 +33,7 @@ func (c *Client) work(ctx context.Context, s *stream) error {
 			<-s.over
 			return s.err
 		}
-		if err := step(ctx, s); err != nil {
+		if err := step(ctx, s); err != nil && !errors.Is(err, errRefused) { // a refusal is an answer
 			return err
 		}
 		c.steps.Add(1)

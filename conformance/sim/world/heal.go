@@ -34,8 +34,25 @@ func (w *World) heal() {
 			}
 		}
 	})
+	go w.upgrade()
 	for _, s := range lost {
 		w.change(func(ctx context.Context) error { return w.replace(ctx, s) })
+	}
+}
+
+// upgrade ends an upgrade that has begun, one server after the other: before that servers refuse what older ones cannot
+// read.
+func (w *World) upgrade() {
+	for _, s := range w.servers {
+		for old := true; old && w.over.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			w.do(func() {
+				l := s.life
+				if old = s.version != 0 && s.member != absent; old && l != nil && l.running != nil {
+					s.version = 0
+					w.shut(l, 0)
+				}
+			})
+		}
 	}
 }
 
