@@ -17,14 +17,23 @@ type beliefs struct {
 	ended   []Tenure
 }
 
-// believe finds out when clients had proof that they held tokens, and compares them with each other.
+// believe finds out when clients had proof that they held tokens, and compares these times with each other. It does the
+// same to the beliefs that clients state themselves.
 func (j *judge) believe() {
 	all := make(map[sessionKey]*beliefs)
 	limits := make(map[string]uint64)
 	forced := make(map[string]bool) // their owners may have lost them silently
 	next := make(map[*stream]int)   // of its proofs
+	paths := make(map[int]string)   // of the node of each client
+	var stated []Tenure
 	for place, e := range j.events {
 		switch fact := e.Fact.(type) {
+		case *Opened:
+			paths[fact.Client] = fact.Path
+		case *Believes:
+			t := fact.Tenure
+			t.Name = paths[fact.Client] + "/" + t.Name
+			stated = append(stated, t)
 		case *Sent:
 			s := j.streams[fact.Stream]
 			if s == nil {
@@ -60,14 +69,16 @@ func (j *judge) believe() {
 		b.end(time.Duration(math.MaxInt64), slices.Collect(maps.Keys(b.held))...)
 		tenures = append(tenures, b.ended...)
 	}
-	err := Tenures(tenures, func(name string) uint64 {
+	limit := func(name string) uint64 {
 		if forced[name] {
 			return 0
 		}
 		return limits[name]
-	}, 0)
-	if err != nil {
-		j.report(j.events[len(j.events)-1].At, "belief", "%v", err)
+	}
+	for _, list := range [][]Tenure{tenures, stated} {
+		if err := Tenures(list, limit, 0); err != nil {
+			j.report(j.events[len(j.events)-1].At, "belief", "%v", err)
+		}
 	}
 }
 
