@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/coordd/coordd/conformance/sim/plan"
 	"github.com/coordd/coordd/conformance/sim/result"
 	"github.com/coordd/coordd/conformance/sim/rt"
+	"github.com/coordd/coordd/conformance/sim/trace"
 	"github.com/coordd/coordd/conformance/sim/world"
 )
 
@@ -40,19 +40,23 @@ func TestSeed(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var traced io.Writer
+	var options world.Options
+	closeTrace := func() error { return nil }
 	if *traceFile != "" {
-		if traced, err = os.Create(*traceFile); err != nil {
+		file, err := trace.Create(*traceFile)
+		if err != nil {
 			t.Fatal(err)
 		}
+		options.Trace, closeTrace = file, file.Close
 	}
+	options.Dir = dir
 	config := rt.Config{Seed: p.Seed, Yield: p.Yield}
 	if *switches != "" {
 		config.Record = 1 << 22
 	}
 	rt.Run(t, config, func(*testing.T) {
-		r := world.Run(p, world.Options{Dir: dir, Trace: traced})
-		if err := finish(r, dir); err != nil {
+		r := world.Run(p, options)
+		if err := errors.Join(closeTrace(), finish(r, dir)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			r.Verdict = result.Unable
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +22,14 @@ type Trace struct {
 	hash  uint64
 	to    io.Writer // nil: only the hash is kept
 	dir   string
+	text  []byte // of one line
 }
 
 // New returns an empty record that begins now. Lines go to w; nil: nowhere. They do not mention dir, the folder of the
 // servers' data, which is another one for each run.
-func New(w io.Writer, dir string) *Trace { return &Trace{begun: time.Now(), to: w, dir: dir} }
+func New(w io.Writer, dir string) *Trace {
+	return &Trace{begun: time.Now(), to: w, dir: dir, text: make([]byte, 0, 1<<16)}
+}
 
 // Now returns the time since the world's beginning, by the world's clock.
 func (t *Trace) Now() (now time.Duration) {
@@ -43,28 +47,64 @@ func (t *Trace) Hash() uint64 {
 // Note records a line.
 func (t *Trace) Note(format string, args ...any) {
 	rt.As(rt.World, func() {
-		line := strings.ReplaceAll(fmt.Sprintf(format, args...), t.dir, "DIR")
+		line := t.constant(fmt.Sprintf(format, args...))
 		now := time.Since(t.begun)
 		t.mutex.Lock()
 		defer t.mutex.Unlock()
-		t.mix(uint64(now), uint64(crc32.Checksum([]byte(line), castagnoli)))
-		if t.to != nil {
-			fmt.Fprintf(t.to, "%12d %s\n", now, line)
-		}
+		t.line(now, line)
 	})
+}
+
+// constant returns a text without the folder's name, and without the double spaces that package protobuf puts into its
+// texts, or does not, by a hash of the program.
+func (t *Trace) constant(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, t.dir, "DIR"), "  ", " ")
+}
+
+func (t *Trace) line(now time.Duration, text string) {
+	t.mix(uint64(now), uint64(crc32.Checksum([]byte(text), castagnoli)))
+	if t.to != nil {
+		t.begin(now)
+		t.write(text, "\n")
+	}
 }
 
 // Segment records bytes that are sent on a connection, of which only length and checksum are kept.
 func (t *Trace) Segment(conn, from string, data []byte) {
 	rt.As(rt.World, func() {
-		now, sum := time.Since(t.begun), crc32.Checksum(data, castagnoli)
+		now := time.Since(t.begun)
 		t.mutex.Lock()
 		defer t.mutex.Unlock()
-		t.mix(uint64(now), uint64(crc32.Checksum([]byte(conn), castagnoli)), uint64(len(data)), uint64(sum))
-		if t.to != nil {
-			fmt.Fprintf(t.to, "%12d send %s by %s %d %08x\n", now, conn, from, len(data), sum)
-		}
+		t.segment(now, conn, from, data)
 	})
+}
+
+func (t *Trace) segment(now time.Duration, conn, from string, data []byte) {
+	sum := crc32.Checksum(data, castagnoli)
+	t.mix(uint64(now), uint64(crc32.Checksum([]byte(conn), castagnoli)), uint64(len(data)), uint64(sum))
+	if t.to != nil {
+		t.begin(now)
+		t.text = append(append(append(append(t.text, "send "...), conn...), " by "...), from...)
+		t.text = strconv.AppendInt(append(t.text, ' '), int64(len(data)), 10)
+		t.text = strconv.AppendUint(append(t.text, ' '), uint64(sum), 16)
+		t.write("\n")
+	}
+}
+
+// begin begins a line. Lines are put together without allocations, which would make a difference to a run.
+func (t *Trace) begin(now time.Duration) {
+	t.text = t.text[:0]
+	for most := time.Duration(100_000_000_000); most > now && most > 1; most /= 10 {
+		t.text = append(t.text, ' ')
+	}
+	t.text = append(strconv.AppendInt(t.text, int64(now), 10), ' ')
+}
+
+func (t *Trace) write(parts ...string) {
+	for _, part := range parts {
+		t.text = append(t.text, part...)
+	}
+	_, _ = t.to.Write(t.text)
 }
 
 // mix adds numbers to the hash. The lock is held.
