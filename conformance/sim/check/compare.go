@@ -109,8 +109,9 @@ func (j *judge) once(q *request, at int) {
 	}
 }
 
-// described judges the answer to a describe. It has to be the semaphore as it was after some command: not before what
-// the stream had asked for earlier and, in strict mode, not before anything that any client had seen when it was sent.
+// described judges the answer to a describe. It has to be the semaphore as it was after some command: not before the
+// stream's earlier requests, nor after its later ones and, in strict mode, not before anything that any client had seen
+// when it was sent.
 func (j *judge) described(q *request, g *got) point {
 	n := j.nodeOf(q.stream)
 	if n == nil || g.Status != model.Success && g.Status != model.NotFound {
@@ -123,6 +124,12 @@ func (j *judge) described(q *request, g *got) point {
 	for _, earlier := range q.stream.requests[:q.sequence-1] {
 		low = max(low, earlier.executed)
 	}
+	high := j.highest
+	for _, later := range q.stream.requests[q.sequence:] {
+		if later.executed != 0 {
+			high = min(high, later.executed-1) // a describe has its turn among the requests of its stream
+		}
+	}
 	list := append([]version{{}}, n.history[q.Name]...)
 	w, found := watch{}, false
 	for i := range list {
@@ -130,7 +137,7 @@ func (j *judge) described(q *request, g *got) point {
 		if i+1 < len(list) {
 			next = list[i+1].from
 		}
-		if next <= low || list[i].from > j.highest || !shows(g.Description, list[i].state, &q.Request) {
+		if next <= low || list[i].from > high || !shows(g.Description, list[i].state, &q.Request) {
 			continue
 		}
 		if !found {
@@ -140,7 +147,7 @@ func (j *judge) described(q *request, g *got) point {
 	}
 	if !found {
 		j.report(g.at, "model", "%v got %s, which was not the state after any command from %v to %v: %s", q,
-			show(&g.Reply), low, j.highest, showVersions(list, low))
+			show(&g.Reply), low, high, showVersions(list, low))
 		return 0
 	}
 	if g.WatchAdded {
