@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -87,12 +88,13 @@ func HookDisk(h DiskHook) {
 	simFileHook = func(op, name, to string, offset int64, data []byte) (int, error) {
 		return h(Op(op), name, to, offset, data)
 	}
+	here, _ := os.Getwd()
 	simDescriptorHook = func(op string, fd int, offset int64) error {
 		name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if err != nil {
 			return err
 		}
-		_, err = h(Op(op), name, "", offset, nil)
+		_, err = h(Op(op), strings.TrimPrefix(name, here+"/"), "", offset, nil)
 		return err
 	}
 }

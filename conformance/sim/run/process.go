@@ -61,7 +61,7 @@ func (p *program) run(ctx context.Context, j job) (outcome, error) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return outcome{}, err
 	}
-	args := []string{"-test.run", "^TestSeed$", "-seed", strconv.FormatUint(j.seed, 10), "-dir", data}
+	args := []string{"-test.run", "^TestSeed$", "-seed", strconv.FormatUint(j.seed, 10), "-dir", "d"}
 	for name, file := range map[string]string{"-plan": j.plan, "-trace": j.trace, "-logs": j.logs,
 		"-operations": j.operations} {
 		if file != "" {
