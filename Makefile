@@ -44,9 +44,8 @@ help: ## list these commands
 run: build ## build and start a server with its data in the user's state directory (ARGS='--listen :2136' for more)
 	@exec bin/coordd serve $(ARGS)
 
-# What the binary carries of libraries that nothing here uses: gRPC's traces for a page that is not served, and code made
-# for each type in an encoding of which the log's library wants nothing but to be there. Without it is 1.8 MB smaller.
-SLIM := -tags grpcnotrace,notfastpath
+# The binary does without gRPC's traces, which are for a page that is not served.
+SLIM := -tags grpcnotrace
 GO_BUILD = go build $(RELEASE) -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.Version=$(VERSION)'
 
 build: ## build the static binaries bin/coordd and bin/coordd-standin

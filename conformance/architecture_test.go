@@ -36,7 +36,6 @@ const (
 	grpc      = "google.golang.org/grpc"
 	raft      = "go.etcd.io/raft/v3"
 	bbolt     = "go.etcd.io/bbolt"
-	hashicorp = "github.com/hashicorp/"
 	ydbProtos = "github.com/ydb-platform/ydb-go-genproto"
 	system    = "golang.org/x/sys"
 	tokens    = "github.com/golang-jwt/jwt/v5"
@@ -64,7 +63,7 @@ var layers = []layer{
 	{folder: "internal/turn"},
 	{folder: "raftstore", ours: []string{"internal/histogram", "internal/lograte", "internal/netguard",
 		"internal/turn"},
-		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf}},
+		foreign: []string{raft, bbolt, grpc, protobuf}},
 	{folder: "raftstore/wal"},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore", "internal/hooks"},
 		foreign: []string{grpc, protobuf, ydbProtos}},

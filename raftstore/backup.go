@@ -143,9 +143,6 @@ func fillFromBackup(d *disk, dir string, r io.Reader, c Cluster) error {
 	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
 		return err
 	}
-	if err := createWALMeta(d, filepath.Join(dir, walDir)); err != nil {
-		return err
-	}
 	id := newIdentity()
 	if c.networked() {
 		id.Incarnation = randomID()
@@ -156,6 +153,9 @@ func fillFromBackup(d *disk, dir string, r io.Reader, c Cluster) error {
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)
 	}
+	if err := createLog(d, filepath.Join(dir, walDir), id, checkpointMeta{Index: b.index, Term: b.term}); err != nil {
+		return err
+	}
 	return d.writeFile(filepath.Join(dir, identityFile), id.encode())
 }
 
@@ -164,6 +164,8 @@ type backupReader struct {
 	in  io.Reader
 	sum hash.Hash32
 	buf [8]byte
+
+	index, term uint64 // of what was restored
 }
 
 func newBackupReader(r io.Reader) *backupReader {
@@ -236,6 +238,7 @@ func (b *backupReader) restore(d *disk, db *bbolt.DB, id identity, c Cluster) er
 	if err != nil {
 		return err
 	}
+	b.index, b.term = meta.Index, meta.Term
 	meta.Cluster, meta.Member = id.Cluster, id.Member
 	meta.Restored, meta.Lineage, meta.Forced = meta.Index, id.Cluster, 0
 	meta.Conf = confRecord{Voters: []uint64{id.Member}}

@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testserver"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // benchHandler tells the benchmark about each committed command and nothing else.
@@ -151,7 +152,7 @@ func bareSync(b *testing.B, dir string) time.Duration {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	if err := allocate(f, 4<<20); err != nil {
+	if err := wal.FileOf(f).Allocate(4 << 20); err != nil {
 		b.Fatal(err)
 	}
 	if err := f.Sync(); err != nil {
@@ -164,7 +165,7 @@ func bareSync(b *testing.B, dir string) time.Duration {
 		if _, err := f.WriteAt(data, int64(i*232)); err != nil {
 			b.Fatal(err)
 		}
-		if err := dataSync(f); err != nil {
+		if err := wal.FileOf(f).Sync(); err != nil {
 			b.Fatal(err)
 		}
 		times = append(times, time.Since(at))

@@ -9,16 +9,6 @@ import (
 	"path/filepath"
 )
 
-// FileReport is one file of a data directory as Check found it.
-type FileReport struct {
-	Name       string // relative to the directory
-	Bytes      int64
-	FirstIndex uint64 // first and last log entry; 0 if the file holds none
-	LastIndex  uint64
-	Rows       uint64 // checkpoint rows
-	TornBytes  int64  // bytes of a write that a crash cut short; the next start drops them
-}
-
 // Report is the result of Check.
 type Report struct {
 	Cluster, Member uint64

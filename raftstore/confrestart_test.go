@@ -12,6 +12,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testmode"
+
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // fromOne makes a cluster of one server, which others can join.
@@ -189,6 +191,29 @@ func TestNewestOfAnEmptiedLog(t *testing.T) {
 	}
 }
 
+// forgetLog makes a log with the same entries whose commit index is that of the checkpoint.
+func forgetLog(t *testing.T, dir string, img *image) {
+	log := filepath.Join(dir, walDir)
+	if err := errors.Join(os.RemoveAll(log), os.Mkdir(log, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := createLog(&disk{}, log, img.identity, img.state.meta); err != nil {
+		t.Fatal(err)
+	}
+	found, err := wal.Inspect(log, logOptions(&disk{}, img.identity, img.state.meta, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := openDiskLog(log, found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hardState{term: img.hard.term, vote: img.hard.vote, commit: img.state.meta.Index}
+	if err := errors.Join(l.setHardState(h), l.append(img.entries), l.close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A log proves that all its membership entries but the last are committed: a start, and a roster, go by that, whatever
 // commit index is stored.
 func TestLogProvesItsMemberships(t *testing.T) {
@@ -208,14 +233,7 @@ func TestLogProvesItsMemberships(t *testing.T) {
 			changes = append(changes, e.GetIndex())
 		}
 	}
-	meta, err := openWALMeta(&disk{}, filepath.Join(dir, walDir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forgetful := hardState{term: img.meta.hard.term, vote: img.meta.hard.vote} // as versions before wrote it
-	if err := errors.Join(meta.SetStable([]byte(hardStateKey), forgetful.encode()), meta.Close()); err != nil {
-		t.Fatal(err)
-	}
+	forgetLog(t, dir, img)
 	s, err := Open(t.Context(), c.cfgs["a"])
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/raft-wal/types"
-
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // contents is everything a data directory says, in a form that can be compared.
@@ -31,7 +30,7 @@ func readContents(dir string) (contents, error) {
 	if err != nil {
 		return contents{}, err
 	}
-	c := contents{identity: img.identity, state: img.state.meta, hard: img.meta.hard, first: img.first}
+	c := contents{identity: img.identity, state: img.state.meta, hard: img.hard, first: img.first}
 	err = readBolt(filepath.Join(dir, stateFile), func(bucket string, key, value []byte) error {
 		c.rows = append(c.rows, fmt.Sprintf("%s %s %x", bucket, key, value))
 		return nil
@@ -151,8 +150,8 @@ func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
 	}
 }
 
-// TestTruncationAndLossAreRefused shortens and removes each file. A log file that lost its end was longer
-// once, so even this is noticed.
+// TestTruncationAndLossAreRefused shortens and removes each file. A log file that lost its end is noticed, unless
+// another one declares that end void.
 func TestTruncationAndLossAreRefused(t *testing.T) {
 	const seed = 13
 	rng := rand.New(rand.NewSource(seed))
@@ -171,8 +170,12 @@ func TestTruncationAndLossAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			// bbolt grows its file ahead of its use, and the line end of a text file says nothing.
-			refused, err := judge(dir, want, lastBatch)
-			if err != nil || !refused && strings.HasSuffix(path, segmentSuffix) {
+			may := lastBatch
+			if strings.HasSuffix(path, wal.Suffix) {
+				may = 0 // only what is void can go
+			}
+			refused, err := judge(dir, want, may)
+			if err != nil {
 				t.Fatalf("seed %d: %s cut to %d of %d bytes: refused %v, %v", seed, filepath.Base(path), n,
 					len(good), refused, err)
 			}
@@ -180,7 +183,11 @@ func TestTruncationAndLossAreRefused(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(t.Context(), smallConfig(dir)); err == nil {
+		if strings.HasSuffix(path, wal.Suffix) { // the oldest one may be needed no more
+			if _, err := judge(dir, want, 0); err != nil {
+				t.Fatalf("%s is gone: %v", path, err)
+			}
+		} else if _, err := Open(t.Context(), smallConfig(dir)); err == nil {
 			t.Fatalf("%s is gone and the store opened", path)
 		}
 		if err := os.WriteFile(path, good, 0o600); err != nil {
@@ -197,13 +204,13 @@ func TestRefusalChangesNothing(t *testing.T) {
 	dir, _, _ := damagedDir(t)
 	files := dataFiles(t, dir)
 	segment := files[slices.IndexFunc(files, func(f string) bool {
-		return strings.HasSuffix(f, segmentSuffix)
+		return strings.HasSuffix(f, wal.Suffix)
 	})]
 	b, err := os.ReadFile(segment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[segmentHeaderLen+frameHeaderLen+entryHeaderLen] ^= 1 // data of the first entry
+	b[5000] ^= 1
 	if err := os.WriteFile(segment, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +218,7 @@ func TestRefusalChangesNothing(t *testing.T) {
 	copyDir(t, dir, before)
 	_, err = Open(t.Context(), smallConfig(dir))
 	var damage *CorruptionError
-	if !errors.As(err, &damage) || damage.File != segment || damage.Index == 0 {
+	if !errors.As(err, &damage) || damage.File != segment {
 		t.Fatalf("error %v", err)
 	}
 	report, checkErr := Check(dir)
@@ -231,52 +238,13 @@ func TestRefusalChangesNothing(t *testing.T) {
 	}
 }
 
-// TestBrokenBatchWithALaterOneIsRefused is the case raft-wal loses silently: the library stops at the first
-// broken frame and takes everything behind it for unwritten.
-func TestBrokenBatchWithALaterOneIsRefused(t *testing.T) {
-	dir, _, _ := damagedDir(t)
-	img, err := examine(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := img.meta.state.Segments[len(img.meta.state.Segments)-1]
-	path := filepath.Join(dir, walDir, segmentName(last.BaseIndex, last.ID))
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := walkSegment(good)
-	victim := w.entries[len(w.entries)-4] // two batches before the last, each followed by its commit
-	for name, spoil := range map[string]func(b []byte){
-		"data":          func(b []byte) { b[victim.start+frameHeaderLen+40] ^= 4 },
-		"frame type":    func(b []byte) { b[victim.start] ^= 0x80 },
-		"length":        func(b []byte) { b[victim.start+4] ^= 0x10 },
-		"commit":        func(b []byte) { b[victim.end] ^= 1 },
-		"checksum":      func(b []byte) { b[victim.end+5] ^= 1 },
-		"whole batch":   func(b []byte) { clear(b[victim.start : victim.end+frameHeaderLen]) },
-		"frame padding": func(b []byte) { b[victim.end-1] ^= 1 },
-	} {
-		bad := bytes.Clone(good)
-		spoil(bad)
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := Check(dir)
-		var damage *CorruptionError
-		if !errors.As(err, &damage) || damage.File != path || damage.Index != img.last-3 {
-			t.Errorf("%s: %v, want entry %d", name, err, img.last-3)
-		}
-	}
-}
-
 func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 	dir, _, _ := damagedDir(t)
-	img, err := examine(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	other, _, _ := damagedDir(t)
-	segments := img.meta.state.Segments
+	segments, err := filepath.Glob(filepath.Join(dir, walDir, "*"+wal.Suffix))
+	if err != nil || len(segments) < 3 {
+		t.Fatal(segments, err)
+	}
 	for name, spoil := range map[string]func(to string){
 		"state of another member": func(to string) {
 			mustCopy(t, filepath.Join(other, stateFile), filepath.Join(to, stateFile))
@@ -285,16 +253,13 @@ func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 			copyDir(t, filepath.Join(other, walDir), filepath.Join(to, walDir))
 		},
 		"segment of another place": func(to string) {
-			mustCopy(t, filepath.Join(dir, walDir, segmentName(segments[1].BaseIndex, segments[1].ID)),
-				filepath.Join(to, walDir, segmentName(segments[0].BaseIndex, segments[0].ID)))
+			mustCopy(t, segments[1], filepath.Join(to, walDir, filepath.Base(segments[0])))
 		},
-		"segment younger than the list": func(to string) {
-			s := segments[len(segments)-1]
-			mustCopy(t, filepath.Join(dir, walDir, segmentName(s.BaseIndex, s.ID)),
-				filepath.Join(to, walDir, segmentName(s.BaseIndex+1, s.ID+1)))
+		"segment that nothing names": func(to string) {
+			mustCopy(t, segments[len(segments)-2], filepath.Join(to, walDir, wal.FileName(1<<40)))
 		},
 		"file with a strange name": func(to string) {
-			if err := os.WriteFile(filepath.Join(to, walDir, "x.wal"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(to, walDir, "x"+wal.Suffix), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -333,8 +298,7 @@ func TestCheckLogRules(t *testing.T) {
 		x.img.first, x.img.last = 5, 20
 		x.img.runs = []termRun{{5, 2}, {15, 3}}
 		x.img.state.meta = checkpointMeta{Index: 10, Term: 2}
-		x.img.meta.hard = hardState{term: 3, commit: 12}
-		x.img.meta.state.Segments = []types.SegmentInfo{{BaseIndex: 5}}
+		x.img.hard = hardState{term: 3, commit: 12}
 		return x
 	}
 	if err := base().checkLog("wal"); err != nil {
@@ -344,7 +308,6 @@ func TestCheckLogRules(t *testing.T) {
 		"hole behind the checkpoint":     func(x *examiner) { x.img.first = 12 },
 		"log ends before the checkpoint": func(x *examiner) { x.img.last = 9 },
 		"log ends before the commit":     func(x *examiner) { x.img.last = 11 },
-		"stored term is older":           func(x *examiner) { x.img.meta.hard.term = 2 },
 		"other term at the checkpoint":   func(x *examiner) { x.img.state.meta.Term = 1 },
 	} {
 		x := base()
@@ -379,12 +342,26 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	if _, _, err := decodeRow("f", []byte("k"), newer); !errors.As(err, &format) {
 		t.Errorf("row: %v", err)
 	}
-	values := map[string][]byte{
-		walMetaBucket + "/" + walStateKey:    []byte("{}"),
-		walMetaBucket + "/" + walStateSumKey: sealed([]byte("{}"))[:4],
-		walStableName + "/" + hardStateKey:   sealed([]byte{hardStateFormat + 1}),
+}
+
+// A directory of former versions is refused, and stays as it is.
+func TestFormerLogIsRefused(t *testing.T) {
+	dir, _, _ := damagedDir(t)
+	former := filepath.Join(dir, walDir, "wal-meta.db")
+	if err := os.WriteFile(former, []byte("whatever"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := decodeWALMeta("f", values); !errors.As(err, &format) {
-		t.Errorf("hard state: %v", err)
+	for name, look := range map[string]func() error{
+		"check": func() error { _, err := Check(dir); return err },
+		"open":  func() error { _, err := Open(t.Context(), smallConfig(dir)); return err },
+	} {
+		if err := look(); !errors.Is(err, errFormerLog) || !strings.Contains(err.Error(), former) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
+}
+
+// lastNonZero returns the end of the data in b, at least from.
+func lastNonZero(b []byte, from int) int {
+	return max(from, len(bytes.TrimRight(b, "\x00")))
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // fewDescriptors is a process that may have a number of files open; the test's own do not count.
@@ -36,13 +38,13 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 	dir, few := t.TempDir(), &fewDescriptors{most: 1000}
 	d := &disk{}
 	d.files.openFile = few.openFile
-	segments := &segmentFS{disk: d, made: func(uint64) error { return nil }}
-	first, err := segments.Create(dir, segmentName(1, 1), 4096)
+	files := logFiles{disk: d}
+	first, err := files.Create(filepath.Join(dir, wal.FileName(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	few.most = len(few.open) // strangers have all others
-	second, err := segments.Create(dir, segmentName(2, 2), 4096)
+	second, err := files.Create(filepath.Join(dir, wal.FileName(2)))
 	if err != nil {
 		t.Fatalf("with %d descriptors kept: %v", spareDescriptors, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // Names inside a data directory.
@@ -20,7 +22,6 @@ const (
 	lockFile     = "LOCK"
 	identityFile = "identity.json"
 	walDir       = "wal"
-	walMetaFile  = "wal-meta.db" // inside walDir; raft-wal's name
 	stateFile    = "state.db"
 	// restoringFile marks a directory into which a backup is being restored: it is there before anything else of
 	// that, and removed last. Its content is for people.
@@ -135,18 +136,6 @@ func lockDirectory(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// probeLog returns ErrLocked if a store has its log open in dir, though somebody has removed its lock file.
-func probeLog(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, walDir, walMetaFile), os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(flock(f, false), f.Close())
-}
-
 // shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to
 // share.
 func shareDirectory(dir string) (*os.File, error) {
@@ -182,7 +171,7 @@ func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
 		return err
 	}
-	if err := createWALMeta(d, filepath.Join(dir, walDir)); err != nil {
+	if err := createLog(d, filepath.Join(dir, walDir), o.id, o.first); err != nil {
 		return err
 	}
 	if err := createState(d, dir, o.first); err != nil {
@@ -221,26 +210,26 @@ func checkHalfMade(dir string) error {
 				ErrNotData)
 		}
 	}
-	segments, err := filepath.Glob(filepath.Join(dir, walDir, "*"+segmentSuffix))
+	log, err := filepath.Glob(filepath.Join(dir, walDir, "*"+wal.Suffix))
 	if err != nil {
 		return err
 	}
-	if len(segments) > 0 {
+	if len(log) > 0 && filepath.Base(log[len(log)-1]) > wal.FileName(2) { // a store has opened it
 		return corrupt(filepath.Join(dir, identityFile), 0, "the file is missing but there is a log in %s",
 			filepath.Join(dir, walDir))
 	}
-	return nil
+	return refuseFormerLog(dir)
 }
 
 func clearHalfMade(d *disk, dir string) error {
 	leftovers := []string{identityFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
 		admissionFile + tmpSuffix, restoringFile + tmpSuffix}
-	wal, err := os.ReadDir(filepath.Join(dir, walDir))
+	log, err := os.ReadDir(filepath.Join(dir, walDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, e := range wal {
-		if strings.HasPrefix(e.Name(), walMetaFile) {
+	for _, e := range log {
+		if strings.HasSuffix(e.Name(), wal.Suffix) {
 			leftovers = append(leftovers, filepath.Join(walDir, e.Name()))
 		}
 	}
@@ -250,4 +239,66 @@ func clearHalfMade(d *disk, dir string) error {
 		}
 	}
 	return nil
+}
+
+// logOptions are those of a member's log. d is nil where nothing may be changed.
+func logOptions(d *disk, id identity, c checkpointMeta, segmentBytes int64) wal.Options {
+	o := wal.Options{Cluster: id.Cluster, Member: id.Member, SegmentBytes: segmentBytes, Checkpoint: c.Index,
+		CheckpointTerm: c.Term}
+	if d != nil {
+		o.Files = logFiles{disk: d}
+	}
+	return o
+}
+
+// createLog makes the log of a new directory, which begins behind a checkpoint.
+func createLog(d *disk, dir string, id identity, c checkpointMeta) error {
+	o := logOptions(d, id, c, 0) // the next start makes a file in its size
+	o.New = true
+	log, err := wal.Open(dir, o)
+	if err != nil {
+		return logError(err)
+	}
+	return log.Close()
+}
+
+// probeLog returns ErrLocked if a store has its log open in dir, though somebody has removed its lock file.
+func probeLog(dir string) error {
+	f, err := os.Open(filepath.Join(dir, walDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(flock(f, false), f.Close())
+}
+
+// logError returns an error of the log as one of this package.
+func logError(err error) error { return corruptAt(err, 0) }
+
+// corruptAt is logError for an error that concerns an entry.
+func corruptAt(err error, index uint64) error {
+	var damage *wal.DamageError
+	var format *wal.FormatError
+	switch {
+	case errors.As(err, &damage):
+		return corrupt(damage.File, index, "byte %d: %s", damage.Offset, damage.Reason)
+	case errors.As(err, &format):
+		return &FormatError{File: format.File, Found: format.Format, Known: wal.Format}
+	}
+	return err
+}
+
+// errFormerLog is returned for a directory of a version before the first release, with another library's log.
+var errFormerLog = errors.New("its log has the format of a version before the first release, which this program does " +
+	"not read: take a backup with the version that wrote it, and restore that")
+
+// refuseFormerLog returns an error if dir has a log of former versions.
+func refuseFormerLog(dir string) error {
+	path := filepath.Join(dir, walDir, "wal-meta.db")
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", path, errFormerLog)
 }

@@ -48,12 +48,12 @@
 //
 // # Order of persistence
 //
-//  1. Term and vote, in wal-meta.db, before any entry of that term. This happens at elections only. The commit
+//  1. Term and vote, in the log, before any entry of that term. This happens at elections only. The commit
 //     index beside them covers only entries that are durable by then; for others it is written after them.
-//  2. Entries, in the last log segment. Raft hears of it afterwards, and only then counts this member.
+//  2. Entries, in the last file of the log. Raft hears of it afterwards, and only then counts this member.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
 //  4. Rows, in synced transactions of bounded size, and then, in one of its own, the index they are as of.
-//  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on
+//  5. Files of the log wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on
 //     the leader what a member that lags needs, within LagEntriesKept and LagBytesKept.
 //
 // The commit index is written on its own only where it covers a membership entry that was not durable as
@@ -62,33 +62,17 @@
 // index from their leader. A start begins with the highest of the checkpoint's index, the stored commit index,
 // and the last but one membership entry of the log, which the last one proves to be committed.
 //
-// A new segment is made in this order: the list in wal-meta.db names it; the file is made in full length,
-// synced, and its name synced; the mark tail-made in wal-meta.db says so; entries are appended. So a last
-// segment that is missing or too short is either one that was never begun (no mark) or damage.
-//
 // # Files
 //
 //	LOCK           flock: one process at a time
 //	identity.json  format, cluster id, member id, checksum; written last when the directory is made
 //	state.db       bbolt: the checkpoint
 //	wal/
-//	  wal-meta.db  bbolt: raft-wal's list of segments; term and vote; tail-made
-//	  <first index>-<id>.wal
+//	  <sequence>.log: see package wal
 //	admission.json who may speak to this member, as learnt from others: see DESIGN.md; missing if its log knows
 //	condemned.txt  why nothing may be started on the directory any more; missing unless somebody said so
 //	restoring.txt  there while a backup is being restored, first to come and last to go: nothing starts
 //	received.db    a checkpoint of another member while it comes in; removed at start
-//
-// A log segment is raft-wal's: a header, then batches. A batch is what one write made durable:
-//
-//	+--------+----------------+--------+----------------+- - -+--------+
-//	| frame  | entry          | frame  | entry          |     | commit |
-//	| 1, len | (see envelope) | 1, len |                |     | 3, CRC |
-//	+--------+----------------+--------+----------------+- - -+--------+
-//
-// The commit frame's CRC32C covers the batch. Each entry has its own envelope with a second checksum, over
-// index, term, type and data, started with the member id; it is drawn in envelope.go and checked whenever an
-// entry is read.
 //
 // state.db has five buckets:
 //
@@ -101,25 +85,21 @@
 //
 // # Recovery
 //
-// Before a library opens a file for writing, examine reads everything with plain reads and changes nothing.
+// Before anything is opened for writing, examine reads everything with plain reads and changes nothing.
 // It is the only reading for which a start waits: the rows are handed over in it, each once its checksum was
 // right, and count once the whole was. bbolt reads state.db once more, to know its free pages; it does so
 // aside, and until it has, checkpoints and snapshots wait. The rule:
 //
-//   - What follows the last whole batch of the last segment, with no whole batch behind it, is a write that a
-//     crash cut short. Nobody was told that it happened. It is wiped.
+//   - What follows the last whole batch of the log is judged by package wal. A write that a crash cut short was never
+//     acknowledged, and is dropped.
 //   - Everything else that is broken, missing, too short or contradictory is corruption: Open returns a
 //     CorruptionError with file and entry, and the directory is as before.
 //
-// Two more leftovers of a crash are tidied up: a closed last segment without a next one, and a last segment
-// that was not made in full length. Check does the same examination for an operator.
+// Check does the same examination for an operator.
 //
 // What a checkpoint that was never finished left in state.db is removed once the store has started; one that
 // is not wholly in its place goes on being moved.
 //
-// A third is a log that does not belong to the checkpoint, if that came from another member: the crash came
-// between putting the file in its place and emptying the log, which is done then.
-//
-// One loss cannot be told from a crash: damage to the very last batch of the log, if neither a checkpoint nor
-// the stored commit index covers entries of it.
+// Another leftover of a crash is a log that does not belong to the checkpoint, if that came from another member: the
+// crash came between putting the file in its place and emptying the log, which is done then.
 package raftstore

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -251,6 +252,9 @@ func copyDir(t testing.TB, from, to string) {
 		t.Fatal(err)
 	}
 	err := filepath.Walk(from, func(path string, info os.FileInfo, err error) error {
+		if errors.Is(err, os.ErrNotExist) && path != from { // it was removed meanwhile
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -262,6 +266,9 @@ func copyDir(t testing.TB, from, to string) {
 			return os.MkdirAll(filepath.Join(to, rel), 0o700)
 		}
 		b, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

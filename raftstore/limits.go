@@ -25,8 +25,8 @@ const (
 	DefaultTailBytes = 16 << 20
 )
 
-// MaxCommandBytes is the largest command Propose takes. raft-wal reads frames of at most 64 MiB; half of it
-// leaves room for our header and for a batch.
+// MaxCommandBytes is the largest command Propose takes. A message to another member
+// has room for twice as much.
 const MaxCommandBytes = 32 << 20
 
 // Bounds on what may be under way. Beyond them work waits in front of the store; see Store.Backlog.

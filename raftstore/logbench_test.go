@@ -36,8 +36,8 @@ func (l *ownLog) append(entries []*pb.Entry) error {
 
 func (l *ownLog) close() error { return l.log.Close() }
 
-// BenchmarkLogs appends an entry to the log on raft-wal, to package wal, and to a plain file that a write and a sync
-// each go to, in turns, so that the disk is the same for all. ns/op is the sum of the three.
+// BenchmarkLogs appends an entry to the log, and to a plain file with a write and a sync, in turns, so that the disk is
+// the same for both. ns/op is the sum of the two.
 func BenchmarkLogs(b *testing.B) {
 	for _, size := range []int{200, 3_000, 8_000} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) { benchLogs(b, size) })
@@ -45,8 +45,8 @@ func BenchmarkLogs(b *testing.B) {
 }
 
 func benchLogs(b *testing.B, size int) {
-	logs := map[string]appendLog{"raft-wal": benchLibrary(b), "wal": benchOwn(b), "file": benchFile(b)}
-	names := []string{"raft-wal", "wal", "file"}
+	logs := map[string]appendLog{"wal": benchOwn(b), "file": benchFile(b)}
+	names := []string{"wal", "file"}
 	times := map[string][]time.Duration{}
 	data := make([]byte, size)
 	for i := range data {
@@ -72,22 +72,6 @@ func benchLogs(b *testing.B, size int) {
 		b.ReportMetric(float64(t[len(t)/2].Microseconds()), name+"-p50-µs")
 		b.ReportMetric(float64(t[len(t)*99/100].Microseconds()), name+"-p99-µs")
 	}
-}
-
-func benchLibrary(b *testing.B) appendLog {
-	d, dir := &disk{}, filepath.Join(b.TempDir(), walDir)
-	if err := d.makeDir(dir); err != nil {
-		b.Fatal(err)
-	}
-	if err := createWALMeta(d, dir); err != nil {
-		b.Fatal(err)
-	}
-	l, err := openDiskLog(d, dir, &image{identity: newIdentity(), first: 1},
-		Config{Logger: noLog, SegmentBytes: DefaultSegmentBytes}, func(err error) { b.Error(err) })
-	if err != nil {
-		b.Fatal(err)
-	}
-	return l
 }
 
 func benchOwn(b *testing.B) appendLog {
@@ -128,7 +112,7 @@ func (p *plainFile) append(entries []*pb.Entry) error {
 	if err != nil {
 		return err
 	}
-	return dataSync(p.f)
+	return wal.FileOf(p.f).Sync()
 }
 
 func (p *plainFile) close() error { return p.f.Close() }

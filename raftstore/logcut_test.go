@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // fallBehind runs three members of which one is there and does not write: its disk does not answer while the
@@ -27,7 +29,7 @@ func fallBehind(t *testing.T, seed uint64, change func(*Config)) (a *machine, go
 	}
 	c.configure("a", func(cfg *Config) {
 		cfg.before = func(step, path string) error {
-			if slow.Load() && filepath.Ext(path) == segmentSuffix {
+			if slow.Load() && filepath.Ext(path) == wal.Suffix {
 				<-resume
 			}
 			return nil

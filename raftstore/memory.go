@@ -103,7 +103,7 @@ func (l memoryLog) cut(index uint64) error {
 	return nil
 }
 
-func (l memoryLog) reset(uint64) error {
+func (l memoryLog) reset(uint64, uint64) error {
 	l.change(func(m *Memory) { m.entries = nil })
 	return nil
 }

@@ -21,9 +21,15 @@ type logDevice interface {
 	read(lo, hi, maxBytes uint64) ([]*pb.Entry, error)
 	// cut removes entries below index as far as that frees space.
 	cut(index uint64) error
-	// reset removes all entries; the next one is index+1. Nothing else is written meanwhile.
-	reset(index uint64) error
+	// reset removes all entries; the next one is index+1, and index has this term. Nothing else is written meanwhile.
+	reset(index, term uint64) error
 	close() error
+}
+
+// hardState is what raft must not forget: the term, the vote in it, and an index known to be committed and
+// durable here. The commit index is only written along with a change of the others and may be old.
+type hardState struct {
+	term, vote, commit uint64
 }
 
 // termRun says that the entries from index on, up to the next run, have this term.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 func TestFullDiskHandsOver(t *testing.T) {
@@ -54,7 +56,7 @@ func TestSlowDiskHandsOver(t *testing.T) {
 	resume := make(chan struct{})
 	c.configure("a", func(cfg *Config) {
 		cfg.before = func(step, path string) error {
-			if slow.Load() && filepath.Ext(path) == segmentSuffix {
+			if slow.Load() && filepath.Ext(path) == wal.Suffix {
 				<-resume
 			}
 			return nil

@@ -20,7 +20,7 @@ func (img *image) readConfs(dir string) (err error) {
 		return err
 	}
 	c := img.state.meta
-	known := knownCommitted(max(img.meta.hard.commit, c.Index), img.entries)
+	known := knownCommitted(max(img.hard.commit, c.Index), img.entries)
 	at := 0
 	for at < len(img.entries) && img.entries[at].GetIndex() <= known {
 		at++

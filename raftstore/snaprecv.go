@@ -205,7 +205,7 @@ func (s *Store) install(r *received) error {
 	if err := s.keeper.replace(r); err != nil {
 		return err
 	}
-	return s.device.reset(r.meta.Index)
+	return s.device.reset(r.meta.Index, r.meta.Term)
 }
 
 // restored has the log and the handler begin anew at a checkpoint that was installed.

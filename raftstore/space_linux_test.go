@@ -47,7 +47,6 @@ func TestNoSpaceLeft(t *testing.T) {
 			}
 			acked = append(acked, command)
 		}
-		// raft-wal does not wrap it
 		if err := r.failures[0]; !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
 			t.Errorf("failed with %v", err)
 		}

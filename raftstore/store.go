@@ -295,19 +295,19 @@ func (s *Store) openDisk(ctx context.Context) error {
 	if err := d.remove(filepath.Join(dir, receivedFileName)); err != nil {
 		return err
 	}
-	img, err := examineFor(dir, rowReader{add: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach})
-	if err != nil {
+	x := &examiner{dir: dir, disk: d, segmentBytes: int64(s.cfg.SegmentBytes),
+		reader: rowReader{add: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach}}
+	if err := x.run(); err != nil {
 		return err
 	}
-	wal := filepath.Join(dir, walDir)
-	if img.repair.tornFile != "" {
-		s.cfg.Logger.Warn("dropping a log write that a crash cut short", "file", img.repair.tornFile,
-			"bytes", img.repair.tornTo-img.repair.tornFrom, "last entry", img.last)
+	img := &x.img
+	for _, f := range img.files {
+		if f.TornBytes > 0 {
+			s.cfg.Logger.Warn("dropping a log write that a crash cut short", "file", f.Name, "bytes", f.TornBytes,
+				"last entry", img.last)
+		}
 	}
-	if err := img.repair.apply(d, wal); err != nil {
-		return err
-	}
-	log, err := openDiskLog(d, wal, img, s.cfg, s.inbox.fail)
+	log, err := openDiskLog(filepath.Join(dir, walDir), img.log)
 	if err != nil {
 		return err
 	}
@@ -318,15 +318,14 @@ func (s *Store) openDisk(ctx context.Context) error {
 	s.identity, s.loaded = img.identity, img.state.meta.Index
 	s.begun.Store(s.loaded)
 	s.stored.Store(s.loaded)
-	if img.unfit {
-		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint",
-			img.state.meta.Index)
-		if err := log.reset(img.state.meta.Index); err != nil {
+	if c := img.state.meta; img.unfit || img.last < c.Index {
+		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", c.Index)
+		if err := log.reset(c.Index, c.Term); err != nil {
 			return err
 		}
 	}
 	first, runs := img.visible()
-	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
+	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.state.meta, img.hard, first, runs, img.entries)
 	s.logged = s.log.last
 	s.loadLearnt(img.learnt)
 	return nil

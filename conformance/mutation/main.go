@@ -98,7 +98,7 @@ var trials = []trial{
 	{name: "what is written by hand", folder: "server/wire", tests: "^Test"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "traces of a crash", folder: "raftstore",
-		tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|ClientData|CrashWhileRestoring|RemovedLock)"},
+		tests: "^Test(CommitIsDurable|InstallEnds|StopEnds|CrashWhileRestoring|RemovedLock)"},
 	{name: "the log in images of crashes", folder: "raftstore/wal",
 		tests: "^Test(Attack|Batch|Refused|CrashImages|MissingFiles|FlippedBits|EveryFailure)"},
 	{name: "memberships", folder: "raftstore",

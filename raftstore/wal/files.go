@@ -75,7 +75,13 @@ func (Disk) Open(path string) (File, error) {
 }
 
 // Truncate implements Files.
-func (Disk) Truncate(path string, size int64) error { return os.Truncate(path, size) }
+func (Disk) Truncate(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
 
 // Remove implements Files.
 func (Disk) Remove(path string) error { return os.Remove(path) }

@@ -278,7 +278,7 @@ func atRest(names []string) []string {
 		switch filepath.Ext(name) {
 		case ".db":
 			files = append(files, name)
-		case ".wal":
+		case ".log":
 			segments = append(segments, name)
 		}
 	}
