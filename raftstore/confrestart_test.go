@@ -12,7 +12,6 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testmode"
-
 	"github.com/coordd/coordd/raftstore/wal"
 )
 

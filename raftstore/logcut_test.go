@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
-
 	"github.com/coordd/coordd/raftstore/wal"
 )
 

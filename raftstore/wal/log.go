@@ -142,7 +142,7 @@ func (l *Log) Append(hard *HardState, entries []Entry) error {
 	if count == 0 {
 		return nil
 	}
-	c, err := l.state.change(b[batchHeaderBytes:], count)
+	c, err := l.change(b[batchHeaderBytes:], count)
 	if err != nil {
 		return fmt.Errorf("append to the log: %w", err)
 	}
@@ -173,8 +173,8 @@ func (l *Log) Reset(index, term uint64) error {
 		h.Hard = HardState{Term: term}
 	}
 	h.Reset, h.Last, h.LastTerm, h.Hard.Commit = 1, index, term, index
-	old := l.segments
 	l.mu.Lock()
+	old := l.segments
 	l.state, l.segments = stateBefore(h), nil
 	l.mu.Unlock()
 	return l.fail("empty", l.bridge(h, h.Hard.record().appendTo(nil), 1, func() error { return l.remove(old) }))
@@ -320,7 +320,19 @@ func (h HardState) record() record {
 	return record{kindHard, 0, h.Commit, h.Term, binary.LittleEndian.AppendUint64(nil, h.Vote)}
 }
 
-func (l *Log) current() *segment { return l.segments[len(l.segments)-1] }
+// current returns the last file. Cut never removes it.
+func (l *Log) current() *segment {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.segments[len(l.segments)-1]
+}
+
+// change decodes a batch and checks that it may follow. Cut may run meanwhile, and takes nothing away that this needs.
+func (l *Log) change(payload []byte, count int) (change, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.state.change(payload, count)
+}
 
 // room returns the space for a batch, with room for its header.
 func (l *Log) room() []byte {
@@ -353,6 +365,8 @@ func (l *Log) fail(step string, err error) error {
 
 // header returns the header of a file that follows a place, which has the present state in front of it.
 func (l *Log) header(before link) header {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	return header{Before: before, Last: l.state.last, LastTerm: l.state.lastTerm(), Hard: l.state.hard}
 }
 
@@ -360,7 +374,7 @@ func (l *Log) header(before link) header {
 func (l *Log) take(c change, at batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.begun = l.current()
+	l.begun = l.segments[len(l.segments)-1]
 	l.state.apply(c, l.begun, at)
 }
 
@@ -448,7 +462,7 @@ func (l *Log) open(f *segment, file File) {
 // bridge begins a file with one batch, and the file behind it. In between, when the batch is durable, tidy removes what
 // is void by then, so that the disk has room for the latter.
 func (l *Log) bridge(h header, payload []byte, count int, tidy func() error) error {
-	c, err := l.state.change(payload, count)
+	c, err := l.change(payload, count)
 	if err != nil {
 		return err
 	}

@@ -255,7 +255,6 @@ func (m *memory) clone() *memory {
 func (m *memory) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(m.names)) {
-		f := newSegment(name, header{})
 		content := slices.Clone(m.names[name].content)
 		h, ok := decodeHeader(content)
 		fmt.Fprintf(&b, "%s: %d bytes", filepath.Base(name), len(content))
@@ -263,7 +262,7 @@ func (m *memory) String() string {
 			b.WriteString(", no header\n")
 			continue
 		}
-		f = newSegment(name, h)
+		f := newSegment(name, h)
 		fmt.Fprintf(&b, ", reset %d, follows %d at %d, entry %d, %+v\n", h.Reset, h.Before.Sequence, h.Before.End,
 			h.Last, h.Hard)
 		for at := int64(headerBytes); ; {

@@ -142,6 +142,44 @@ func open(t testing.TB, o Options) *Log {
 	return l
 }
 
+// Cut has a goroutine of its own (the keeper of checkpoints), so it comes between any two steps of Append.
+func TestCutBesideAppend(t *testing.T) {
+	o := small
+	o.New = true
+	l, err := Open(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	cut := make(chan uint64, 1)
+	go func() {
+		defer close(done)
+		for index := range cut {
+			if err := l.Cut(index); err != nil {
+				done <- err
+			}
+		}
+	}()
+	const entries = 2000
+	for index := uint64(1); index <= entries; index++ {
+		hard := HardState{Term: 1, Commit: index - 1}
+		if err := l.Append(&hard, []Entry{{Index: index, Term: 1, Data: make([]byte, 100)}}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case cut <- index:
+		default:
+		}
+	}
+	close(cut)
+	for err := range done {
+		t.Error(err)
+	}
+	if first, last := l.Bounds(); first == 1 || last != entries {
+		t.Errorf("entries %d to %d, want fewer, up to %d", first, last, entries)
+	}
+}
+
 // Random writes, cuts, resets and restarts leave what a slice would have.
 func TestModel(t *testing.T) {
 	for seed := range uint64(15) {

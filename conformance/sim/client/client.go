@@ -135,7 +135,7 @@ func (c *Client) visit(ctx context.Context, server int) error {
 	if err != nil {
 		return err
 	}
-	defer s.leave()
+	defer func() { _ = s.leave() }() // the end of the stream is in the history
 	return c.work(ctx, s)
 }
 

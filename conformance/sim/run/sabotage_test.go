@@ -13,7 +13,7 @@ func TestDefectsApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list) < 15 {
+	if len(list) < 14 {
 		t.Errorf("%d defects", len(list))
 	}
 	for _, d := range list {

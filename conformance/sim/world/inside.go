@@ -6,12 +6,11 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/coordd/coordd/conformance/sim/rt"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
-
-	"github.com/coordd/coordd/conformance/sim/rt"
 )
 
 const (

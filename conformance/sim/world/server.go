@@ -10,16 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/conformance/sim/disk"
+	"github.com/coordd/coordd/conformance/sim/plan"
+	"github.com/coordd/coordd/conformance/sim/rt"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
 	coordd "github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
-
-	"github.com/coordd/coordd/conformance/sim/disk"
-	"github.com/coordd/coordd/conformance/sim/plan"
-	"github.com/coordd/coordd/conformance/sim/rt"
 )
 
 // server is a server of the plan, through all of its lives. Its fields need the world's lock.
