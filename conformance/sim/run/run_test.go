@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/sim/plan"
 	"github.com/coordd/coordd/conformance/sim/result"
+	"github.com/coordd/coordd/internal/testmode"
 )
 
 // The flags of the program of one seed, which TestSeed stands for.
@@ -181,6 +182,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestSmallerPlan(t *testing.T) {
+	testmode.WithoutRace(t)
 	o, p := testOptions(t)
 	large := plan.Generate(fails)
 	large.Events = nil
