@@ -99,9 +99,14 @@ var trials = []trial{
 	})},
 }
 
-// notice fires the watches that f picks, once there is one: a client may just be about to watch again.
+// notice fires the watches that f picks, once there is one: a client may just be about to watch again. A session that
+// met the fault before that, as it had something to describe anyway, may have ended.
 func notice(s *standin.Server, f faults.Filter) {
 	for late := time.Now().Add(patience); s.SpuriousNotice(f, "", faults.MayMiss()) == 0; time.Sleep(time.Millisecond) {
+		picked := func(o standin.Session) bool { return o.ID == f.Session }
+		if f.Session != 0 && !slices.ContainsFunc(s.Sessions(f.Node), picked) {
+			return
+		}
 		if time.Now().After(late) {
 			s.SpuriousNotice(f, "") // which fails the test, and says what there is
 			return
