@@ -45,10 +45,8 @@ var trials = []trial{
 	{fault: "fail-next", detail: "acquire", early: failing(faults.Acquire, Ydb.StatusIds_UNAUTHORIZED)},
 	{fault: "fail-next", detail: "create", early: failing(faults.Create, Ydb.StatusIds_UNAUTHORIZED)},
 	{fault: "fail-next", detail: "create-node", early: failing(faults.CreateNode, Ydb.StatusIds_OVERLOADED)},
-	{fault: "fail-next", detail: "describe", late: each(func(s *standin.Server, node string, victim uint64) {
-		f := faults.Filter{Node: node, Session: victim}
-		s.FailNext(faults.Describe, 1, Ydb.StatusIds_UNAUTHORIZED, "", faults.Where(f))
-		notice(s, f) // so that it is asked for
+	{fault: "fail-next", detail: "describe", late: describing(func(s *standin.Server, more ...faults.Option) {
+		s.FailNext(faults.Describe, 1, Ydb.StatusIds_UNAUTHORIZED, "", more...)
 	})},
 	{fault: "fail-some", early: func(s *standin.Server) {
 		s.FailSome(faults.Describe, 0.3, 1)
@@ -63,10 +61,8 @@ var trials = []trial{
 	{fault: "answer-lost", detail: "create", early: func(s *standin.Server) {
 		s.AnswerLost(faults.Create, 1)
 	}}, {fault: "answer-lost", detail: "describe",
-		late: each(func(s *standin.Server, node string, victim uint64) {
-			f := faults.Filter{Node: node, Session: victim}
-			s.AnswerLost(faults.Describe, 1, faults.Where(f))
-			notice(s, f)
+		late: describing(func(s *standin.Server, more ...faults.Option) {
+			s.AnswerLost(faults.Describe, 1, more...)
 		})},
 	{fault: "repeat-next", early: func(s *standin.Server) { s.RepeatNext(faults.Acquire, 1) }},
 	{fault: "drop-streams how=clean", late: dropping(faults.Clean)},
@@ -97,6 +93,22 @@ var trials = []trial{
 	{fault: "slow-disk", several: true, late: every(func(s *standin.Server) {
 		s.SlowDisk(1, 20*time.Millisecond)
 	})},
+}
+
+// describing orders a fault of the next description that a victim asks for, and has it ask. The loss of the first
+// victim may end another one before its turn.
+func describing(order func(*standin.Server, ...faults.Option)) func(*standin.Server, string, ...uint64) {
+	return func(s *standin.Server, node string, victims ...uint64) {
+		for i, victim := range victims {
+			f := faults.Filter{Node: node, Session: victim}
+			more := []faults.Option{faults.Where(f)}
+			if i > 0 {
+				more = append(more, faults.MayMiss())
+			}
+			order(s, more...)
+			notice(s, f)
+		}
+	}
 }
 
 // notice fires the watches that f picks, once there is one: a client may just be about to watch again. A session that
