@@ -10,7 +10,7 @@ import (
 	"github.com/coordd/coordd/internal/histogram"
 )
 
-// tmpSuffix is that of a file which is written before it takes the place of another.
+// tmpSuffix marks a file that is renamed to its final name once it is complete.
 const tmpSuffix = ".tmp"
 
 // disk is how the package changes files. Every change passes check first, which is where tests inject errors

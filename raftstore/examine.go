@@ -103,7 +103,7 @@ func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
 	return &x.img.files[len(x.img.files)-1]
 }
 
-// readLog verifies the log, and reads what is behind the checkpoint.
+// readLog verifies the log and reads the entries after the checkpoint.
 func (x *examiner) readLog(dir string) error {
 	c := x.img.state.meta
 	o := logOptions(x.disk, x.img.identity, c, x.segmentBytes)

@@ -117,7 +117,7 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	return command
 }
 
-// watching does something that goes on until it is told to stop, which is no failure.
+// watching runs until it is interrupted, which is no failure.
 func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -73,5 +73,5 @@ func ownFailure(err error) error {
 	return exit.With(exit.NotRun, err)
 }
 
-// errHeld is that something cannot be had in time. Its exit code is the user's choice.
+// errHeld reports that a lock or unit was not acquired in time. The user chooses its exit code.
 var errHeld = errors.New("is held by others")

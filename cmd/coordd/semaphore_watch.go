@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-// watchTimeout is that of the sessions of commands that only look.
+// watchTimeout is the session timeout of commands that only read.
 const watchTimeout = 10 * time.Second
 
 // changesFlag ends a watch after a number of changes; 0: never.

@@ -135,7 +135,7 @@ func acquire(s state, o *check.Operation) (bool, state) {
 	return o.Unknown || o.Try && o.Done || !o.Try && !(granted && o.Pending), s.settled()
 }
 
-// describes reports whether a description is that of a state.
+// describes reports whether a description matches a state.
 func describes(d *model.Description, s *state) bool {
 	same := func(list []model.LinkDescription, shares []share) bool {
 		if len(list) != len(shares) {

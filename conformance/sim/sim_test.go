@@ -64,7 +64,7 @@ func TestSeed(t *testing.T) {
 	})
 }
 
-// finish removes what the run has left, and writes what was asked for.
+// finish removes the run's files and writes the requested ones.
 func finish(o *world.Outcome, dir string) error {
 	err := os.RemoveAll(dir)
 	if *logsFile != "" && o.Verdict != result.OK {

@@ -29,9 +29,9 @@ type File interface {
 	io.WriterAt
 	io.Closer
 	Size() (int64, error)
-	// Allocate gives a new file its size. What was not written reads as zeros.
+	// Allocate gives a new file its size, filled with zeros.
 	Allocate(size int64) error
-	// Sync makes durable what was written, and the size.
+	// Sync makes content and size durable.
 	Sync() error
 }
 

@@ -43,7 +43,7 @@ type HardState struct{ Term, Vote, Commit uint64 }
 // header is the first block of a file. Its fields are exported for package binary.
 type header struct {
 	Magic                     [8]byte
-	Format, Reset             uint32 // Reset: what is before this file is void
+	Format, Reset             uint32 // Reset 1: all earlier files are void
 	Cluster, Member, Sequence uint64
 	Salt                      salt
 	Before                    link

@@ -90,7 +90,7 @@ func beliefsOf(all map[sessionKey]*beliefs, s *stream) *beliefs {
 	return all[key]
 }
 
-// lives takes a sign of life. One that comes too late makes nothing good.
+// lives records a sign of life. One after the belief had ended ends all holds first.
 func (b *beliefs) lives(at, until time.Duration) {
 	if at > b.alive {
 		b.end(at, slices.Collect(maps.Keys(b.held))...)

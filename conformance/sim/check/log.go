@@ -72,7 +72,7 @@ func (j *judge) replay() {
 	}
 }
 
-// command executes one that is about a session.
+// command executes a command of a session.
 func (j *judge) command(l *logged, at coordination.Position, c coordination.Command) {
 	switch c := c.(type) {
 	case *coordination.Attach:

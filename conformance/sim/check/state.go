@@ -37,7 +37,7 @@ type Extent struct {
 	Doubtful int // requests of streams that the log does not distinguish
 }
 
-// violationsMax bounds what is reported of one run: one defect makes many.
+// violationsMax bounds the violations reported for one run: one defect makes many.
 const violationsMax = 20
 
 // judge is the work on one history.

@@ -108,7 +108,7 @@ func (c *Client) think(ctx context.Context) {
 }
 
 const (
-	connectPatience = 3 * time.Second // for what is done before a stream is open
+	connectPatience = 3 * time.Second // from the dial to the open stream
 	answerPatience  = 8 * time.Second // for the answer to a request, beyond the time that the request waits by itself
 )
 

@@ -62,7 +62,7 @@ type counter struct {
 	tried        uint64
 }
 
-// count raises the client's own counter, or compares what is stored with what was acknowledged.
+// count increments the client's own counter, or compares the stored value with the acknowledged one.
 func (c *Client) count(s *stream) error {
 	name := fmt.Sprint("own-", c.number)
 	switch {

@@ -148,7 +148,7 @@ func (d *Disk) write(to string, files map[string]*file) error {
 	return nil
 }
 
-// Empty makes the disk lose everything, as one that was replaced does.
+// Empty erases the disk, like a replacement.
 func (d *Disk) Empty(to string) error {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()

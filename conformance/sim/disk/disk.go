@@ -253,7 +253,7 @@ func (d *Disk) sync(f *file) {
 	f.pending, f.whole = nil, false
 }
 
-// written returns what a file holds in the directory, or what is durable of it if it was removed.
+// written returns the content of a file, or the durable content if it was removed.
 func (d *Disk) written(f *file) []byte {
 	if f.name != "" {
 		if content, err := os.ReadFile(filepath.Join(d.dir, f.name)); err == nil {

@@ -24,7 +24,7 @@ type Conn struct {
 	flight  int       // bytes that were sent and not read
 	in      []byte
 	ended   bool  // the other end has sent its last byte
-	err     error // that of a broken connection
+	err     error // set once the connection is broken
 	closed  bool
 	silent  bool // what this end sends is lost
 	gone    bool // the other end's process has vanished

@@ -180,7 +180,7 @@ func (g *generator) moment() Duration {
 	return Duration(time.Second) + Duration(g.Int64N(max(1, int64(g.plan.Virtual)-int64(time.Second)))).rounded()
 }
 
-// rounded leaves out what nobody wants to read.
+// rounded drops digits that do not matter.
 func (d Duration) rounded() Duration { return Duration(d.Std().Round(100 * time.Microsecond)) }
 
 // drawFaults draws some kinds of faults, and for each how often it happens.

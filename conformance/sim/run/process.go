@@ -232,7 +232,7 @@ func spot(output []byte) string {
 	return "\nin " + strings.Join(names, ", ")
 }
 
-// bounded keeps the beginning of what is written, and the end.
+// bounded keeps the beginning and the end of its input.
 type bounded struct {
 	most       int
 	head, tail []byte

@@ -45,7 +45,7 @@ func (f *File) Write(text []byte) (int, error) {
 	return n, nil
 }
 
-// Close cuts the file to what was written.
+// Close truncates the file to its content.
 func (f *File) Close() error {
 	return errors.Join(syscall.Munmap(f.memory), f.file.Truncate(int64(f.length)), f.file.Close())
 }

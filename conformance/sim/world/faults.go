@@ -109,7 +109,7 @@ func (w *World) after(d plan.Duration, f func()) {
 	}
 }
 
-// divide cuts the servers of a set off from the others, but for one that reaches all.
+// divide partitions a set of servers from the others; one server still reaches all.
 func (w *World) divide(bridge *server, e plan.Event) {
 	for i, a := range w.servers {
 		for j, b := range w.servers {
@@ -129,7 +129,7 @@ func (w *World) slow(s, other *server, e plan.Event, extra time.Duration, perSec
 	w.after(e.For, func() { both(0, 0) })
 }
 
-// hosts returns all hosts but that of administrators.
+// hosts returns all hosts except the administrators'.
 func (w *World) hosts() []string {
 	var hosts []string
 	for _, s := range w.servers {
