@@ -131,9 +131,9 @@ var layers = []layer{
 	{folder: "internal/serve", ours: []string{"scheme", "coordination", "raftstore", "server", "internal/cmdline",
 		"internal/devcert", "internal/exit"},
 		foreign: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", system}},
-	{folder: "cmd/coordd/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
+	{folder: "internal/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
 	{folder: "cmd/coordd", ours: []string{"raftstore", "server", "conformance",
-		"internal/cmdline", "internal/devcert", "internal/exit", "internal/serve"},
+		"internal/client", "internal/cmdline", "internal/devcert", "internal/exit", "internal/serve"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/",
 			"go.yaml.in/yaml/v3"}},
 	{folder: "cmd/coordd-standin", ours: []string{"server", "conformance/record", "internal/cmdline", "internal/exit",
@@ -532,9 +532,9 @@ func TestLayersAreSeen(t *testing.T) {
 		{"conformance/model", module + "/conformance/rings", true},
 		{"cmd/coordd", "github.com/spf13/cobra", true},
 		{"cmd/coordd", "github.com/ydb-platform/ydb-go-sdk/v3", false},
-		{"cmd/coordd/client", "github.com/ydb-platform/ydb-go-sdk/v3", false},
-		{"cmd/coordd/client", module + "/server", false},
-		{"cmd/coordd/client", "github.com/spf13/cobra", false},
+		{"internal/client", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"internal/client", module + "/server", false},
+		{"internal/client", "github.com/spf13/cobra", false},
 	}
 	for _, c := range cases {
 		if got := layerOf(c.folder).allows(c.imported); got != c.allowed {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
-	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )

@@ -21,7 +21,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
-	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 )

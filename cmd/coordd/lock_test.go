@@ -22,8 +22,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
-	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"

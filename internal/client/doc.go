@@ -1,4 +1,4 @@
-// Package client is a small client of YDB's coordination protocol for coordd's own commands. It works on any
+// Package client is a small client of YDB's coordination protocol, for coordd's own commands. It works on any
 // server of that protocol, and hides no status and no loss.
 //
 // A Client knows where servers are and who calls. Its Call is for the unary services. A Session is one
