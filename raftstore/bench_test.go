@@ -3,7 +3,6 @@ package raftstore
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sort"
 	"sync"
@@ -13,7 +12,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testserver"
-	"github.com/coordd/coordd/raftstore/wal"
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // benchHandler tells the benchmark about each committed command and nothing else.
@@ -147,12 +146,12 @@ func reportTimes(b *testing.B, times []time.Duration) {
 
 // bareSync returns the median of a 200-byte write with fdatasync at the end of a preallocated file.
 func bareSync(b *testing.B, dir string) time.Duration {
-	f, err := os.Create(filepath.Join(dir, "bare"))
+	f, err := files.Disk{}.Create(filepath.Join(dir, "bare"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	if err := wal.FileOf(f).Allocate(4 << 20); err != nil {
+	if err := f.Allocate(4 << 20); err != nil {
 		b.Fatal(err)
 	}
 	if err := f.Sync(); err != nil {
@@ -165,7 +164,7 @@ func bareSync(b *testing.B, dir string) time.Duration {
 		if _, err := f.WriteAt(data, int64(i*232)); err != nil {
 			b.Fatal(err)
 		}
-		if err := wal.FileOf(f).Sync(); err != nil {
+		if err := f.Sync(); err != nil {
 			b.Fatal(err)
 		}
 		times = append(times, time.Since(at))

@@ -37,7 +37,7 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 	watching = false
 	propose(t, r, r.lead(t), "two") // the process that runs is not concerned
 	stop(t, s)
-	if !slices.Equal(steps, []string{"write", "sync", "rename", "sync directory"}) {
+	if !slices.Equal(steps, []string{"remove", "create", "write", "sync", "rename", "sync directory"}) {
 		t.Errorf("steps %v", steps)
 	}
 	for i, picture := range append(pictures, dir) {
@@ -45,9 +45,9 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 		s, err := Open(t.Context(), cfg)
 		var condemnation *CondemnedError
 		switch is := errors.As(err, &condemnation); {
-		case i < 3 && err != nil:
+		case i < 5 && err != nil:
 			t.Errorf("before %s: %v", steps[i], err)
-		case i < 3:
+		case i < 5:
 			stop(t, s)
 			continue
 		case !is || condemnation.Reason != reason || !strings.Contains(err.Error(), condemnedFile):

@@ -38,7 +38,7 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 	dir, few := t.TempDir(), &fewDescriptors{most: 1000}
 	d := &disk{}
 	d.files.openFile = few.openFile
-	files := logFiles{disk: d}
+	files := d.logFiles()
 	first, err := files.Create(filepath.Join(dir, wal.FileName(1)))
 	if err != nil {
 		t.Fatal(err)

@@ -246,7 +246,7 @@ func logOptions(d *disk, id identity, c checkpointMeta, segmentBytes int64) wal.
 	o := wal.Options{Cluster: id.Cluster, Member: id.Member, SegmentBytes: segmentBytes, Checkpoint: c.Index,
 		CheckpointTerm: c.Term}
 	if d != nil {
-		o.Files = logFiles{disk: d}
+		o.Files = d.logFiles()
 	}
 	return o
 }

@@ -8,16 +8,17 @@ import (
 	"sync/atomic"
 
 	"github.com/coordd/coordd/internal/histogram"
+	"github.com/coordd/coordd/raftstore/files"
 )
 
-// tmpSuffix marks a file that is renamed to its final name once it is complete.
-const tmpSuffix = ".tmp"
+const tmpSuffix = files.Suffix
 
 // disk is how the package changes files. Every change passes check first, which is where tests inject errors
 // and take pictures of the directory "as after a crash here".
 type disk struct {
 	before func(step, path string) error
 	slow   func()
+	fs     files.FS // nil for the operating system's
 	files  descriptors
 	syncs  histogram.Histogram   // of the log
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
@@ -54,16 +55,7 @@ func wrapStep(step, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", step, path, err)
 }
 
-func (d *disk) syncDir(dir string) error {
-	if err := d.check("sync directory", dir); err != nil {
-		return err
-	}
-	f, err := d.files.open(dir, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	return wrapStep("sync directory", dir, errors.Join(f.Sync(), f.Close()))
-}
+func (d *disk) syncDir(dir string) error { return d.smallFiles().SyncDir(dir) }
 
 // makeDir makes dir with its missing parents and makes the new names durable. A process that was killed may have made
 // a directory without the latter; so the name of one that exists is synced too, as far as its parent allows that.
@@ -81,10 +73,7 @@ func (d *disk) makeDir(dir string) error {
 			return err
 		}
 	}
-	if err := d.check("make directory", dir); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := d.smallFiles().MakeDir(dir); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	return d.syncDir(parent)
@@ -92,10 +81,7 @@ func (d *disk) makeDir(dir string) error {
 
 // rename puts a finished file in its place.
 func (d *disk) rename(from, to string) error {
-	if err := d.check("rename", to); err != nil {
-		return err
-	}
-	if err := os.Rename(from, to); err != nil {
+	if err := d.smallFiles().Rename(from, to); err != nil {
 		return err
 	}
 	return d.syncDir(filepath.Dir(to))
@@ -103,33 +89,7 @@ func (d *disk) rename(from, to string) error {
 
 // writeFile replaces path by data in one step: after a crash there is the old file or the new one.
 func (d *disk) writeFile(path string, data []byte) error {
-	tmp := path + tmpSuffix
-	if err := d.check("write", tmp); err != nil {
-		return err
-	}
-	f, err := d.files.open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = d.check("sync", tmp)
-	}
-	if err == nil {
-		err = wrapStep("sync", tmp, f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return d.rename(tmp, path)
+	return files.Write(d.smallFiles(), path, data)
 }
 
-func (d *disk) remove(path string) error {
-	if err := d.check("remove", path); err != nil {
-		return err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (d *disk) remove(path string) error { return files.Remove(d.smallFiles(), path) }

@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -84,14 +84,14 @@ func benchOwn(b *testing.B) appendLog {
 
 // plainFile writes over a file that was written before.
 type plainFile struct {
-	f  *os.File
+	f  files.File
 	at int64
 }
 
 func benchFile(b *testing.B) appendLog {
-	f, err := os.Create(filepath.Join(b.TempDir(), "file"))
+	f, err := files.Disk{}.Create(filepath.Join(b.TempDir(), "file"))
 	if err == nil {
-		_, err = f.Write(make([]byte, DefaultSegmentBytes))
+		err = files.WriteAll(f, make([]byte, DefaultSegmentBytes), 0)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -112,7 +112,7 @@ func (p *plainFile) append(entries []*pb.Entry) error {
 	if err != nil {
 		return err
 	}
-	return wal.FileOf(p.f).Sync()
+	return p.f.Sync()
 }
 
 func (p *plainFile) close() error { return p.f.Close() }

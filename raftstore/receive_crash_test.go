@@ -108,7 +108,7 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 	defer last.mu.Unlock()
 	seen := strings.Join(last.steps, ", ")
 	for _, want := range []string{"create received.db", "commit received.db", "complete received.db",
-		"rename state.db", "create segment "} {
+		"rename state.db", "create log "} {
 		if !strings.Contains(seen, want) {
 			t.Errorf("no crash before %q: %s", want, seen)
 		}

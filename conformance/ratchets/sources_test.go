@@ -31,7 +31,8 @@ type source struct {
 
 // ofTests are the folders, with those in them, of what only tests, doubles and benchmarks use. conformance/sim is
 // there because its packages are one test, which is split over folders.
-var ofTests = []string{"internal/testserver", "internal/testmode", "conformance/testlog", "conformance/sim"}
+var ofTests = []string{"internal/testserver", "internal/testmode", "raftstore/rig",
+	"conformance/testlog", "conformance/sim"}
 
 // isOfTests reports whether a folder is one of ofTests or lies in one.
 func isOfTests(folder string) bool {

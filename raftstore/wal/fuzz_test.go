@@ -4,15 +4,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"maps"
 	"math"
-	"slices"
 	"sync"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/rig"
 )
 
 // sound returns the files of some logs, and their options.
-var sound = sync.OnceValue(func() (logs []*rig) {
+var sound = sync.OnceValue(func() (logs []*lives) {
 	for seed := range uint64(8) {
 		logs = append(logs, settled(&testing.B{}, seed))
 	}
@@ -21,12 +21,12 @@ var sound = sync.OnceValue(func() (logs []*rig) {
 
 // edited returns the files of a sound log with edits: three bytes place one, the fourth is XORed in. Checksums are
 // made right again if the first byte is odd, so that what they cover is reached.
-func edited(edits []byte) (*memory, Options) {
+func edited(edits []byte) (*rig.Memory, Options) {
 	g := sound()[int(edits[0]>>1)%len(sound())]
-	m := g.fs.clone()
-	names := slices.Sorted(maps.Keys(m.names))
+	m := g.fs.Clone()
+	names := m.Paths()
 	for e := edits[1:]; len(e) >= 4; e = e[4:] {
-		content := m.names[names[int(e[0])%len(names)]].content
+		content := m.Content(names[int(e[0])%len(names)])
 		at := int(binary.LittleEndian.Uint16(e[1:])) % len(content)
 		if e[0]&0x80 != 0 {
 			at %= 512 // the header's fields, and the first batch
@@ -38,7 +38,7 @@ func edited(edits []byte) (*memory, Options) {
 	}
 	if edits[0]&1 != 0 {
 		for _, name := range names {
-			reseal(name, m.names[name].content)
+			reseal(name, m.Content(name))
 		}
 	}
 	return m, g.o.in(m)
@@ -76,8 +76,8 @@ func TestHugeIndex(t *testing.T) {
 	for _, last := range []uint64{math.MaxUint64, math.MaxUint64 - 1, indexMax} {
 		f := newSegment("", header{Cluster: 3, Member: 7, Sequence: 1, Reset: 1, Last: last})
 		b := record{kindEntry, 0, last + 1, 0, nil}.appendTo(make([]byte, batchHeaderBytes))
-		m := newMemory()
-		m.put(dir+"/"+FileName(1), append(f.encode(), f.seal(b, 1, headerBytes)...))
+		m := rig.New(dir)
+		m.Put(dir+"/"+FileName(1), append(f.encode(), f.seal(b, 1, headerBytes)...))
 		if _, err := Open(dir, small.in(m)); !errors.As(err, new(*DamageError)) {
 			t.Errorf("%d: %v", last, err)
 		}
@@ -96,17 +96,17 @@ func FuzzOpen(f *testing.F) {
 		if len(edits) == 0 {
 			return
 		}
-		m, o := newMemory(), small
+		m, o := rig.New(dir), small
 		if edits[0] == 255 { // the content itself
-			m.put(dir+"/"+FileName(1), edits[1:])
+			m.Put(dir+"/"+FileName(1), edits[1:])
 			o = small.in(m)
 			o.New = len(edits)%2 == 0
 		} else {
 			m, o = edited(edits)
 		}
 		size := int64(0)
-		for _, file := range m.names {
-			size += int64(len(file.content))
+		for _, name := range m.Paths() {
+			size += int64(len(m.Content(name)))
 		}
 		s := newScan(dir, o)
 		wrong := s.run()

@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 const (
@@ -28,7 +29,7 @@ type Log struct {
 	dir     string
 
 	// of the goroutine that appends
-	file     File // of the last segment
+	file     files.File // of the last segment
 	zeroed   int64
 	buffer   []byte
 	sequence uint64
@@ -274,7 +275,7 @@ func (l *Log) readBatch(r ref, lo, hi uint64, maxBytes *uint64, some bool) (out 
 
 // padReader reads a file from a place on, and removes the pad.
 type padReader struct {
-	file File
+	file files.File
 	pad  *pad
 	at   int64
 }
@@ -383,12 +384,12 @@ func (l *Log) write(b []byte, count int) (batch, error) {
 	f := l.current()
 	l.buffer = f.seal(b, count, f.end)
 	at := batch{at: f.end, end: f.end + int64(len(l.buffer)), sum: binary.LittleEndian.Uint32(l.buffer[4:])}
-	if err := writeAll(l.file, l.buffer, at.at); err != nil {
+	if err := files.WriteAll(l.file, l.buffer, at.at); err != nil {
 		return at, err
 	}
 	// The first sync of a block that was only allocated waits for the file system's journal. So there is one for many.
 	if until := min(at.end+zeroAheadBytes, f.Size); at.end > l.zeroed && until > at.end {
-		if err := writeAll(l.file, zeroBlock[:until-at.end], at.end); err != nil {
+		if err := files.WriteAll(l.file, zeroBlock[:until-at.end], at.end); err != nil {
 			return at, err
 		}
 		l.zeroed = until
@@ -400,16 +401,8 @@ func (l *Log) write(b []byte, count int) (batch, error) {
 	return at, nil
 }
 
-func writeAll(f File, b []byte, at int64) error {
-	n, err := f.WriteAt(b, at)
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
-	return err
-}
-
 // begin makes the next file, with room for so many bytes of batches besides the one that names the file after it.
-func (l *Log) begin(h header, room int64) (*segment, File, error) {
+func (l *Log) begin(h header, room int64) (*segment, files.File, error) {
 	l.sequence++
 	h.Cluster, h.Member, h.Sequence = l.options.Cluster, l.options.Member, l.sequence
 	h.Size = headerBytes + room + nextBatchBytes
@@ -419,7 +412,7 @@ func (l *Log) begin(h header, room int64) (*segment, File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	err = writeAll(file, f.encode(), 0)
+	err = files.WriteAll(file, f.encode(), 0)
 	if err == nil {
 		err = file.Allocate(f.Size)
 	}
@@ -452,7 +445,7 @@ func (l *Log) changeFiles(bytes int64) error {
 }
 
 // open makes a new file the last one.
-func (l *Log) open(f *segment, file File) {
+func (l *Log) open(f *segment, file files.File) {
 	l.file, l.zeroed = file, headerBytes
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -489,10 +482,9 @@ func (l *Log) bridge(h header, payload []byte, count int, tidy func() error) err
 }
 
 // remove removes files in this order. Each removal is durable before the next one.
-func (l *Log) remove(files []*segment) error {
-	for _, f := range files {
-		err := l.options.Files.Remove(f.name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (l *Log) remove(old []*segment) error {
+	for _, f := range old {
+		if err := files.Remove(l.options.Files, f.name); err != nil {
 			return err
 		}
 		if err := l.options.Files.SyncDir(l.dir); err != nil {

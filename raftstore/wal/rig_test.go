@@ -11,20 +11,23 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/rig"
 )
 
 var images = flag.Int("images", 4000, "make at least so many crash images")
 
 var failures = flag.Int("failures", 1, "logs in which every step fails once")
 
-// rig lets a log live through crashes: it writes at random, makes images of what a power cut may leave in front of
+// lives lets a log live through crashes: it writes at random, makes images of what a power cut may leave in front of
 // every step, and goes on with one of them. Every image has to open, and to hold what was acknowledged, with or
 // without the write under way.
-type rig struct {
+type lives struct {
 	t          testing.TB
 	seed       uint64
 	r          *rand.Rand
-	fs         *memory
+	fs         *rig.Memory
 	o          Options
 	acked      model
 	underway   model // what the call under way leaves; acked without one
@@ -33,53 +36,50 @@ type rig struct {
 	everyImage int // one of so many steps has an image
 }
 
-func newRig(t testing.TB, seed uint64) *rig {
-	g := &rig{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2)), marks: map[string]int{}, everyImage: 3}
-	g.fs = newMemory()
+func newLives(t testing.TB, seed uint64) *lives {
+	g := &lives{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2)), marks: map[string]int{}, everyImage: 3}
+	g.fs = rig.New(dir)
 	g.o = small.in(nil)
 	g.o.New = true
 	return g
 }
 
-func (g *rig) fatal(m *memory, format string, args ...any) {
+func (g *lives) fatal(m *rig.Memory, format string, args ...any) {
 	g.t.Helper()
-	g.t.Fatalf("seed %d: %s\n%v", g.seed, fmt.Sprintf(format, args...), m)
+	g.t.Fatalf("seed %d: %s\n%v", g.seed, fmt.Sprintf(format, args...), dump(m))
 }
 
 // watch makes images of a file system in front of every step.
-func (g *rig) watch(m *memory, depth int) {
-	m.before = func(step, path string) error {
-		if step == "sync" && g.everyImage < 10 || changes(step) && g.r.IntN(g.everyImage) == 0 {
+func (g *lives) watch(m *rig.Memory, depth int) {
+	m.Before = func(step, path string) error {
+		if step == "sync" && g.everyImage < 10 || rig.Changes(step) && g.r.IntN(g.everyImage) == 0 {
 			g.image(m, depth)
 		}
 		return nil
 	}
 }
 
-// changes reports whether a step changes something.
-func changes(step string) bool { return step != "list" && step != "open" && step != "read" }
-
 // image checks one image of a file system, and returns it.
-func (g *rig) image(m *memory, depth int) *memory {
-	image := m.crash(g.r)
+func (g *lives) image(m *rig.Memory, depth int) *rig.Memory {
+	image := m.Crash(g.r)
 	g.images++
 	g.check(image, depth)
 	return image
 }
 
 // check opens the log in an image, and cuts the power again: what was there must be there, and nothing else.
-func (g *rig) check(image *memory, depth int) model {
+func (g *lives) check(image *rig.Memory, depth int) model {
 	if g.r.IntN(2) == 0 {
 		g.note(image)
 	}
 	before := image
 	if depth > 0 && g.r.IntN(6) == 0 {
-		before = image.clone()
+		before = image.Clone()
 		g.watch(image, depth-1)
-		defer func() { image.before = nil }()
+		defer func() { image.Before = nil }()
 	}
 	l, err := Open(dir, g.o.in(image))
-	image.before = nil
+	image.Before = nil
 	if err != nil {
 		g.fatal(before, "%v", err)
 	}
@@ -93,7 +93,7 @@ func (g *rig) check(image *memory, depth int) model {
 	if depth == 0 {
 		return found
 	}
-	again := image.crash(g.r)
+	again := image.Crash(g.r)
 	g.images++
 	if l, err = Open(dir, g.o.in(again)); err == nil {
 		err = found.differs(l, g.o.Checkpoint)
@@ -105,8 +105,8 @@ func (g *rig) check(image *memory, depth int) model {
 }
 
 // note counts what the start on an image will find.
-func (g *rig) note(image *memory) {
-	s := newScan(dir, g.o.in(image.clone()))
+func (g *lives) note(image *rig.Memory) {
+	s := newScan(dir, g.o.in(image.Clone()))
 	if s.run() != nil || len(s.chain) == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (g *rig) note(image *memory) {
 }
 
 // live opens the log and writes to it, then ends: by a power cut, a kill, a failed sync or another error.
-func (g *rig) live(steps int) {
+func (g *lives) live(steps int) {
 	g.watch(g.fs, 1)
 	l, err := Open(dir, g.o.in(g.fs))
 	if err != nil {
@@ -156,14 +156,15 @@ func (g *rig) live(steps int) {
 	end := g.r.IntN(4) // of the life
 	failAt := -1
 	if end >= 2 {
-		failAt = g.fs.steps + g.r.IntN(steps*4)
+		failAt = g.fs.Steps() + g.r.IntN(steps*4)
 	}
-	kind := faults[g.r.IntN(len(faults))]
+	kind := rig.Faults[g.r.IntN(len(rig.Faults))]
 	g.watch(g.fs, 1)
-	images := g.fs.before
-	g.fs.before = func(step, path string) error {
+	images := g.fs.Before
+	g.fs.Before = func(step, path string) error {
 		_ = images(step, path)
-		if failAt >= 0 && changes(step) && (g.fs.steps == failAt || g.fs.steps > failAt && kind == syscall.EROFS) {
+		at := g.fs.Steps()
+		if failAt >= 0 && rig.Changes(step) && (at == failAt || at > failAt && kind == syscall.EROFS) {
 			g.marks["an error at "+step]++
 			return kind
 		}
@@ -177,12 +178,10 @@ func (g *rig) live(steps int) {
 			break
 		}
 	}
-	g.fs.before = nil
+	g.fs.Before = nil
 	_ = l.Close()
-	for name, f := range g.fs.names {
-		if f == g.fs.durable[name] && len(f.pending) == 0 && !slices.Equal(f.content, f.durable) {
-			g.marks["a failed sync's data lost"]++
-		}
+	if g.fs.Lost() {
+		g.marks["a failed sync's data lost"]++
 	}
 	if end%2 == 0 { // else the page cache survives
 		g.fs = g.image(g.fs, 0)
@@ -190,7 +189,7 @@ func (g *rig) live(steps int) {
 }
 
 // call calls one method of the log.
-func (g *rig) call(l *Log) error {
+func (g *lives) call(l *Log) error {
 	var err error
 	switch g.r.IntN(14) {
 	case 0:
@@ -216,7 +215,7 @@ func (g *rig) call(l *Log) error {
 func TestCrashImages(t *testing.T) {
 	marks, made, lives := map[string]int{}, 0, 0
 	for seed := uint64(1); made < *images; seed++ {
-		g := newRig(t, seed)
+		g := newLives(t, seed)
 		for range 12 {
 			g.live(5 + g.r.IntN(25))
 			lives++
@@ -245,8 +244,8 @@ var wanted = []string{"a torn write", "a torn write in a new file", "a name in d
 	"many files", "an error at sync", "an error at write", "a failed sync's data lost"}
 
 // settled returns the files of a log that has lived for a while, all of them durable, and what it holds.
-func settled(t testing.TB, seed uint64) *rig {
-	g := newRig(t, seed)
+func settled(t testing.TB, seed uint64) *lives {
+	g := newLives(t, seed)
 	g.everyImage = 1 << 30
 	for range 3 {
 		g.live(12)
@@ -271,12 +270,12 @@ func settled(t testing.TB, seed uint64) *rig {
 }
 
 // refusedOr wants the image to be refused, or to hold everything.
-func (g *rig) refusedOr(image *memory, what string) (refused bool) {
+func (g *lives) refusedOr(image *rig.Memory, what string) (refused bool) {
 	g.t.Helper()
-	before := image.clone()
+	before := image.Clone()
 	l, err := Open(dir, g.o.in(image))
 	if errors.As(err, new(*DamageError)) {
-		if fmt.Sprint(image) != fmt.Sprint(before) || len(image.pending) > 0 {
+		if dump(image) != dump(before) || image.Unsynced() {
 			g.fatal(image, "%s: a refused log was changed", what)
 		}
 		return true
@@ -296,18 +295,18 @@ func TestMissingFiles(t *testing.T) {
 	missed, unneeded, back := 0, 0, 0
 	for seed := range uint64(30) {
 		g := settled(t, seed)
-		for _, name := range slices.Sorted(maps.Keys(g.fs.names)) {
-			image := g.fs.clone()
-			delete(image.names, name)
+		for _, name := range g.fs.Paths() {
+			image := g.fs.Clone()
+			image.Lose(name)
 			if g.refusedOr(image, name+" is missing") {
 				missed++
 			} else {
 				unneeded++
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(g.fs.removed)) {
-			image := g.fs.clone()
-			image.put(name, slices.Clone(g.fs.removed[name].content))
+		for _, name := range g.fs.Removed() {
+			image := g.fs.Clone()
+			image.Return(name)
 			g.refusedOr(image, name+" is back")
 			back++
 		}
@@ -324,18 +323,18 @@ func TestFlippedBits(t *testing.T) {
 	found, harmless := 0, 0
 	for seed := range uint64(20) {
 		g := settled(t, seed)
-		s := newScan(dir, g.o.in(g.fs.clone()))
+		s := newScan(dir, g.o.in(g.fs.Clone()))
 		if err := s.run(); err != nil {
 			g.fatal(g.fs, "%v", err)
 		}
 		for at := s.doubt.at; at < s.doubt.end; at += 1 + g.r.Int64N(s.doubt.end/16) {
-			image := g.fs.clone()
-			image.names[s.doubtIn.name].content[at] ^= 1 << g.r.IntN(8)
+			image := g.fs.Clone()
+			image.Content(s.doubtIn.name)[at] ^= 1 << g.r.IntN(8)
 			if !g.refusedOr(image, fmt.Sprintf("a bit at %d of %s", at, s.doubtIn.name)) {
 				g.fatal(g.fs, "a flipped bit of the last batch at %d is not found", at)
 			}
-			image = g.fs.clone()
-			content := image.names[s.doubtIn.name].content
+			image = g.fs.Clone()
+			content := image.Content(s.doubtIn.name)
 			for i := at - at%sectorBytes; i < min(at-at%sectorBytes+sectorBytes, s.doubt.end); i++ {
 				content[i] = byte(g.r.Uint32())
 			}
@@ -344,10 +343,10 @@ func TestFlippedBits(t *testing.T) {
 			}
 		}
 		for range 60 {
-			image := g.fs.clone()
-			names := slices.Sorted(maps.Keys(image.names))
+			image := g.fs.Clone()
+			names := image.Paths()
 			name := names[g.r.IntN(len(names))]
-			content := image.names[name].content
+			content := image.Content(name)
 			at := g.r.IntN(len(content))
 			content[at] ^= 1 << g.r.IntN(8)
 			if g.refusedOr(image, fmt.Sprintf("a bit at %d of %s", at, name)) {
@@ -369,16 +368,16 @@ func TestEveryFailure(t *testing.T) {
 	tried := 0
 	for seed := range uint64(*failures) {
 		base := settled(t, seed)
-		for _, kind := range faults {
+		for _, kind := range rig.Faults {
 			for n := 1; ; n++ {
 				g := *base
-				g.fs, g.marks = base.fs.clone(), map[string]int{}
+				g.fs, g.marks = base.fs.Clone(), map[string]int{}
 				g.r = rand.New(rand.NewPCG(seed, uint64(n)))
 				g.underway = g.acked
 				failed := false
 				steps := 0
-				g.fs.before = func(step, _ string) error {
-					if steps++; steps == n || steps > n && kind == syscall.EROFS && changes(step) {
+				g.fs.Before = func(step, _ string) error {
+					if steps++; steps == n || steps > n && kind == syscall.EROFS && rig.Changes(step) {
 						failed = true
 						return kind
 					}
@@ -390,7 +389,7 @@ func TestEveryFailure(t *testing.T) {
 						err = g.call(l)
 					}
 				}
-				g.fs.before = nil
+				g.fs.Before = nil
 				if !failed {
 					break
 				}
@@ -411,21 +410,21 @@ func TestEveryFailure(t *testing.T) {
 // TestReadOnly: Inspect needs no right to write, and Open fails without it.
 func TestReadOnly(t *testing.T) {
 	g := settled(t, 1)
-	g.fs.before = func(step, _ string) error {
-		if changes(step) {
+	g.fs.Before = func(step, _ string) error {
+		if rig.Changes(step) {
 			return syscall.EROFS
 		}
 		return nil
 	}
 	report, err := Inspect(dir, g.o.in(g.fs))
 	if err != nil || report.Last != g.acked.last() || report.Hard != g.acked.hard ||
-		len(report.Files) != len(g.fs.names) {
+		len(report.Files) != len(g.fs.Paths()) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	if _, err := Open(dir, g.o.in(g.fs)); !errors.Is(err, syscall.EROFS) {
 		t.Error(err)
 	}
-	if _, err := Open("elsewhere", g.o.in(newMemory())); !errors.As(err, new(*DamageError)) {
+	if _, err := Open(dir, g.o.in(rig.New(dir))); !errors.As(err, new(*DamageError)) {
 		t.Error(err)
 	}
 	other := g.o.in(g.fs)
@@ -433,7 +432,7 @@ func TestReadOnly(t *testing.T) {
 	if _, err := Inspect(dir, other); !errors.As(err, new(*DamageError)) {
 		t.Error(err)
 	}
-	if _, err := (Disk{}).Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (files.Disk{}).Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }

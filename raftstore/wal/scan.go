@@ -2,11 +2,12 @@ package wal
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // Options describe a log.
@@ -20,8 +21,8 @@ type Options struct {
 	// New allows that there is no log yet: then one begins behind the checkpoint. It must not be set any more once
 	// Open has returned one.
 	New bool
-	// Files is the file system, nil for Disk.
-	Files Files
+	// Files is the file system, nil for the operating system's.
+	Files files.FS
 	// Progress is called when another file of so many has been read, unless it is nil.
 	Progress func(done, files int)
 }
@@ -78,7 +79,7 @@ func FileName(sequence uint64) string { return fmt.Sprintf("%020d%s", sequence, 
 
 func newScan(dir string, o Options) *scan {
 	if o.Files == nil {
-		o.Files = Disk{}
+		o.Files = files.Disk{}
 	}
 	return &scan{Options: o, dir: dir}
 }
@@ -110,21 +111,9 @@ func (s *scan) run() error {
 
 // read returns the content of a file.
 func (s *scan) read(name string) (b []byte, err error) {
-	f, err := s.Files.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	b = make([]byte, size)
-	s.work += size
-	if n, err := f.ReadAt(b, 0); n < len(b) {
-		return nil, errors.Join(err, fmt.Errorf("%s: %d of %d bytes could be read", name, n, size))
-	}
-	return b, nil
+	b, err = files.Read(s.Files, name)
+	s.work += int64(len(b))
+	return b, err
 }
 
 // find reads the header of a file, and whether an intact batch follows, which makes it the head so far. A file whose

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/rig"
 )
 
 const dir = "log"
@@ -13,7 +16,7 @@ const dir = "log"
 var small = Options{Cluster: 3, Member: 7, SegmentBytes: 16 << 10}
 
 // in returns the options of a log in a file system.
-func (o Options) in(m Files) Options { o.Files = m; return o }
+func (o Options) in(m files.FS) Options { o.Files = m; return o }
 
 // model is the content that a log should have.
 type model struct {
@@ -183,7 +186,7 @@ func TestCutBesideAppend(t *testing.T) {
 // Random writes, cuts, resets and restarts leave what a slice would have.
 func TestModel(t *testing.T) {
 	for seed := range uint64(15) {
-		r, fs := rand.New(rand.NewPCG(seed, 1)), newMemory()
+		r, fs := rand.New(rand.NewPCG(seed, 1)), rig.New(dir)
 		o := small.in(fs)
 		o.New = true
 		l, m := open(t, o), model{}
@@ -210,7 +213,7 @@ func TestModel(t *testing.T) {
 				err = m.differs(l, o.Checkpoint)
 			}
 			if err != nil {
-				t.Fatalf("seed %d, step %d: %v\n%v", seed, step, err, fs)
+				t.Fatalf("seed %d, step %d: %v\n%v", seed, step, err, dump(fs))
 			}
 		}
 		if names, _ := fs.List(dir); len(names) > 60 {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package wal
+package files
 
 // Allocate implements File.
 func (f diskFile) Allocate(size int64) error { return f.Truncate(size) }
