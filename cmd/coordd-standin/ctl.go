@@ -52,7 +52,7 @@ func (p *program) ctlCommand() *cobra.Command {
 			if len(args) == 0 {
 				return exit.Usagef("no fault given; 'coordd-standin ctl help' lists them")
 			}
-			return p.order(cmp.Or(address.Text, p.environment.Value(addressVariable), defaultAddress), args)
+			return p.order(cmp.Or(address.Text, p.Environ.Value(addressVariable), defaultAddress), args)
 		},
 	}
 	command.Flags().Var(&address, "standin", "where the stand-in serves monitoring programs (default: "+
@@ -116,12 +116,12 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 	var listed map[string]string
 	if json.Unmarshal(said.Result, &listed) == nil && listed["help"] != "" {
 		for _, name := range slices.Sorted(maps.Keys(listed)) {
-			fmt.Fprintf(p.stdout, "%s %s\n", name, listed[name])
+			fmt.Fprintf(p.Stdout, "%s %s\n", name, listed[name])
 		}
 		return nil
 	}
 	if text := ""; json.Unmarshal(said.Result, &text) == nil { // as a file has it
-		fmt.Fprint(p.stdout, text)
+		fmt.Fprint(p.Stdout, text)
 		return nil
 	}
 	if len(said.Result) > 0 {
@@ -129,7 +129,7 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 		if err := json.Indent(&indented, said.Result, "", "  "); err != nil {
 			return err
 		}
-		fmt.Fprintln(p.stdout, indented.String())
+		fmt.Fprintln(p.Stdout, indented.String())
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/testserver"
 )
@@ -53,8 +54,8 @@ type run struct {
 // begin starts a program whose environment is the given lines and nothing else.
 func begin(environment []string, args ...string) *run {
 	r := &run{in: make(chan os.Signal, 2), code: make(chan exit.Code, 1)}
-	p := program{stdout: &r.out, stderr: &r.log, environment: environment,
-		signals: func() <-chan os.Signal { return r.in }, stopTimeout: waitMax}
+	p := program{cmdline.Env{Stdout: &r.out, Stderr: &r.log, Environ: environment,
+		Signals: func() <-chan os.Signal { return r.in }}, waitMax}
 	go func() { r.code <- p.run(args) }()
 	return r
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"time"
 
@@ -11,35 +10,25 @@ import (
 )
 
 func main() {
-	p := program{
-		stdout:      os.Stdout,
-		stderr:      os.Stderr,
-		environment: os.Environ(),
-		signals:     cmdline.Signals,
-		stopTimeout: serve.StopTimeout,
-	}
+	p := program{cmdline.OfProcess(), serve.StopTimeout}
 	os.Exit(int(p.run(os.Args[1:])))
 }
 
-// program is one run of the command line, with everything it takes from the process in its fields. A program is run
-// once.
+// program is one run of the command line.
 type program struct {
-	stdout, stderr io.Writer
-	environment    cmdline.Environment
-	// signals starts the delivery of stop requests.
-	signals func() <-chan os.Signal
+	cmdline.Env
 	// stopTimeout limits how long a stopping server waits for clients.
 	stopTimeout time.Duration
 }
 
 // run carries out the command line and returns the exit code.
 func (p *program) run(args []string) exit.Code {
-	p.stdout, p.stderr = cmdline.Escaped(p.stdout), cmdline.Escaped(p.stderr)
+	p.Stdout, p.Stderr = cmdline.Escaped(p.Stdout), cmdline.Escaped(p.Stderr)
 	root := p.command()
-	cmdline.Prepare(root, "ctl", p.stdout, p.stderr)
+	cmdline.Prepare(root, "ctl", p.Stdout, p.Stderr)
 	command, err := cmdline.Execute(root, args)
 	if err != nil {
-		cmdline.Report(p.stderr, command.CommandPath(), err)
+		cmdline.Report(p.Stderr, command.CommandPath(), err)
 	}
 	return exit.Of(err)
 }

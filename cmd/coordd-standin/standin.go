@@ -90,7 +90,7 @@ const maxFixtureBytes = 64 << 20
 const standinGCPercent = 50
 
 func (p *program) standIn(set *pflag.FlagSet, f flags) error {
-	s, values, err := resolve(set, p.environment)
+	s, values, err := resolve(set, p.Environ)
 	if err != nil {
 		return err
 	}
@@ -136,11 +136,10 @@ func readAtMost(name string, most int64) (string, error) {
 func (p *program) serve(s serve.Settings, values map[string]serve.Given, with []standin.Option,
 	stopping func() error) error {
 	var recording error
-	if p.environment.Value("GOGC") == "" {
+	if p.Environ.Value("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(standinGCPercent))
 	}
-	process := serve.Process{Stdout: p.stdout, Stderr: p.stderr, Environment: p.environment, Signals: p.signals,
-		StopTimeout: p.stopTimeout}
+	process := serve.Process{Env: &p.Env, StopTimeout: p.stopTimeout}
 	process.Start = func(ctx context.Context, s serve.Settings, values map[string]serve.Given,
 		logger *slog.Logger) (serve.Server, error) {
 		running, err := start(ctx, s, values, logger, with)

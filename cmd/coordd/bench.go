@@ -47,7 +47,7 @@ type benchFlags struct {
 	duration time.Duration
 }
 
-func (p *program) benchCommand() *cobra.Command {
+func benchCommand(env *cmdline.Env) *cobra.Command {
 	f := new(benchFlags)
 	command := &cobra.Command{
 		Use:   "bench",
@@ -57,10 +57,9 @@ func (p *program) benchCommand() *cobra.Command {
   coordd bench --clients 4 --duration 20ms -o json`,
 		Args: cmdline.NoArguments,
 	}
-	command.RunE = func(*cobra.Command, []string) error { return p.bench(f) }
+	command.RunE = func(*cobra.Command, []string) error { return runBench(env, f) }
 	flags := command.Flags()
-	f.declareCaller(flags)
-	p.remember(command, &f.callerFlags)
+	f.declareCaller(env, command)
 	f.declareOutput(command)
 	flags.IntVar(&f.clients, "clients", benchClients, "how many sessions there are, up to 1000")
 	flags.DurationVar(&f.duration, "duration", benchDuration, "how long the load goes on, 10ms to 1m")
@@ -101,7 +100,7 @@ func (s *benchShown) text(w io.Writer) {
 		counted(s.Clients, "client"), s.PerSecond, s.Millis.P50, s.Millis.P90, s.Millis.P99, s.Millis.Max)
 }
 
-func (p *program) bench(f *benchFlags) error {
+func runBench(env *cmdline.Env, f *benchFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (p *program) bench(f *benchFlags) error {
 	context.AfterFunc(asked, stop) // a second one ends the program
 	ctx, cancel := context.WithTimeout(context.Background(), f.duration+benchSetupMost)
 	defer cancel()
-	c, err := f.open(ctx, p)
+	c, err := f.open(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -123,7 +122,7 @@ func (p *program) bench(f *benchFlags) error {
 	if err := errors.Join(c.plain(err), c.dropBenchNode(node)); err != nil {
 		return err
 	}
-	return f.one(p.stdout, shown, shown.text)
+	return f.one(env.Stdout, shown, shown.text)
 }
 
 // dropBenchNode drops the node, unless that is done already.

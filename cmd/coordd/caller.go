@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -32,10 +33,12 @@ type callerFlags struct {
 	keepStdin bool // it is another program's: no password is read from it
 }
 
-func (f *callerFlags) declareCaller(flags *pflag.FlagSet) {
+// declareCaller declares the flags of a command for which any way to the server will do, and completes its arguments.
+func (f *callerFlags) declareCaller(env *cmdline.Env, command *cobra.Command) {
 	f.onlyAsks = true
-	f.declareDataDir(flags)
-	f.declareClient(flags, "the socket, or where there is none, the server that 'coordd serve' would start")
+	f.declareDataDir(command.Flags())
+	f.declareClient(command.Flags(), "the socket, or where there is none, the server that 'coordd serve' would start")
+	completeArguments(env, command, f)
 }
 
 // declareClient declares those of a command that has no use for the socket.
@@ -56,7 +59,7 @@ type caller struct {
 }
 
 // open makes a client of the server that the flags name. Nobody is called yet.
-func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
+func (f *callerFlags) open(ctx context.Context, env *cmdline.Env) (*caller, error) {
 	switch {
 	case f.login == "" && f.passwordFile != "":
 		return nil, exit.Usagef("flag --password-file: has no meaning without --user")
@@ -65,7 +68,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	case f.login != "" && f.passwordFile == "" && f.keepStdin:
 		return nil, exit.Usagef("flag --user: give --password-file as well; stdin is the command's")
 	}
-	at, err := f.locate(ctx, p)
+	at, err := f.locate(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if c.database == "" {
 		s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName),
 			pflag.NewFlagSet("", pflag.ContinueOnError),
-			p.environment)
+			env.Environ)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +91,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 			}
 			return f.dial(to, reconnecting)
 		}}
-	if config.Login, err = f.credentials(p, at); err != nil {
+	if config.Login, err = f.credentials(env, at); err != nil {
 		return nil, err
 	}
 	c.config, c.Client = config, client.New(config)
@@ -102,7 +105,7 @@ var reconnecting = grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 
 
 // credentials returns what gets a token from a server, nil for an anonymous caller. A password is asked for
 // once.
-func (f *callerFlags) credentials(p *program,
+func (f *callerFlags) credentials(env *cmdline.Env,
 	at target) (func(context.Context, *grpc.ClientConn) (string, error), error) {
 	if f.tokenFile != "" {
 		// anew each time: it may have been replaced
@@ -117,9 +120,9 @@ func (f *callerFlags) credentials(p *program,
 	if f.login == "" {
 		return nil, nil
 	}
-	at.warnOfClearText(p)
+	at.warnOfClearText(env)
 	var err error
-	if f.password, err = p.readPassword(f.passwordFile, "password of "+f.login); err != nil {
+	if f.password, err = readPassword(env, f.passwordFile, "password of "+f.login); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, conn *grpc.ClientConn) (string, error) {

@@ -66,7 +66,7 @@ type question struct {
 }
 
 // ask makes the command. Its arguments are named in its use.
-func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
+func askCommand(env *cmdline.Env, q *question, out *outputFlag) *cobra.Command {
 	f := new(callerFlags)
 	timeout := cmp.Or(q.timeout, callerTimeout)
 	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use)}
@@ -90,22 +90,22 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 				return err
 			}
 		}
-		do := func(ctx context.Context, c *caller) error { return p.answer(ctx, q, c, args) }
+		do := func(ctx context.Context, c *caller) error { return answerQuestion(ctx, env, q, c, args) }
 		if q.stays {
-			return p.watching(f, do)
+			return watching(env, f, do)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), timeout+q.late)
 		defer cancel()
-		c, err := f.open(ctx, p)
+		c, err := f.open(ctx, env)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
 		return c.plain(do(ctx, c))
 	}
-	f.declareCaller(command.Flags())
-	if f.onlyAsks = q.about == ""; f.onlyAsks {
-		p.remember(command, f)
+	f.declareCaller(env, command)
+	if q.about != "" {
+		f.onlyAsks, command.ValidArgsFunction = false, nil
 	}
 	if !q.stays {
 		command.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the result")
@@ -118,10 +118,10 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 }
 
 // watching runs until it is interrupted, which is no failure.
-func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
+func watching(env *cmdline.Env, f *callerFlags, do func(ctx context.Context, c *caller) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	c, err := f.open(ctx, p)
+	c, err := f.open(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -136,13 +136,13 @@ func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *calle
 var errEnough = errors.New("enough was seen")
 
 // answer carries out a question.
-func (p *program) answer(ctx context.Context, q *question, c *caller, args []string) error {
+func answerQuestion(ctx context.Context, env *cmdline.Env, q *question, c *caller, args []string) error {
 	if q.act == nil {
 		return q.run(ctx, c, args)
 	}
 	done, err := q.act(ctx, c, args)
 	if err == nil {
-		fmt.Fprintln(p.stdout, done)
+		fmt.Fprintln(env.Stdout, done)
 	}
 	return err
 }
@@ -166,14 +166,6 @@ func argumentsOf(use string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// remember tells the completion of arguments how a command finds its server.
-func (p *program) remember(command *cobra.Command, f *callerFlags) {
-	if p.callers == nil {
-		p.callers = make(map[*cobra.Command]*callerFlags)
-	}
-	p.callers[command] = f
 }
 
 // oneShotTimeout is that of the sessions of commands that end when they are answered.

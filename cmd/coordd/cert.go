@@ -23,7 +23,7 @@ with which a server of a cluster shows itself to the others, in NAME.pem and
 NAME-key.pem; --host has to name the host of its peer address, or it is for servers
 on one machine.`
 
-func (p *program) certCommand() *cobra.Command {
+func certCommand(env *cmdline.Env) *cobra.Command {
 	var directory, hosts, client, peer string
 	command := &cobra.Command{
 		Use:   "cert",
@@ -50,7 +50,7 @@ func (p *program) certCommand() *cobra.Command {
 			if err := devcert.Make(directory, made); err != nil {
 				return err
 			}
-			p.printCertificate(directory, made)
+			printCertificate(env, directory, made)
 			return nil
 		},
 	}
@@ -75,11 +75,11 @@ func splitHosts(list string) []string {
 }
 
 // printCertificate says which files there are now, and who is to have them.
-func (p *program) printCertificate(directory string, w devcert.Wanted) {
+func printCertificate(env *cmdline.Env, directory string, w devcert.Wanted) {
 	certificate, key := w.Files(directory)
 	authority, authorityKey := filepath.Join(directory, "ca.pem"), filepath.Join(directory, "ca-key.pem")
-	fmt.Fprintf(p.stdout, "%s and its key %s, good until %s\n", certificate, key,
+	fmt.Fprintf(env.Stdout, "%s and its key %s, good until %s\n", certificate, key,
 		time.Now().Add(devcert.Lifetime).Format(time.DateOnly))
-	fmt.Fprintf(p.stdout, "%s is for all who are to trust it; keep %s away from servers and clients\n",
+	fmt.Fprintf(env.Stdout, "%s is for all who are to trust it; keep %s away from servers and clients\n",
 		authority, authorityKey)
 }

@@ -12,7 +12,12 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-func (p *program) checkCommand() *cobra.Command {
+// checkFunc examines a data directory that no server uses and returns what it
+// found, also where it found damage, which is an error too, and nil if it
+// examined nothing. It changes nothing. Errors carry their exit code.
+type checkFunc func(directory string) (*raftstore.Report, error)
+
+func checkCommand(env *cmdline.Env, check checkFunc) *cobra.Command {
 	options := []serve.Option{serve.DataDirOption}
 	out := new(outputFlag)
 	command := &cobra.Command{
@@ -26,14 +31,14 @@ func (p *program) checkCommand() *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(options, command.Flags(), env.Environ, env.UID)
 			if err != nil {
 				return err
 			}
-			report, err := p.check(s.DataDir)
+			report, err := check(s.DataDir)
 			if report != nil {
 				shown := showReport(report, err)
-				err = errors.Join(out.one(p.stdout, shown, shown.text), err)
+				err = errors.Join(out.one(env.Stdout, shown, shown.text), err)
 			}
 			return serve.AboutDataDir(err, s.DataDir, values)
 		},

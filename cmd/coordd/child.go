@@ -63,15 +63,15 @@ type child struct {
 }
 
 // startChild runs a command. Its signals at the terminal come from there, if this program's do.
-func (p *program) startChild(path string, argv, environment []string) (*child, error) {
+func startChild(env *cmdline.Env, path string, argv, environment []string) (*child, error) {
 	command := exec.Command(path, argv[1:]...)
 	command.Args[0] = argv[0]
-	command.Env = append(append([]string{}, p.environment...), environment...)
-	command.Stdin, command.Stdout, command.Stderr = p.stdin, cmdline.Exact(p.stdout), cmdline.Exact(p.stderr)
+	command.Env = append(append([]string{}, env.Environ...), environment...)
+	command.Stdin, command.Stdout, command.Stderr = env.Stdin, cmdline.Exact(env.Stdout), cmdline.Exact(env.Stderr)
 	command.WaitDelay = time.Second // where they are no files
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(command.SysProcAttr)
-	terminal := p.foreground(command.SysProcAttr)
+	terminal := foreground(env, command.SysProcAttr)
 	c := &child{command: command, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
@@ -93,8 +93,8 @@ func (p *program) startChild(path string, argv, environment []string) (*child, e
 }
 
 // foreground lets a command have the terminal, if this program has it. The result takes it back.
-func (p *program) foreground(attributes *syscall.SysProcAttr) (back func()) {
-	file, ok := p.stdin.(*os.File)
+func foreground(env *cmdline.Env, attributes *syscall.SysProcAttr) (back func()) {
+	file, ok := env.Stdin.(*os.File)
 	if !ok {
 		return func() {}
 	}
@@ -140,7 +140,7 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	if len(h.argv) == 0 {
 		return h.stay(what, margin, asked)
 	}
-	c, err := h.program.startChild(path, h.argv, []string{
+	c, err := startChild(h.env, path, h.argv, []string{
 		"COORDD_SESSION_ID=" + strconv.FormatUint(what.session.ID(), 10),
 		"COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.order, 10)})
 	if err != nil {
@@ -199,7 +199,7 @@ func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan 
 
 // stay holds on without a command, until it is told to stop or what is held is lost.
 func (h *holder) stay(what *held, margin time.Duration, asked <-chan os.Signal) error {
-	fmt.Fprintf(h.program.stdout, "%s %q of %s: session %d, token %d\n", h.holds, h.name, h.node,
+	fmt.Fprintf(h.env.Stdout, "%s %q of %s: session %d, token %d\n", h.holds, h.name, h.node,
 		what.session.ID(), what.order)
 	look := time.NewTicker(leftPause)
 	defer look.Stop()

@@ -27,7 +27,7 @@ is named by its name or by its id. Administrators may do this, and whoever owns 
 directory of a server on this machine, by way of the socket in it. docs/cluster.md has
 the procedures.`
 
-func (p *program) clusterCommand() *cobra.Command {
+func clusterCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "cluster",
 		Short: "Look at and change the servers of a cluster, back up and restore",
@@ -35,9 +35,9 @@ func (p *program) clusterCommand() *cobra.Command {
 			clusterText,
 		RunE: cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(),
-		p.clusterRemoveCommand(), p.clusterTransferCommand(), p.clusterLimitsCommand(),
-		p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
+	parent.AddCommand(clusterStatusCommand(env), clusterAddCommand(env), clusterPromoteCommand(env),
+		clusterRemoveCommand(env), clusterTransferCommand(env), clusterLimitsCommand(env),
+		clusterSnapshotCommand(env), clusterRestoreCommand(env), clusterRecoverCommand(env))
 	return parent
 }
 
@@ -62,8 +62,8 @@ func (c *caller) clusterError(err error) error {
 	return c.plain(err)
 }
 
-func (p *program) clusterAddCommand() *cobra.Command {
-	return p.ask(&question{use: "add NAME PEER-HOST:PORT", about: clusterText,
+func clusterAddCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "add NAME PEER-HOST:PORT", about: clusterText,
 		short:   "Add a server: it gets all data and has no vote until it is promoted",
 		example: "  coordd cluster add d d.example.com:2380",
 		check: func(_ *pflag.FlagSet, args []string) error {
@@ -103,7 +103,7 @@ func joinList(now *adminpb.ClusterStatus, except string) string {
 	return strings.Join(addresses, ",")
 }
 
-func (p *program) clusterPromoteCommand() *cobra.Command {
+func clusterPromoteCommand(env *cmdline.Env) *cobra.Command {
 	var wait bool
 	q := &question{use: "promote NAME", short: "Give a server that was added its vote", about: clusterText,
 		example: "  coordd cluster promote d --wait",
@@ -117,14 +117,14 @@ func (p *program) clusterPromoteCommand() *cobra.Command {
 		}
 		return nil
 	}
-	command := p.ask(q, nil)
+	command := askCommand(env, q, nil)
 	command.Flags().BoolVar(&wait, "wait", false,
 		"wait until it has got all data (--timeout bounds it, 1h by default then)")
 	return command
 }
 
-func (p *program) clusterRemoveCommand() *cobra.Command {
-	return p.ask(&question{use: "remove NAME", short: "Remove a server for ever; if it runs, it ends",
+func clusterRemoveCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "remove NAME", short: "Remove a server for ever; if it runs, it ends",
 		about: clusterText, example: "  coordd cluster add e e.example.com:2380 && coordd cluster remove e",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			return args[0] + " was removed; its data directory can be deleted",
@@ -133,8 +133,8 @@ func (p *program) clusterRemoveCommand() *cobra.Command {
 		}}, nil)
 }
 
-func (p *program) clusterTransferCommand() *cobra.Command {
-	return p.ask(&question{use: "transfer-leader [NAME]", about: clusterText,
+func clusterTransferCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "transfer-leader [NAME]", about: clusterText,
 		short:   "Have another server lead: NAME, or the one that has most of the log",
 		example: "  coordd cluster transfer-leader\n  coordd cluster transfer-leader a",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {

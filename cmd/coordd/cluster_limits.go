@@ -25,11 +25,11 @@ the limit is refused; whatever makes the state smaller is always possible.
 The first server that leads a cluster without a limit sets that of its --state-limit.
 Afterwards only --state, here, changes it, for all servers at once.`
 
-func (p *program) clusterLimitsCommand() *cobra.Command {
+func clusterLimitsCommand(env *cmdline.Env) *cobra.Command {
 	var state string
 	var wanted serve.Settings
 	out := new(outputFlag)
-	command := p.ask(&question{use: "limits", about: clusterText, long: limitsText,
+	command := askCommand(env, &question{use: "limits", about: clusterText, long: limitsText,
 		short:   "Show the limit of the state and how much of it is used, or set it",
 		example: "  coordd cluster limits\n  coordd cluster limits --state 512MiB",
 		check: func(*pflag.FlagSet, []string) error {
@@ -52,7 +52,7 @@ func (p *program) clusterLimitsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.one(p.stdout, showLimits(now), func(w io.Writer) { printLimits(w, now) })
+			return out.one(env.Stdout, showLimits(now), func(w io.Writer) { printLimits(w, now) })
 		}}, out)
 	command.Flags().StringVar(&state, "state", "",
 		"new limit: a SIZE such as 512MiB, or "+serve.UnlimitedText+" (default: only show it)")

@@ -15,7 +15,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-func (p *program) clusterRestoreCommand() *cobra.Command {
+func clusterRestoreCommand(env *cmdline.Env) *cobra.Command {
 	options := serve.OptionsNamed(serve.DataDirName, "name", "listen-peer", "advertise-peer")
 	var from string
 	var check bool
@@ -35,9 +35,9 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 					"flag --from: no value given; want the file that `coordd cluster snapshot` has written")
 			}
 			if check {
-				return p.checkBackupFile(from)
+				return checkBackupFile(env, from)
 			}
-			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(options, command.Flags(), env.Environ, env.UID)
 			if err != nil {
 				return err
 			}
@@ -45,10 +45,10 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 				return exit.Usagef("flags --name and --listen-peer (or --advertise-peer) belong together: a server " +
 					"of a cluster needs both")
 			}
-			if err := p.checkBackupFile(from); err != nil {
+			if err := checkBackupFile(env, from); err != nil {
 				return err
 			}
-			return serve.AboutDataDir(p.restoreBackup(from, s), s.DataDir, values)
+			return serve.AboutDataDir(restoreBackup(env, from, s), s.DataDir, values)
 		},
 	}
 	command.Flags().StringVar(&from, "from", "", "file with the backup")
@@ -57,7 +57,7 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) checkBackupFile(from string) error {
+func checkBackupFile(env *cmdline.Env, from string) error {
 	file, err := os.Open(from)
 	if err != nil {
 		return serve.Coded(fmt.Errorf("flag --from: %w", err))
@@ -67,12 +67,12 @@ func (p *program) checkBackupFile(from string) error {
 	if err != nil {
 		return fmt.Errorf("flag --from: %s: %w", from, err)
 	}
-	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %s, %d rows\n",
+	fmt.Fprintf(env.Stdout, "%s is sound: everything up to entry %d of cluster %s, %d rows\n",
 		from, report.Index, raftstore.IDText(report.Cluster), report.Rows)
 	return nil
 }
 
-func (p *program) restoreBackup(from string, s serve.Settings) error {
+func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 	if err := serve.RefuseFile(s.DataDir); err != nil {
 		return serve.Coded(err)
 	}
@@ -96,13 +96,13 @@ func (p *program) restoreBackup(from string, s serve.Settings) error {
 	if err != nil {
 		return serve.Coded(err)
 	}
-	fmt.Fprintf(p.stdout, "%s holds cluster %s now, which is new. Next:\n"+
+	fmt.Fprintf(env.Stdout, "%s holds cluster %s now, which is new. Next:\n"+
 		"1. See that no server of the old cluster runs, and none starts again.\n"+
 		"2. Start this one with its usual settings, without --initial-cluster and --join:\n"+
 		"     coordd serve --data-dir %s%s\n", s.DataDir, raftstore.IDText(report.Cluster), s.DataDir,
 		servedAs(s.Cluster))
 	if s.Cluster.Name != "" {
-		fmt.Fprint(p.stdout,
+		fmt.Fprint(env.Stdout,
 			"3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
 	}
 	return nil
@@ -119,7 +119,7 @@ func servedAs(c serve.ClusterSettings) string {
 	return text
 }
 
-func (p *program) clusterRecoverCommand() *cobra.Command {
+func clusterRecoverCommand(env *cmdline.Env) *cobra.Command {
 	options := []serve.Option{serve.DataDirOption}
 	var yes bool
 	command := &cobra.Command{
@@ -133,11 +133,11 @@ func (p *program) clusterRecoverCommand() *cobra.Command {
 		Example: "  coordd check --data-dir survivor && coordd cluster recover --data-dir survivor --yes",
 		Args:    cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			s, values, err := serve.Resolve(options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(options, command.Flags(), env.Environ, env.UID)
 			if err != nil {
 				return err
 			}
-			return serve.AboutDataDir(p.recoverAlone(s.DataDir, yes), s.DataDir, values)
+			return serve.AboutDataDir(recoverDirectory(env, s.DataDir, yes), s.DataDir, values)
 		},
 	}
 	command.Flags().BoolVar(&yes, "yes", false, "do it; without this the command only says what it would do")
@@ -145,7 +145,7 @@ func (p *program) clusterRecoverCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) recoverAlone(directory string, yes bool) error {
+func recoverDirectory(env *cmdline.Env, directory string, yes bool) error {
 	if err := serve.RefuseFile(directory); err != nil {
 		return serve.Coded(err)
 	}
@@ -157,12 +157,13 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		return exit.With(exit.Config, fmt.Errorf("%s is the only server of its cluster already: start it",
 			cmp.Or(survivor.Name, "this")))
 	}
-	fmt.Fprintf(p.stdout, "Server %s, %s, of cluster %s has everything up to entry %d of term %d.\n"+
+	fmt.Fprintf(env.Stdout, "Server %s, %s, of cluster %s has everything up to entry %d of term %d.\n"+
 		"What the others acknowledged after that is lost. These are removed for ever and must not run any more:\n%s",
 		cmp.Or(survivor.Name, "-"), raftstore.IDText(survivor.Member), raftstore.IDText(survivor.Cluster),
 		survivor.LastIndex, survivor.LastTerm, memberLines(survivor.Others))
 	if len(survivor.Removed) > 0 {
-		fmt.Fprintf(p.stdout, "These were removed before, and must not run either:\n%s", memberLines(survivor.Removed))
+		fmt.Fprintf(env.Stdout, "These were removed before, and must not run either:\n%s",
+			memberLines(survivor.Removed))
 	}
 	if !yes {
 		return exit.Usagef("nothing was changed; give --yes if this is the survivor with the most, and the others " +
@@ -171,7 +172,7 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 	if err := raftstore.ForceSingle(directory); err != nil {
 		return serve.Coded(err)
 	}
-	fmt.Fprint(p.stdout, "Done. Start this server as before, then add others with `coordd cluster add`.\n")
+	fmt.Fprint(env.Stdout, "Done. Start this server as before, then add others with `coordd cluster add`.\n")
 	return nil
 }
 

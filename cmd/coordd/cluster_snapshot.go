@@ -11,15 +11,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-func (p *program) clusterSnapshotCommand() *cobra.Command {
+func clusterSnapshotCommand(env *cmdline.Env) *cobra.Command {
 	var to string
-	command := p.ask(&question{use: "snapshot", short: "Back up everything into a file, while the servers go on",
+	command := askCommand(env, &question{use: "snapshot",
+		short: "Back up everything into a file, while the servers go on",
 		about: clusterText, timeout: clusterLongTimeout, example: "  coordd cluster snapshot --to backup",
 		check: func(*pflag.FlagSet, []string) error {
 			if to == "" {

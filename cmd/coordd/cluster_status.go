@@ -15,9 +15,9 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-func (p *program) clusterStatusCommand() *cobra.Command {
+func clusterStatusCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "status", short: "Show the servers of the cluster, who leads, and who lags",
+	return askCommand(env, &question{use: "status", short: "Show the servers of the cluster, who leads, and who lags",
 		about: clusterText, example: "  coordd cluster status\n  coordd cluster status -o json",
 		run: func(ctx context.Context, c *caller, _ []string) error {
 			now := new(adminpb.ClusterStatus)
@@ -29,7 +29,7 @@ func (p *program) clusterStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.one(p.stdout, showStatus(now, limits), func(w io.Writer) { printStatus(w, now, limits) })
+			return out.one(env.Stdout, showStatus(now, limits), func(w io.Writer) { printStatus(w, now, limits) })
 		}}, out)
 }
 

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
@@ -29,17 +32,32 @@ Start it with 'coordd serve'. When it is ready it prints one line, the connectio
 string to give to the SDK; its log goes to stderr. SIGINT and SIGTERM stop it
 cleanly, a second one at once.`
 
-// execute builds the commands and runs the one that args name. It returns the
-// path of that command for messages.
-func (p *program) execute(args []string) (string, error) {
-	command, err := cmdline.Execute(p.newRoot(), args)
+// runCommand carries out the command line and returns the exit code. It prints an error to stderr, in lines that start
+// with the program's name.
+func runCommand(env cmdline.Env, own seams, args []string) exit.Code {
+	env.Stdout, env.Stderr = cmdline.Escaped(env.Stdout), cmdline.Escaped(env.Stderr)
+	command, err := cmdline.Execute(newRoot(&env, own), args)
 	if kind := command.Annotations[runs]; kind == runsOne || kind == runsSome && slices.Contains(args, "--") {
 		err = ownFailure(err)
 	}
-	return command.CommandPath(), err
+	var ended *commandEnded
+	if err != nil && !errors.As(err, &ended) {
+		cmdline.Report(env.Stderr, command.CommandPath(), err)
+	}
+	return exit.Of(err)
 }
 
-func (p *program) newRoot() *cobra.Command {
+// seams are the places where tests put something of their own.
+type seams struct {
+	// easeTimers comes before the server's settings are read, and may begin the program anew; nil in tests.
+	easeTimers  func()
+	start       serve.StartFunc
+	stopTimeout time.Duration // how long a stopping server may wait for clients
+	check       checkFunc
+	scripts     func() ([]*conformance.Script, error) // of `coordd conformance`
+}
+
+func newRoot(env *cmdline.Env, own seams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coordd",
 		Short: "A coordination server for the YDB SDKs",
@@ -48,22 +66,19 @@ func (p *program) newRoot() *cobra.Command {
 			return exit.Usagef("no command given; known are %s", strings.Join(cmdline.CommandNames(command), ", "))
 		},
 	}
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.doctorCommand(),
-		p.certCommand(), p.userCommand(), p.clusterCommand(), p.lockCommand(), p.electCommand(),
-		p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(),
-		p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(),
-		p.sessionCommand(), p.rateLimiterCommand(), p.listCommand(), p.makeDirectoryCommand(),
-		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(),
-		p.conformanceCommand(), p.healthCommand(), p.versionCommand())
-	cmdline.Prepare(root, "semaphore show", p.stdout, p.stderr)
-	for command, f := range p.callers {
-		p.completeArguments(command, f)
-	}
+	root.AddCommand(serveCommand(env, own), checkCommand(env, own.check), doctorCommand(env),
+		certCommand(env), userCommand(env), clusterCommand(env), lockCommand(env), electCommand(env),
+		discoverCommand(env), configCommand(env), topCommand(env), benchCommand(env),
+		exportCommand(env), importCommand(env), nodeCommand(env), semaphoreCommand(env),
+		sessionCommand(env), rateLimiterCommand(env), listCommand(env), makeDirectoryCommand(env),
+		removeDirectoryCommand(env), grantCommand(env), revokeCommand(env), chownCommand(env),
+		conformanceCommand(env, own.scripts), healthCommand(env), versionCommand(env))
+	cmdline.Prepare(root, "semaphore show", env.Stdout, env.Stderr)
 	guardNames(root)
 	return root
 }
 
-func (p *program) serveCommand() *cobra.Command {
+func serveCommand(env *cmdline.Env, own seams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -73,15 +88,14 @@ func (p *program) serveCommand() *cobra.Command {
   COORDD_LOG_LEVEL=warn coordd serve --in-memory`,
 		Args: cmdline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if p.easeTimers != nil { // before anything is read that can be read once only, such as a config from a pipe
-				p.easeTimers()
+			if own.easeTimers != nil { // before anything is read that can be read only once: a config from a pipe
+				own.easeTimers()
 			}
-			s, values, err := serve.Resolve(serve.Options, command.Flags(), p.environment, p.uid)
+			s, values, err := serve.Resolve(serve.Options, command.Flags(), env.Environ, env.UID)
 			if err != nil {
 				return err
 			}
-			process := serve.Process{Stdout: p.stdout, Stderr: p.stderr, Environment: p.environment,
-				Signals: p.signals, Start: p.start, StopTimeout: p.stopTimeout}
+			process := serve.Process{Env: env, Start: own.start, StopTimeout: own.stopTimeout}
 			return process.Run(s, values)
 		},
 	}
@@ -89,7 +103,7 @@ func (p *program) serveCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) versionCommand() *cobra.Command {
+func versionCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	command := &cobra.Command{
 		Use:     "version",
@@ -100,7 +114,7 @@ func (p *program) versionCommand() *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			return out.one(p.stdout, &versionShown{cmdline.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH},
+			return out.one(env.Stdout, &versionShown{cmdline.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH},
 				func(w io.Writer) { fmt.Fprintln(w, cmdline.VersionText("coordd")) })
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore, a
 // session and a resource.
-func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
+func completeArguments(env *cmdline.Env, command *cobra.Command, f *callerFlags) {
 	kinds := strings.Fields(command.Use)[1:]
 	makes := command.Name() == "create" || command.Name() == "mkdir" // what is not there yet
 	command.ValidArgsFunction = func(
@@ -36,17 +37,17 @@ func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 		if makes && len(args) == len(kinds)-1 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return p.candidates(f, kind, args, begun), cobra.ShellCompDirectiveNoFileComp
+		return candidates(env, f, kind, args, begun), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // candidates are words that may stand for an argument. Nobody is asked for a password, and what goes wrong is
 // no candidate.
-func (p *program) candidates(f *callerFlags, kind string, args []string, begun string) []string {
+func candidates(env *cmdline.Env, f *callerFlags, kind string, args []string, begun string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), completionMost)
 	defer cancel()
 	f.keepStdin = true
-	c, err := f.open(ctx, p)
+	c, err := f.open(ctx, env)
 	if err != nil {
 		return nil
 	}

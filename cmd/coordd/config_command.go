@@ -18,7 +18,7 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-func (p *program) configCommand() *cobra.Command {
+func configCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "config",
 		Short: "Read, set and follow configuration that lives in a coordination node",
@@ -26,7 +26,7 @@ func (p *program) configCommand() *cobra.Command {
 			"semaphore of up to 1048576 bytes.",
 		RunE: cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.configGetCommand(), p.configSetCommand(), p.configWatchCommand())
+	parent.AddCommand(configGetCommand(env), configSetCommand(env), configWatchCommand(env))
 	return parent
 }
 
@@ -38,9 +38,9 @@ type configShown struct {
 	bytesShown
 }
 
-func (p *program) configGetCommand() *cobra.Command {
+func configGetCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	command := p.ask(&question{use: "get NODE NAME", short: "Print a configuration",
+	command := askCommand(env, &question{use: "get NODE NAME", short: "Print a configuration",
 		long:    "It is printed as it is, byte by byte, unless --output says otherwise.",
 		example: "  coordd config set app settings '{\"debug\": false}'\n  coordd config get app settings",
 		run: func(ctx context.Context, c *caller, args []string) error {
@@ -50,18 +50,18 @@ func (p *program) configGetCommand() *cobra.Command {
 					return aboutSemaphore(args[1], err)
 				}
 				if out.form == formTable {
-					_, err := cmdline.Exact(p.stdout).Write(d.GetData())
+					_, err := cmdline.Exact(env.Stdout).Write(d.GetData())
 					return err
 				}
-				return out.one(p.stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())},
+				return out.one(env.Stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())},
 					nil)
 			})
 		}}, out)
 	return command
 }
 
-func (p *program) configSetCommand() *cobra.Command {
-	return p.setCommand("config set", &question{short: "Set a configuration, and make it where there is none",
+func configSetCommand(env *cmdline.Env) *cobra.Command {
+	return setCommand(env, "config set", &question{short: "Set a configuration, and make it where there is none",
 		example: `  coordd config set app settings '{"debug": true}'
   echo '{"debug": false}' | coordd config set app settings --file -`},
 		func(ctx context.Context, s *client.Session, name string, data []byte) error {
@@ -81,7 +81,7 @@ command runs once at the start, and never twice at a time: what changes while it
 when it has ended, the last state only. If it fails that is said, and the next change runs
 it again. A configuration that is missing, or is deleted, is a line and no run.`
 
-func (p *program) configWatchCommand() *cobra.Command {
+func configWatchCommand(env *cmdline.Env) *cobra.Command {
 	f := new(callerFlags)
 	out := new(outputFlag)
 	var changes changesFlag
@@ -112,29 +112,28 @@ func (p *program) configWatchCommand() *cobra.Command {
 			}
 			f.keepStdin = true
 		}
-		return p.watching(f, func(ctx context.Context, c *caller) error {
+		return watching(env, f, func(ctx context.Context, c *caller) error {
 			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, changes,
 				func(d *client.Description) (err error) {
 					switch {
 					case path != "" && d == nil:
-						fmt.Fprintf(p.stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
+						fmt.Fprintf(env.Stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
 					case path != "":
-						err = p.runOnChange(ctx, path, args[2:], d.GetData())
+						err = runOnChange(ctx, env, path, args[2:], d.GetData())
 					default:
 						shown, line := &configShown{Node: c.path(args[0]), Name: args[1], Exists: d != nil},
 							"there is none"
 						if d != nil {
 							shown.bytesShown, line = showBytes(d.GetData()), dataText(d.GetData())
 						}
-						err = p.shows(out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
+						err = showNext(env, out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
 					}
 					return err
 				})
 		})
 	}
 	flags := command.Flags()
-	f.declareCaller(flags)
-	p.remember(command, f)
+	f.declareCaller(env, command)
 	out.declareOutput(command)
 	changes.declare(flags, "")
 	return command
@@ -144,11 +143,11 @@ func (p *program) configWatchCommand() *cobra.Command {
 const stopPause = 2 * time.Second
 
 // runOnChange runs a command with data on its stdin. Its failure is said, and is none of this program's.
-func (p *program) runOnChange(ctx context.Context, path string, argv []string, data []byte) error {
+func runOnChange(ctx context.Context, env *cmdline.Env, path string, argv []string, data []byte) error {
 	command := exec.CommandContext(ctx, path, argv[1:]...)
 	command.Args[0] = argv[0]
-	command.Env, command.Stdin, command.Stdout, command.Stderr = p.environment, bytes.NewReader(data),
-		cmdline.Exact(p.stdout), cmdline.Exact(p.stderr)
+	command.Env, command.Stdin, command.Stdout, command.Stderr = env.Environ, bytes.NewReader(data),
+		cmdline.Exact(env.Stdout), cmdline.Exact(env.Stderr)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopPause
 	err := command.Run()
@@ -157,7 +156,7 @@ func (p *program) runOnChange(ctx context.Context, path string, argv []string, d
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &ended):
-		fmt.Fprintf(p.stderr, "coordd: command %q: %v\n", argv[0], ended)
+		fmt.Fprintf(env.Stderr, "coordd: command %q: %v\n", argv[0], ended)
 		return nil
 	case errors.Is(err, syscall.EPIPE): // it has not read all of it, and need not
 		return nil

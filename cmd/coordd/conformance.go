@@ -35,7 +35,7 @@ skipped, and the summary says so.
 The exit code is 0 if nothing differs, 5 if something does, and otherwise as
 'coordd help' lists.`
 
-func (p *program) conformanceCommand() *cobra.Command {
+func conformanceCommand(env *cmdline.Env, all func() ([]*conformance.Script, error)) *cobra.Command {
 	f := conformanceFlags{
 		run: cmdline.RawFlag{Placeholder: "REGEXP"}, tag: cmdline.RawFlag{Placeholder: "TAG,..."},
 		file:  cmdline.RawFlag{Placeholder: "FILE"},
@@ -47,7 +47,7 @@ func (p *program) conformanceCommand() *cobra.Command {
 		Long:    conformanceText,
 		Example: "  coordd conformance --run '^watch/both$' --junit report.xml",
 		Args:    cmdline.NoArguments,
-		RunE:    func(*cobra.Command, []string) error { return p.conformance(&f) },
+		RunE:    func(*cobra.Command, []string) error { return runConformance(env, &f, all) },
 	}
 	flags := command.Flags()
 	f.declareClient(flags, "what 'coordd health' asks")
@@ -64,8 +64,8 @@ func (p *program) conformanceCommand() *cobra.Command {
 // endSlack is how long the removal of the directory may take after a stop request.
 const endSlack = 20 * time.Second
 
-func (p *program) conformance(f *conformanceFlags) error {
-	scripts, err := p.selected(f)
+func runConformance(env *cmdline.Env, f *conformanceFlags, all func() ([]*conformance.Script, error)) error {
+	scripts, err := selectedScripts(f, all)
 	if err != nil {
 		return err
 	}
@@ -78,11 +78,11 @@ func (p *program) conformance(f *conformanceFlags) error {
 	defer stop()
 	login, cancel := context.WithTimeout(ctx, callerTimeout)
 	defer cancel()
-	at, config, err := p.endpointConfig(login, f)
+	at, config, err := endpointConfig(login, env, f)
 	if err != nil {
 		return err
 	}
-	signals := p.signals()
+	signals := env.Signals()
 	go func() {
 		select {
 		case <-signals:
@@ -94,11 +94,11 @@ func (p *program) conformance(f *conformanceFlags) error {
 	if err != nil {
 		return at.unreached(err)
 	}
-	results := conformance.RunAll(ctx, server, scripts, p.showResult)
+	results := conformance.RunAll(ctx, server, scripts, func(r conformance.Result) { showResult(env, r) })
 	interrupted := ctx.Err()
 	ending, done := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
 	defer done()
-	return errors.Join(p.reportResults(f, results, interrupted), server.Close(ending))
+	return errors.Join(reportResults(env, f, results, interrupted), server.Close(ending))
 }
 
 // writable finds out before the scripts run whether a report can be written behind them.
@@ -114,10 +114,10 @@ func writable(path string) error {
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
-func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (
+func endpointConfig(ctx context.Context, env *cmdline.Env, f *conformanceFlags) (
 	at target, config conformance.EndpointConfig, err error) {
 	f.asClient = true
-	c, err := f.open(ctx, p)
+	c, err := f.open(ctx, env)
 	if err != nil {
 		return at, config, err
 	}
@@ -136,7 +136,7 @@ func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (
 }
 
 // selected are the scripts that the flags ask for, at least one.
-func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
+func selectedScripts(f *conformanceFlags, all func() ([]*conformance.Script, error)) ([]*conformance.Script, error) {
 	if f.file.Text != "" {
 		return scriptOf(f)
 	}
@@ -151,7 +151,7 @@ func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
 	if f.tag.Text != "" {
 		selection.Tags = strings.Split(f.tag.Text, ",")
 	}
-	scripts, err := p.scripts()
+	scripts, err := all()
 	if err != nil {
 		return nil, err
 	}
@@ -179,28 +179,28 @@ func scriptOf(f *conformanceFlags) ([]*conformance.Script, error) {
 }
 
 // showResult writes a line for a script, and what differs.
-func (p *program) showResult(r conformance.Result) {
+func showResult(env *cmdline.Env, r conformance.Result) {
 	name := r.Script.Name
 	switch r.Verdict() {
 	case conformance.Same:
-		fmt.Fprintf(p.stdout, "same     %s (%v)\n", name, r.Took.Round(time.Millisecond))
+		fmt.Fprintf(env.Stdout, "same     %s (%v)\n", name, r.Took.Round(time.Millisecond))
 	case conformance.Skipped:
-		fmt.Fprintf(p.stdout, "skipped  %s: %s\n", name, r.Outcome.Skipped)
+		fmt.Fprintf(env.Stdout, "skipped  %s: %s\n", name, r.Outcome.Skipped)
 	case conformance.Broken:
-		fmt.Fprintf(p.stdout, "BROKEN   %s: %v\n", name, r.Err)
+		fmt.Fprintf(env.Stdout, "BROKEN   %s: %v\n", name, r.Err)
 	case conformance.Differs:
-		fmt.Fprintf(p.stdout, "DIFFERS  %s: %s\n", name, r.Script.Title)
+		fmt.Fprintf(env.Stdout, "DIFFERS  %s: %s\n", name, r.Script.Title)
 		for _, known := range r.Script.Differs {
-			fmt.Fprintf(p.stdout, "known difference from YDB: %s\n", known)
+			fmt.Fprintf(env.Stdout, "known difference from YDB: %s\n", known)
 		}
-		fmt.Fprint(p.stdout, r.Outcome.Diff)
+		fmt.Fprint(env.Stdout, r.Outcome.Diff)
 	}
 }
 
 // reportResults writes the summary and the reports, and says in its error what is wrong.
-func (p *program) reportResults(f *conformanceFlags, results []conformance.Result, interrupted error) error {
-	fmt.Fprintln(p.stdout)
-	problems := []error{conformance.PrintSummary(p.stdout, results)}
+func reportResults(env *cmdline.Env, f *conformanceFlags, results []conformance.Result, interrupted error) error {
+	fmt.Fprintln(env.Stdout)
+	problems := []error{conformance.PrintSummary(env.Stdout, results)}
 	for _, report := range []struct {
 		file  string
 		write func(io.Writer, []conformance.Result) error

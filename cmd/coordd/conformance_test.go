@@ -85,7 +85,7 @@ func TestBinaryHoldsNoTestTools(t *testing.T) {
 func inProcess(t *testing.T, endpoint, name, text string) (string, exit.Code) {
 	t.Helper()
 	r := newRun(newFakeServer())
-	r.program.scripts = func() ([]*conformance.Script, error) {
+	r.scripts = func() ([]*conformance.Script, error) {
 		script, err := conformance.Parse(name, text)
 		return []*conformance.Script{script}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -29,9 +30,9 @@ type entryRow struct {
 	Created *string `json:"created"`
 }
 
-func (p *program) listCommand() *cobra.Command {
+func listCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [PATH]", short: "List a directory",
+	return askCommand(env, &question{use: "ls [PATH]", short: "List a directory",
 		example: "  coordd ls\n  coordd ls /local -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			path := pathOr(c, args, c.database)
@@ -40,7 +41,7 @@ func (p *program) listCommand() *cobra.Command {
 				&Ydb_Scheme.ListDirectoryRequest{Path: path}, result); err != nil {
 				return c.aboutPath(path, err)
 			}
-			rows := out.list(p.stdout, "NAME", "OWNER", "CREATED")
+			rows := out.list(env.Stdout, "NAME", "OWNER", "CREATED")
 			for _, child := range result.GetChildren() {
 				created := child.GetCreatedAt().GetPlanStep()
 				row := &entryRow{child.GetName(), strings.ToLower(child.GetType().String()), child.GetOwner(),
@@ -50,12 +51,12 @@ func (p *program) listCommand() *cobra.Command {
 					return err
 				}
 			}
-			return p.endList(rows, "entries", nil)
+			return endList(env, rows, "entries", nil)
 		}}, out)
 }
 
-func (p *program) makeDirectoryCommand() *cobra.Command {
-	return p.ask(&question{use: "mkdir PATH", short: "Make a directory, and those above it",
+func makeDirectoryCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "mkdir PATH", short: "Make a directory, and those above it",
 		example: "  coordd mkdir services/eu",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			path := c.path(args[0])
@@ -65,8 +66,8 @@ func (p *program) makeDirectoryCommand() *cobra.Command {
 		}}, nil)
 }
 
-func (p *program) removeDirectoryCommand() *cobra.Command {
-	return p.ask(&question{use: "rmdir PATH", short: "Remove an empty directory",
+func removeDirectoryCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "rmdir PATH", short: "Remove an empty directory",
 		example: "  coordd mkdir attic\n  coordd rmdir attic",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			return "removed " + c.path(args[0]), c.removeDirectory(ctx, args[0])
@@ -90,7 +91,7 @@ func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.Per
 }
 
 // permissionsCommand makes a command that takes a path, a user and at least one permission.
-func (p *program) permissionsCommand(q *question, done string,
+func permissionsCommand(env *cmdline.Env, q *question, done string,
 	action func(*Ydb_Scheme.Permissions) *Ydb_Scheme.PermissionsAction) *cobra.Command {
 	q.use += " PATH USER PERMISSION..."
 	q.check = func(_ *pflag.FlagSet, args []string) error {
@@ -106,7 +107,7 @@ func (p *program) permissionsCommand(q *question, done string,
 		return fmt.Sprintf(done, args[1], strings.Join(args[2:], ", "), c.path(args[0])), c.modify(ctx, args[0],
 			action(&Ydb_Scheme.Permissions{Subject: args[1], PermissionNames: args[2:]}))
 	}
-	command := p.ask(q, nil)
+	command := askCommand(env, q, nil)
 	command.Args = func(command *cobra.Command, args []string) error {
 		if len(args) < 3 {
 			return exit.Usagef("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(),
@@ -117,8 +118,8 @@ func (p *program) permissionsCommand(q *question, done string,
 	return command
 }
 
-func (p *program) grantCommand() *cobra.Command {
-	return p.permissionsCommand(&question{use: "grant", short: "Give a user permissions on a path", long: rightsText,
+func grantCommand(env *cmdline.Env) *cobra.Command {
+	return permissionsCommand(env, &question{use: "grant", short: "Give a user permissions on a path", long: rightsText,
 		example: "  coordd grant app reporter ydb.generic.read\n" +
 			"  coordd grant /local all-users@well-known ydb.granular.describe_schema"}, "%s may %s on %s",
 		func(rights *Ydb_Scheme.Permissions) *Ydb_Scheme.PermissionsAction {
@@ -126,8 +127,8 @@ func (p *program) grantCommand() *cobra.Command {
 		})
 }
 
-func (p *program) revokeCommand() *cobra.Command {
-	return p.permissionsCommand(&question{use: "revoke", short: "Take permissions on a path from a user",
+func revokeCommand(env *cmdline.Env) *cobra.Command {
+	return permissionsCommand(env, &question{use: "revoke", short: "Take permissions on a path from a user",
 		long: rightsText + "\nWhat was given above PATH stays.",
 		example: "  coordd grant app reporter ydb.generic.read\n" +
 			"  coordd revoke app reporter ydb.generic.read"}, "%s has no longer %s on %s itself",
@@ -136,8 +137,8 @@ func (p *program) revokeCommand() *cobra.Command {
 		})
 }
 
-func (p *program) chownCommand() *cobra.Command {
-	return p.ask(&question{use: "chown PATH USER",
+func chownCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "chown PATH USER",
 		short:   "Give a path another owner, who may do everything with it",
 		example: "  coordd chown app billing",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {

@@ -3,8 +3,8 @@
 // The package is the command line: internal/serve runs the server, internal/cmdline has what other programs
 // share with it, and internal/exit the exit codes. It holds no rules of the protocol. The parts:
 //
-//   - main.go hands the process's streams, environment and signals to a program;
-//   - program.go and commands.go make the commands;
+//   - main.go hands the process's streams, environment and signals to the command line as a cmdline.Env;
+//   - commands.go makes the commands, each by a constructor that takes the Env, and runs one;
 //   - health.go asks a server whether it serves; check.go examines the directory of
 //     one that is stopped; cluster.go and user.go administer a running one;
 //   - caller.go and caller_command.go are what the commands have in common that are
@@ -12,6 +12,6 @@
 //     hold something while another program runs; output.go is the form of results;
 //   - conformance.go replays the conformance suite on a server.
 //
-// A program takes everything from its fields, so tests run the same code as the
+// A command takes everything from its Env, so tests run the same code as the
 // binary, inside the test process, on port 0 and in a temporary directory.
 package main

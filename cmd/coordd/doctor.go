@@ -45,7 +45,7 @@ func found(check, result, format string, values ...any) finding {
 	return finding{check, result, fmt.Sprintf(format, values...)}
 }
 
-func (p *program) doctorCommand() *cobra.Command {
+func doctorCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	command := &cobra.Command{
 		Use:   "doctor",
@@ -58,13 +58,13 @@ func (p *program) doctorCommand() *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			s, _, err := serve.Resolve(serve.Options, command.Flags(), p.environment, p.uid)
+			s, _, err := serve.Resolve(serve.Options, command.Flags(), env.Environ, env.UID)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), callerTimeout)
 			defer cancel()
-			return p.doctor(ctx, s, out)
+			return runDoctor(ctx, env, s, out)
 		},
 	}
 	serve.AddFlags(command.Flags(), serve.Options)
@@ -72,11 +72,11 @@ func (p *program) doctorCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) doctor(ctx context.Context, s serve.Settings, out *outputFlag) error {
-	running, cluster := p.examineServer(ctx, s)
+func runDoctor(ctx context.Context, env *cmdline.Env, s serve.Settings, out *outputFlag) error {
+	running, cluster := examineServer(ctx, env, s)
 	findings := slices.Concat(examineDirectory(s), examineListeners(s, running), examineDescriptors(s),
 		examineSecrets(s), examineCertificates(s, time.Now()), []finding{examineClock()}, cluster)
-	list := out.list(p.stdout, "CHECK", "RESULT", "FOUND")
+	list := out.list(env.Stdout, "CHECK", "RESULT", "FOUND")
 	failures := 0
 	for _, f := range findings {
 		if f.Result == foundFailure {
@@ -285,12 +285,12 @@ func firstEnd(path string) (first time.Time, err error) {
 }
 
 // examineServer asks the server that uses the data directory, if one does, and its cluster.
-func (p *program) examineServer(ctx context.Context, s serve.Settings) (running bool, findings []finding) {
+func examineServer(ctx context.Context, env *cmdline.Env, s serve.Settings) (running bool, findings []finding) {
 	f := callerFlags{connectionFlags: connectionFlags{dataDir: s.DataDir}}
 	if s.DataDir == "" {
 		return false, nil
 	}
-	c, err := f.open(ctx, p)
+	c, err := f.open(ctx, env)
 	if err != nil {
 		return false, []finding{found("server", foundWell, "none runs on the data directory")}
 	}

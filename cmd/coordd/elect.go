@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -39,7 +40,7 @@ func optionalCommand(command *cobra.Command, args []string) error {
 	return commandArguments(2, "NODE NAME")(command, args)
 }
 
-func (p *program) electCommand() *cobra.Command {
+func electCommand(env *cmdline.Env) *cobra.Command {
 	f := new(electFlags)
 	command := &cobra.Command{
 		Use:   "elect NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
@@ -59,7 +60,7 @@ func (p *program) electCommand() *cobra.Command {
 			if err := cmp.Or(f.outputFlag.check(), f.changes.check(flags)); err != nil {
 				return err
 			}
-			return p.observe(f, args[0], args[1])
+			return followLeader(env, f, args[0], args[1])
 		case flags.Changed("changes") || flags.Changed("output"):
 			return exit.Usagef("flags --changes and --output: have no meaning without --observe")
 		}
@@ -70,14 +71,13 @@ func (p *program) electCommand() *cobra.Command {
 			f.wait = client.Forever
 		}
 		f.keepStdin = len(args) > 2
-		h := &holder{program: p, flags: &f.holdFlags, name: args[1], argv: args[2:], verb: "elect",
+		h := &holder{env: env, flags: &f.holdFlags, name: args[1], argv: args[2:], verb: "elect",
 			holds: "leads"}
 		h.amount = func(d *client.Description) (uint64, error) { return new(lockFlags).amount(args[1], d) }
 		return h.hold(&f.callerFlags, args[0])
 	}
 	flags := command.Flags()
-	f.declareCaller(flags)
-	p.remember(command, &f.callerFlags)
+	f.declareCaller(env, command)
 	f.declareHold(flags)
 	f.declareOutput(command)
 	flags.BoolVar(&f.observe, "observe", false, "show who leads, again whenever it is another one")
@@ -93,8 +93,8 @@ type leaderShown struct {
 	bytesShown
 }
 
-func (p *program) observe(f *electFlags, node, name string) error {
-	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
+func followLeader(env *cmdline.Env, f *electFlags, node, name string) error {
+	return watching(env, &f.callerFlags, func(ctx context.Context, c *caller) error {
 		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true}, f.changes,
 			func(d *client.Description) error {
 				shown, line := &leaderShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}, "nobody leads"
@@ -105,7 +105,7 @@ func (p *program) observe(f *electFlags, node, name string) error {
 					line = fmt.Sprintf("session %d leads, token %d, data %s", session, order,
 						dataText(owners[0].GetData()))
 				}
-				return p.shows(&f.outputFlag, shown, shown.Time+" "+line)
+				return showNext(env, &f.outputFlag, shown, shown.Time+" "+line)
 			})
 	})
 }
@@ -125,7 +125,7 @@ type discoverFlags struct {
 	changes        changesFlag
 }
 
-func (p *program) discoverCommand() *cobra.Command {
+func discoverCommand(env *cmdline.Env) *cobra.Command {
 	f := new(discoverFlags)
 	command := &cobra.Command{
 		Use:   "discover NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
@@ -155,7 +155,7 @@ func (p *program) discoverCommand() *cobra.Command {
 			if !f.watch {
 				f.changes.most = 1
 			}
-			return p.discover(f, args[0], args[1])
+			return followOffers(env, f, args[0], args[1])
 		}
 		if err := checkData("flag --publish", len(f.publish)); err != nil {
 			return err
@@ -166,14 +166,13 @@ func (p *program) discoverCommand() *cobra.Command {
 		f.keepStdin = len(args) > 2
 		hold := &holdFlags{wait: client.Forever, data: f.publish, sessionTimeout: f.sessionTimeout,
 			conflictCode: uint8(exit.Conflict)}
-		h := &holder{program: p, flags: hold, name: args[1], argv: args[2:], verb: "discover",
+		h := &holder{env: env, flags: hold, name: args[1], argv: args[2:], verb: "discover",
 			holds: "offers"}
 		h.amount = func(*client.Description) (uint64, error) { return 1, nil }
 		return h.hold(&f.callerFlags, args[0])
 	}
 	flags := command.Flags()
-	f.declareCaller(flags)
-	p.remember(command, &f.callerFlags)
+	f.declareCaller(env, command)
 	f.declareOutput(command)
 	flags.StringVar(&f.publish, "publish", "", "offer the service at this address, up to 1048576 bytes")
 	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
@@ -196,8 +195,8 @@ type offersShown struct {
 	Offers []offerShown `json:"offers"`
 }
 
-func (p *program) discover(f *discoverFlags, node, name string) error {
-	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
+func followOffers(env *cmdline.Env, f *discoverFlags, node, name string) error {
+	return watching(env, &f.callerFlags, func(ctx context.Context, c *caller) error {
 		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true}, f.changes,
 			func(d *client.Description) error {
 				shown, line := &offersShown{time.Now().UTC().Format(time.RFC3339Nano), []offerShown{}}, ""
@@ -206,7 +205,7 @@ func (p *program) discover(f *discoverFlags, node, name string) error {
 						offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
 					line += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
 				}
-				return p.shows(&f.outputFlag, shown,
+				return showNext(env, &f.outputFlag, shown,
 					fmt.Sprintf("%s %s by %s%s", shown.Time, name, counted(len(shown.Offers), "session"),
 						line))
 			})

@@ -145,10 +145,10 @@ func (f *connectionFlags) complete(t *target, env cmdline.Environment) error {
 }
 
 // warnOfClearText warns of a password that others may read on its way.
-func (t target) warnOfClearText(p *program) {
+func (t target) warnOfClearText(env *cmdline.Env) {
 	if t.socket == "" && !t.encrypted && serve.Reachable(t.address) {
-		fmt.Fprintf(p.stderr, "coordd: the password goes to %s in clear text; use grpcs:// where the server has TLS\n",
-			t.address)
+		fmt.Fprintf(env.Stderr,
+			"coordd: the password goes to %s in clear text; use grpcs:// where the server has TLS\n", t.address)
 	}
 }
 

@@ -220,7 +220,7 @@ func TestRefusals(t *testing.T) {
 				path = writeConfig(t, test.file)
 			}
 			r := newRun(newFakeServer(), test.environment...)
-			code := r.program.run(strings.Fields(strings.ReplaceAll(test.args, "FILE", path)))
+			code := r.run(strings.Fields(strings.ReplaceAll(test.args, "FILE", path)))
 			message := strings.ReplaceAll(r.log.String(), path, "FILE")
 			if code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)

@@ -139,7 +139,7 @@ func TestHostileServer(t *testing.T) {
 		"user list", "health", "cluster status", "cluster status -o json",
 		"cluster limits", "cluster add b b:1", "cluster transfer-leader b", "cluster promote b --wait"} {
 		r := newRun(newFakeServer())
-		r.stdin = strings.NewReader("password\n")
+		r.Stdin = strings.NewReader("password\n")
 		r.begin(append(strings.Fields(command), "--endpoint", "grpc://"+listener.Addr().String()+"/local")...)
 		r.wait(t)
 		said := r.out.String() + r.log.String()

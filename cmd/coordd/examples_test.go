@@ -27,7 +27,7 @@ var withServers = []string{"serve", "check", "user add", "user passwd", "user li
 // examples calls tell for each command that has to have examples, by its name without that of the program.
 func examples(tell func(name string, command *cobra.Command)) {
 	p := newRun(newFakeServer())
-	leaves(p.newRoot(), func(command *cobra.Command) {
+	leaves(newRoot(&p.Env, p.seams), func(command *cobra.Command) {
 		name := strings.TrimPrefix(command.CommandPath(), "coordd ")
 		// TestShells runs the scripts of cobra's own commands.
 		if command.Parent().Name() != "completion" {

@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -71,12 +72,12 @@ func wordOf[T ~int32](value T, of func(string) T, words ...string) string {
 	return ""
 }
 
-func (p *program) exportCommand() *cobra.Command {
-	return p.ask(&question{use: "export [PATH]", timeout: exchangeTimeout,
+func exportCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "export [PATH]", timeout: exchangeTimeout,
 		short: "Write coordination nodes and their configuration as YAML",
 		long:  exportText + "\n\n" + oursText, example: "  coordd export > nodes.yaml\n  coordd export app",
 		run: func(ctx context.Context, c *caller, args []string) error {
-			e := &export{caller: c, to: p.stdout}
+			e := &export{caller: c, to: env.Stdout}
 			var paths []string
 			if err := c.listNodes(ctx, pathOr(c, args, ""), func(n *adminpb.Node) error {
 				paths = append(paths, n.GetPath())
@@ -90,8 +91,8 @@ func (p *program) exportCommand() *cobra.Command {
 				}
 			}
 			if e.nodes == 0 {
-				fmt.Fprintln(p.stderr, "no coordination nodes")
-				fmt.Fprintln(p.stdout, "[]")
+				fmt.Fprintln(env.Stderr, "no coordination nodes")
+				fmt.Fprintln(env.Stdout, "[]")
 			}
 			return nil
 		}}, nil)
@@ -205,18 +206,18 @@ func (i indented) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-func (p *program) importCommand() *cobra.Command {
+func importCommand(env *cmdline.Env) *cobra.Command {
 	var file string
 	var replace bool
 	var nodes []exportedNode
-	command := p.ask(&question{use: "import", timeout: exchangeTimeout,
+	command := askCommand(env, &question{use: "import", timeout: exchangeTimeout,
 		short: "Make coordination nodes and their configuration from a YAML",
 		long: "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\n" +
 			"or in the file of --file.\n\n" + importText,
 		example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n" +
 			"  coordd export app > app.yaml && coordd import --file app.yaml --replace",
 		check: func(*pflag.FlagSet, []string) (err error) {
-			nodes, err = p.readExport(file)
+			nodes, err = readExport(env, file)
 			return err
 		},
 		act: func(ctx context.Context, c *caller, _ []string) (string, error) {
@@ -237,8 +238,8 @@ func (p *program) importCommand() *cobra.Command {
 }
 
 // readExport reads a file, and sees that everything in it can be done.
-func (p *program) readExport(file string) ([]exportedNode, error) {
-	from, name := p.stdin, "stdin"
+func readExport(env *cmdline.Env, file string) ([]exportedNode, error) {
+	from, name := env.Stdin, "stdin"
 	if file != "" {
 		opened, err := os.Open(file)
 		if err != nil {

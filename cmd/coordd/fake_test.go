@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
@@ -48,26 +49,29 @@ func (f *fakeServer) Stop(ctx context.Context) error {
 	return f.stop(ctx)
 }
 
-// run is a program in the test process.
+// run is a command line in the test process.
 type run struct {
-	program
+	cmdline.Env
+	seams
 	out, log testlog.Buffer
 	in       chan os.Signal
 	code     chan exit.Code
 	got      serve.Settings // what start was called with
 }
 
-// newRun makes a program whose start returns server. The environment is the given
+// newRun makes a command line whose start returns server. The environment is the given
 // lines and nothing else, and the user is not root.
 func newRun(server serve.Server, environment ...string) *run {
 	r := &run{in: make(chan os.Signal, 2), code: make(chan exit.Code, 1)}
-	r.program = program{
-		stdin:       &bytes.Buffer{},
-		stdout:      &r.out,
-		stderr:      &r.log,
-		environment: environment,
-		uid:         1000,
-		signals:     func() <-chan os.Signal { return r.in },
+	r.Env = cmdline.Env{
+		Stdin:   &bytes.Buffer{},
+		Stdout:  &r.out,
+		Stderr:  &r.log,
+		Environ: environment,
+		UID:     1000,
+		Signals: func() <-chan os.Signal { return r.in },
+	}
+	r.seams = seams{
 		start: func(_ context.Context, s serve.Settings, _ map[string]serve.Given,
 			_ *slog.Logger) (serve.Server, error) {
 			r.got = s
@@ -80,8 +84,11 @@ func newRun(server serve.Server, environment ...string) *run {
 	return r
 }
 
+// run carries out a command line.
+func (r *run) run(args []string) exit.Code { return runCommand(r.Env, r.seams, args) }
+
 func (r *run) begin(args ...string) {
-	go func() { r.code <- r.program.run(args) }()
+	go func() { r.code <- r.run(args) }()
 }
 
 // wait returns the exit code of a run that was begun.

@@ -36,7 +36,7 @@ type healthFlags struct {
 	wait       time.Duration // 0: ask once
 }
 
-func (p *program) healthCommand() *cobra.Command {
+func healthCommand(env *cmdline.Env) *cobra.Command {
 	var f healthFlags
 	command := &cobra.Command{
 		Use:     "health",
@@ -44,7 +44,7 @@ func (p *program) healthCommand() *cobra.Command {
 		Long:    healthText,
 		Example: "  coordd health\n  coordd health --wait 30s -o json",
 		Args:    cmdline.NoArguments,
-		RunE:    func(*cobra.Command, []string) error { return p.health(&f) },
+		RunE:    func(*cobra.Command, []string) error { return runHealth(env, &f) },
 	}
 	flags := command.Flags()
 	flags.SortFlags = false
@@ -59,7 +59,7 @@ func (p *program) healthCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) health(f *healthFlags) error {
+func runHealth(env *cmdline.Env, f *healthFlags) error {
 	if f.timeout <= 0 {
 		return exit.Usagef("flag --timeout: value %q is not allowed: want a time above zero, such as 3s",
 			f.timeout)
@@ -70,11 +70,11 @@ func (p *program) health(f *healthFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
 	}
-	shown, err := f.untilServing(p)
+	shown, err := f.untilServing(env)
 	if err != nil {
 		return err
 	}
-	if err := f.output.one(p.stdout, shown, shown.text); err != nil || shown.Serving {
+	if err := f.output.one(env.Stdout, shown, shown.text); err != nil || shown.Serving {
 		return err
 	}
 	return exit.With(exit.NotServing, fmt.Errorf("not serving: %s", shown.issues()))
@@ -100,13 +100,13 @@ func (h *healthShown) text(w io.Writer) {
 
 // untilServing asks until the server serves or the time is over, and returns the last answer. A mistake in the
 // flags is not asked twice.
-func (f *healthFlags) untilServing(p *program) (*healthShown, error) {
+func (f *healthFlags) untilServing(env *cmdline.Env) (*healthShown, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.wait)
 	defer cancel()
 	pause := time.NewTicker(healthPause)
 	defer pause.Stop()
 	for {
-		shown, err := f.ask(p)
+		shown, err := f.ask(env)
 		if err != nil || shown.Serving {
 			return shown, err
 		}
@@ -121,10 +121,10 @@ func (f *healthFlags) untilServing(p *program) (*healthShown, error) {
 }
 
 // ask connects anew, so that no question waits for gRPC's pause after a failed connection.
-func (f *healthFlags) ask(p *program) (*healthShown, error) {
+func (f *healthFlags) ask(env *cmdline.Env) (*healthShown, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
-	client, err := f.connection.open(ctx, p)
+	client, err := f.connection.open(ctx, env)
 	if exit.Of(err) == exit.NotServing {
 		return &healthShown{Issues: []string{err.Error()}}, nil
 	} else if err != nil {

@@ -84,7 +84,7 @@ func (h *holder) keep(what *held) error {
 		{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)},
 		{keptVariable, kept.String()},
 	} {
-		if _, err := fmt.Fprintf(h.program.stdout, "%s=%s; export %s;\n", variable.name, variable.value,
+		if _, err := fmt.Fprintf(h.env.Stdout, "%s=%s; export %s;\n", variable.name, variable.value,
 			variable.name); err != nil {
 			h.part(what)
 			return err
@@ -94,21 +94,21 @@ func (h *holder) keep(what *held) error {
 	return nil
 }
 
-func (p *program) semaphoreReleaseCommand() *cobra.Command {
-	return p.ask(&question{use: "release NODE NAME",
+func semaphoreReleaseCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "release NODE NAME",
 		short: "Give back what 'coordd lock --keep' or a take-over has kept",
 		long: "The session is the one of COORDD_KEPT_SESSION. It ends with it. If it was over before, or its\n" +
 			"semaphore was deleted, the exit code is 123: others may have had it since.",
 		example: `  kept=$(coordd lock app deploy --keep --session-timeout 5m) && eval "$kept" && ` +
 			"coordd semaphore release app deploy",
 		check: func(_ *pflag.FlagSet, args []string) error {
-			if _, err := keptSessionOf(p.environment); err != nil {
+			if _, err := keptSessionOf(env.Environ); err != nil {
 				return err
 			}
 			return checkName(args[1])
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			kept, err := keptSessionOf(p.environment)
+			kept, err := keptSessionOf(env.Environ)
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 			parting, cancel := context.WithTimeout(ctx, partingMost)
 			defer cancel()
 			_ = s.Close(parting) // it ends by itself otherwise
-			fmt.Fprintf(p.stdout, "gave back %q\n", args[1])
+			fmt.Fprintf(env.Stdout, "gave back %q\n", args[1])
 			return nil
 		}}, nil)
 }
@@ -149,7 +149,7 @@ first. Clients whose sessions end are told so, if they listen. One that cannot b
 because it is stopped or cut off, believes in its session until its timeout has passed: see
 that it is dead first, if two holders would do harm.`
 
-func (p *program) semaphoreTakeOverCommand() *cobra.Command {
+func semaphoreTakeOverCommand(env *cmdline.Env) *cobra.Command {
 	f := new(callerFlags)
 	hold := new(holdFlags)
 	var reason string
@@ -168,7 +168,7 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 			if !command.Flags().Changed("timeout") {
 				hold.wait = client.Forever
 			}
-			h := &holder{program: p, flags: hold, name: args[1], verb: "take-over", keeps: true}
+			h := &holder{env: env, flags: hold, name: args[1], verb: "take-over", keeps: true}
 			h.amount = func(d *client.Description) (uint64, error) {
 				return new(lockFlags).amount(args[1], d)
 			}
@@ -178,8 +178,7 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 			return h.hold(f, args[0])
 		},
 	}
-	f.declareCaller(command.Flags())
-	p.remember(command, f)
+	f.declareCaller(env, command)
 	hold.declareHold(command.Flags())
 	command.Flags().StringVar(&reason, "reason", "", "why, for the log; up to 128 bytes of it are kept")
 	return command
@@ -204,7 +203,7 @@ func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason st
 		if err != nil {
 			return fmt.Errorf("end session %d: %w", owner.GetSessionId(), h.caller.inspectError(err))
 		}
-		fmt.Fprintf(h.program.stderr, "coordd: %s: ended session %d\n", h.verb, owner.GetSessionId())
+		fmt.Fprintf(h.env.Stderr, "coordd: %s: ended session %d\n", h.verb, owner.GetSessionId())
 	}
 	return nil
 }

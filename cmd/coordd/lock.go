@@ -15,6 +15,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 )
@@ -100,7 +101,7 @@ func checkSessionTimeout(timeout time.Duration) error {
 	return nil
 }
 
-func (p *program) lockCommand() *cobra.Command {
+func lockCommand(env *cmdline.Env) *cobra.Command {
 	f := &lockFlags{}
 	command := &cobra.Command{
 		Use:   "lock NODE NAME [flags] -- COMMAND [ARGUMENT...]",
@@ -123,12 +124,11 @@ func (p *program) lockCommand() *cobra.Command {
 			return argumentsOf("lock NODE NAME")(command, args)
 		},
 		RunE: func(command *cobra.Command, args []string) error {
-			return p.lock(f, args[0], args[1], args[2:], command.Flags())
+			return runLock(env, f, args[0], args[1], args[2:], command.Flags())
 		},
 	}
 	flags := command.Flags()
-	f.declareCaller(flags)
-	p.remember(command, &f.callerFlags)
+	f.declareCaller(env, command)
 	f.declareHold(flags)
 	flags.BoolVar(&f.shared, "shared", false,
 		"take 1 of the semaphore's limit, so that others who do so may run as well")
@@ -156,7 +156,7 @@ func commandArguments(before int, names string) cobra.PositionalArgs {
 	}
 }
 
-func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pflag.FlagSet) error {
+func runLock(env *cmdline.Env, f *lockFlags, node, name string, argv []string, flags *pflag.FlagSet) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pf
 		f.wait = 0
 	}
 	f.keepStdin = !f.keep
-	h := &holder{program: p, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep}
+	h := &holder{env: env, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep}
 	h.amount = func(d *client.Description) (uint64, error) { return f.amount(name, d) }
 	return h.hold(&f.callerFlags, node)
 }
@@ -215,13 +215,13 @@ func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
 
 // holder runs a command while it holds a semaphore.
 type holder struct {
-	program *program
-	flags   *holdFlags
-	caller  *caller
-	node    string
-	name    string
-	argv    []string
-	verb    string // for messages
+	env    *cmdline.Env
+	flags  *holdFlags
+	caller *caller
+	node   string
+	name   string
+	argv   []string
+	verb   string // for messages
 	// what whoever holds without a command does
 	holds string
 	// the session, instead of doing anything while it lives
@@ -251,7 +251,7 @@ func (h *holder) hold(f *callerFlags, node string) error {
 	asked := forwardedSignals()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if h.caller, err = f.open(ctx, h.program); err != nil {
+	if h.caller, err = f.open(ctx, h.env); err != nil {
 		return err
 	}
 	defer h.caller.Close()
@@ -314,7 +314,7 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 		case left() == 0:
 			return nil, notInTime
 		}
-		fmt.Fprintf(h.program.stderr, "coordd: %s: %v; waiting anew\n", h.verb, err)
+		fmt.Fprintf(h.env.Stderr, "coordd: %s: %v; waiting anew\n", h.verb, err)
 		select {
 		case <-time.After(againPause):
 		case <-ctx.Done():
@@ -512,7 +512,7 @@ func (q *queueShown) end() {
 
 func (h *holder) showQueue(ctx context.Context, session *client.Session) *queueShown {
 	q := &queueShown{waits: make(chan struct{}, 1), over: make(chan struct{}), done: make(chan struct{})}
-	file := terminalOf(h.program.stderr)
+	file := terminalOf(h.env.Stderr)
 	if file == nil {
 		close(q.done)
 		return q

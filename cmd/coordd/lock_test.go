@@ -24,6 +24,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"
@@ -90,7 +91,7 @@ func nodeOf(t *testing.T, endpoint string) *client.Client {
 		t.Fatal(err)
 	}
 	f := callerFlags{connectionFlags: connectionFlags{endpoint: at.address}}
-	c, err := f.open(t.Context(), &program{})
+	c, err := f.open(t.Context(), &cmdline.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,18 +9,6 @@ import (
 )
 
 func main() {
-	p := program{
-		stdin:       os.Stdin,
-		stdout:      os.Stdout,
-		stderr:      os.Stderr,
-		environment: os.Environ(),
-		uid:         os.Geteuid(),
-		signals:     cmdline.Signals,
-		easeTimers:  serve.EaseTimers,
-		start:       serve.Start,
-		check:       checkDirectory,
-		scripts:     conformance.Scripts,
-		stopTimeout: serve.StopTimeout,
-	}
-	os.Exit(int(p.run(os.Args[1:])))
+	os.Exit(int(runCommand(cmdline.OfProcess(), seams{easeTimers: serve.EaseTimers, start: serve.Start,
+		stopTimeout: serve.StopTimeout, check: checkDirectory, scripts: conformance.Scripts}, os.Args[1:])))
 }

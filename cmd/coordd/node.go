@@ -23,14 +23,14 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-func (p *program) nodeCommand() *cobra.Command {
+func nodeCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "node",
 		Short: "Make, look at, change and drop coordination nodes",
 		RunE:  cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.nodeCreateCommand(), p.nodeAlterCommand(), p.nodeShowCommand(), p.nodeDropCommand(),
-		p.nodeListCommand(), p.nodeTreeCommand(), p.nodeQuotaCommand())
+	parent.AddCommand(nodeCreateCommand(env), nodeAlterCommand(env), nodeShowCommand(env), nodeDropCommand(env),
+		nodeListCommand(env), nodeTreeCommand(env), nodeQuotaCommand(env))
 	return parent
 }
 
@@ -108,9 +108,9 @@ func (c *caller) dropNode(ctx context.Context, path string) error {
 		&Ydb_Coordination.DropNodeRequest{Path: c.path(path)}, nil))
 }
 
-func (p *program) nodeCreateCommand() *cobra.Command {
+func nodeCreateCommand(env *cmdline.Env) *cobra.Command {
 	f := new(nodeFlags)
-	command := p.ask(&question{use: "create NODE",
+	command := askCommand(env, &question{use: "create NODE",
 		short: "Make a coordination node, and the directories above it",
 		long:  "A node that exists stays as it is; 'coordd node alter' changes it.",
 		example: `  coordd node create app
@@ -127,9 +127,9 @@ func (p *program) nodeCreateCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) nodeAlterCommand() *cobra.Command {
+func nodeAlterCommand(env *cmdline.Env) *cobra.Command {
 	f := new(nodeFlags)
-	command := p.ask(&question{use: "alter NODE", short: "Change the settings of a coordination node",
+	command := askCommand(env, &question{use: "alter NODE", short: "Change the settings of a coordination node",
 		long: "Settings whose flags are not given stay as they are. A grace period counts from the next change " +
 			"of the leader on.",
 		example: `  coordd node alter app --session-grace-period 5s --read-consistency strict`,
@@ -147,8 +147,8 @@ func (p *program) nodeAlterCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) nodeDropCommand() *cobra.Command {
-	return p.ask(&question{use: "drop NODE",
+func nodeDropCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "drop NODE",
 		short: "Drop a coordination node, with all sessions and semaphores in it",
 		example: `  coordd node create short-lived
   coordd node drop short-lived`,
@@ -262,9 +262,9 @@ func quotedName(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-func (p *program) nodeShowCommand() *cobra.Command {
+func nodeShowCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "show NODE",
+	return askCommand(env, &question{use: "show NODE",
 		short:   "Show the settings of a coordination node, and what they come to",
 		example: "  coordd node show app\n  coordd node show app -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
@@ -274,7 +274,7 @@ func (p *program) nodeShowCommand() *cobra.Command {
 				return c.aboutPath(args[0], err)
 			}
 			n := showNode(c.path(args[0]), result)
-			return out.one(p.stdout, n, n.text)
+			return out.one(env.Stdout, n, n.text)
 		}}, out)
 }
 
@@ -301,13 +301,13 @@ func (n *nodeRow) cells() []string {
 	return []string{n.Path, number(n.Sessions), number(n.Semaphores), quotedName(n.Owner), created}
 }
 
-func (p *program) nodeListCommand() *cobra.Command {
+func nodeListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [PATH]", short: "List the coordination nodes below a path, at any depth",
+	return askCommand(env, &question{use: "ls [PATH]", short: "List the coordination nodes below a path, at any depth",
 		long:    "A YDB does not tell how many sessions and semaphores they have. A listing is not a snapshot.",
 		example: "  coordd node ls\n  coordd node ls /local -o jsonl",
 		run: func(ctx context.Context, c *caller, args []string) error {
-			rows := out.list(p.stdout, "PATH", "SESSIONS", "SEMAPHORES", "OWNER", "CREATED")
+			rows := out.list(env.Stdout, "PATH", "SESSIONS", "SEMAPHORES", "OWNER", "CREATED")
 			err := c.listNodes(ctx, pathOr(c, args, ""), func(n *adminpb.Node) error {
 				row := &nodeRow{n.GetPath(), &n.Sessions, &n.Semaphores, n.GetOwner(), timeShown(n.GetCreatedMillis())}
 				return rows.add(row, row.cells()...)
@@ -323,17 +323,17 @@ func (p *program) nodeListCommand() *cobra.Command {
 						return rows.add(row, row.cells()...)
 					})
 			}
-			return p.endList(rows, "coordination nodes", err)
+			return endList(env, rows, "coordination nodes", err)
 		}}, out)
 }
 
 // endList ends a list, and says beside it that there is nothing on it.
-func (p *program) endList(rows *listing, what string, err error) error {
+func endList(env *cmdline.Env, rows *listing, what string, err error) error {
 	if err != nil {
 		return err
 	}
 	if rows.rows == 0 {
-		fmt.Fprintln(p.stderr, "no "+what)
+		fmt.Fprintln(env.Stderr, "no "+what)
 	}
 	return rows.end()
 }
@@ -381,14 +381,14 @@ func (c *caller) walk(ctx context.Context, path string, depth int,
 	return nil
 }
 
-func (p *program) nodeTreeCommand() *cobra.Command {
-	return p.ask(&question{use: "tree [PATH]",
+func nodeTreeCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "tree [PATH]",
 		short: "Show the directories and coordination nodes below a path", example: "  coordd node tree",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			path := pathOr(c, args, c.database)
-			fmt.Fprintln(p.stdout, path)
+			fmt.Fprintln(env.Stdout, path)
 			return c.walk(ctx, path, 1, func(_ string, depth int, entry *Ydb_Scheme.Entry) error {
-				_, err := fmt.Fprintf(p.stdout, "%s%s\n", strings.Repeat("  ", depth), nameText(entry))
+				_, err := fmt.Fprintf(env.Stdout, "%s%s\n", strings.Repeat("  ", depth), nameText(entry))
 				return err
 			})
 		}}, nil)

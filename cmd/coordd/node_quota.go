@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
@@ -38,12 +39,12 @@ func (q *quotaRow) cells() []string {
 		most(q.Entries, fmt.Sprint(q.Entries)), fmt.Sprint(q.UsedEntries)}
 }
 
-func (p *program) nodeQuotaCommand() *cobra.Command {
+func nodeQuotaCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	var size string
 	var request adminpb.SetQuotaRequest
 	var none, sets bool
-	command := p.ask(&question{use: "quota PATH",
+	command := askCommand(env, &question{use: "quota PATH",
 		short: "Show the quotas that bound a path, the nearest first, or set the path's own", long: quotaText,
 		example: "  coordd node quota /local --bytes 256MiB --entries 1000\n  coordd node quota /local -o json\n" +
 			"  coordd node quota /local --none",
@@ -77,12 +78,12 @@ func (p *program) nodeQuotaCommand() *cobra.Command {
 			if err != nil {
 				return c.aboutPath(args[0], err)
 			}
-			rows := out.list(p.stdout, "PATH", "BYTES", "USED", "ENTRIES", "USED")
+			rows := out.list(env.Stdout, "PATH", "BYTES", "USED", "ENTRIES", "USED")
 			for _, q := range answer.GetQuotas() {
 				row := &quotaRow{q.GetPath(), q.GetBytes(), q.GetUsedBytes(), q.GetEntries(), q.GetUsedEntries()}
 				err = errors.Join(err, rows.add(row, row.cells()...))
 			}
-			return p.endList(rows, "quotas", err)
+			return endList(env, rows, "quotas", err)
 		}}, out)
 	command.Flags().StringVar(&size, "bytes", "", "most bytes, a SIZE such as 256MiB; without it there is no bound")
 	command.Flags().Uint64Var(&request.Entries, "entries", 0, "most paths below; without it there is no bound")

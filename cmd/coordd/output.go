@@ -224,12 +224,12 @@ func counted[N int | uint64](n N, thing string) string {
 }
 
 // shows prints one of many things that come with time.
-func (p *program) shows(out *outputFlag, value any, line string) (err error) {
+func showNext(env *cmdline.Env, out *outputFlag, value any, line string) (err error) {
 	switch out.form {
 	case formTable:
-		_, err = fmt.Fprintln(p.stdout, line)
+		_, err = fmt.Fprintln(env.Stdout, line)
 	default:
-		err = writeJSON(p.stdout, value, "")
+		err = writeJSON(env.Stdout, value, "")
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func TestVersionJSON(t *testing.T) {
 	r := newRun(nil)
 	want := fmt.Sprintf("{\n  \"version\": \"development\",\n  \"go\": %q,\n  \"os\": %q,\n  \"arch\": %q\n}\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	if code := r.program.run([]string{"version", "-o", "json"}); code != exit.OK || r.out.String() != want {
+	if code := r.run([]string{"version", "-o", "json"}); code != exit.OK || r.out.String() != want {
 		t.Errorf("exit code %d, %s\nwant %s", code, r.out.String(), want)
 	}
 }
@@ -102,7 +102,7 @@ func TestHealthJSON(t *testing.T) {
 	} {
 		r := newRun(nil)
 		endpoint := test.patient.receives(t)
-		code := r.program.run([]string{"health", "-o", "jsonl", "--timeout=30s", "--endpoint", endpoint})
+		code := r.run([]string{"health", "-o", "jsonl", "--timeout=30s", "--endpoint", endpoint})
 		if code != test.code || r.out.String() != test.want+"\n" || r.log.String() != test.log {
 			t.Errorf("exit code %d, %s, %q\nwant %d, %s, %q", code, r.out.String(), r.log.String(), test.code,
 				test.want, test.log)
@@ -116,7 +116,7 @@ func TestCheckJSON(t *testing.T) {
 	r.check = func(string) (*raftstore.Report, error) {
 		return &raftstore.Report{Cluster: 1}, exit.With(exit.Storage, errors.New("entry 2: bad checksum"))
 	}
-	code := r.program.run([]string{"check", "-o", "jsonl"})
+	code := r.run([]string{"check", "-o", "jsonl"})
 	if code != exit.Storage || !strings.Contains(r.out.String(), `"damage":"entry 2: bad checksum"`) ||
 		!strings.Contains(r.log.String(), "entry 2: bad checksum") {
 		t.Errorf("exit code %d, %s, %q", code, r.out.String(), r.log.String())
@@ -127,7 +127,7 @@ func TestCheckJSON(t *testing.T) {
 func TestUnknownForms(t *testing.T) {
 	for _, command := range []string{"cluster status", "cluster limits", "user list", "health", "version", "check"} {
 		r := newRun(nil)
-		code := r.program.run(append(strings.Fields(command), "-o", "yaml"))
+		code := r.run(append(strings.Fields(command), "-o", "yaml"))
 		const want = `coordd: flag --output: value "yaml" is not allowed: want table, json or jsonl`
 		if code != exit.Usage || !strings.HasPrefix(r.log.String(), want) {
 			t.Errorf("%s: exit code %d, %q", command, code, r.log.String())

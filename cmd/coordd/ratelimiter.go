@@ -27,15 +27,15 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-func (p *program) rateLimiterCommand() *cobra.Command {
+func rateLimiterCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:     "ratelimiter",
 		Aliases: []string{"rl"},
 		Short:   "Make, look at, change, drop and acquire resources of rate limiters",
 		RunE:    cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.resourceCreateCommand(), p.resourceAlterCommand(), p.resourceDropCommand(),
-		p.resourceDescribeCommand(), p.resourceListCommand(), p.resourceAcquireCommand())
+	parent.AddCommand(resourceCreateCommand(env), resourceAlterCommand(env), resourceDropCommand(env),
+		resourceDescribeCommand(env), resourceListCommand(env), resourceAcquireCommand(env))
 	return parent
 }
 
@@ -96,9 +96,9 @@ func (f *resourceFlags) check() error {
 	return nil
 }
 
-func (p *program) resourceCreateCommand() *cobra.Command {
+func resourceCreateCommand(env *cmdline.Env) *cobra.Command {
 	f := new(resourceFlags)
-	command := p.ask(&question{use: "create NODE RESOURCE", short: "Make a resource of a rate limiter",
+	command := askCommand(env, &question{use: "create NODE RESOURCE", short: "Make a resource of a rate limiter",
 		long: "RESOURCE is a path: reports/daily is below reports, which must be there, and never faster\n" +
 			"than that. One without a slash needs a --rate.",
 		example: `  coordd node create app
@@ -140,10 +140,10 @@ func (c *caller) describeResource(ctx context.Context, node, resource string) (*
 	return result.GetResource(), c.aboutResource(node, resource, err)
 }
 
-func (p *program) resourceAlterCommand() *cobra.Command {
+func resourceAlterCommand(env *cmdline.Env) *cobra.Command {
 	f := new(resourceFlags)
 	var changed func(name string) bool
-	command := p.ask(&question{use: "alter NODE RESOURCE",
+	command := askCommand(env, &question{use: "alter NODE RESOURCE",
 		short: "Change the settings of a resource of a rate limiter",
 		long: "Settings whose flags are not given stay as they are; 0 unsets one. The change applies\n" +
 			"at once, to everything below and to waiting clients. The protocol replaces all settings,\n" +
@@ -185,8 +185,8 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) resourceDropCommand() *cobra.Command {
-	return p.ask(&question{use: "drop NODE RESOURCE", short: "Drop a resource of a rate limiter",
+func resourceDropCommand(env *cmdline.Env) *cobra.Command {
+	return askCommand(env, &question{use: "drop NODE RESOURCE", short: "Drop a resource of a rate limiter",
 		long: "Clients that wait for its units are notified. A resource with others below it is not dropped.",
 		example: `  coordd ratelimiter create app old --rate 1
   coordd ratelimiter drop app old`,
@@ -202,10 +202,10 @@ func (p *program) resourceDropCommand() *cobra.Command {
 // late is how much later than the end of a wait its answer may come.
 const late = 2 * time.Second
 
-func (p *program) resourceAcquireCommand() *cobra.Command {
+func resourceAcquireCommand(env *cmdline.Env) *cobra.Command {
 	var used, nonBlocking bool
 	var amount uint64
-	command := p.ask(&question{use: "acquire NODE RESOURCE [AMOUNT]",
+	command := askCommand(env, &question{use: "acquire NODE RESOURCE [AMOUNT]",
 		short: "Acquire units of a rate limiter, or report them as used",
 		long: "AMOUNT is 1 if it is not given. If there is not enough it waits in a queue, up to\n" +
 			"--timeout. Units that do not come in time are not taken, and the exit code is 124.\n" +
@@ -380,9 +380,9 @@ func (r *resourceShown) withBuckets(of *adminpb.Resource, unknown []string) {
 	}
 }
 
-func (p *program) resourceDescribeCommand() *cobra.Command {
+func resourceDescribeCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "describe NODE RESOURCE",
+	return askCommand(env, &question{use: "describe NODE RESOURCE",
 		short: "Show a resource of a rate limiter, and what servers have of it",
 		long: "Any server of the protocol reports a resource's own settings. A coordd server also reports\n" +
 			"the effective ones, and for each server the bucket and the units taken from it since the\n" +
@@ -406,7 +406,7 @@ func (p *program) resourceDescribeCommand() *cobra.Command {
 			if len(page.GetResources()) > 0 && page.GetResources()[0].GetResource() == args[1] {
 				shown.withBuckets(page.GetResources()[0], page.GetUnknown())
 			}
-			return out.one(p.stdout, shown, shown.text)
+			return out.one(env.Stdout, shown, shown.text)
 		}}, out)
 }
 
@@ -463,9 +463,9 @@ func rowOf(r *adminpb.Resource) *resourceRow {
 		All:     together(r.GetBuckets())}
 }
 
-func (p *program) resourceListCommand() *cobra.Command {
+func resourceListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [NODE] [RESOURCE]",
+	return askCommand(env, &question{use: "ls [NODE] [RESOURCE]",
 		short: "List the resources of rate limiters of a coordination node, or of all below a path",
 		long: "With RESOURCE only that and what is below it. A YDB does not tell what has gone through\n" +
 			"them. A listing is not a snapshot.",
@@ -476,7 +476,7 @@ func (p *program) resourceListCommand() *cobra.Command {
 			if len(args) > 1 {
 				resource = args[1]
 			}
-			rows := out.list(p.stdout, "NODE", "RESOURCE", "RATE", "AVAILABLE", "GRANTED", "USED", "WAITERS")
+			rows := out.list(env.Stdout, "NODE", "RESOURCE", "RATE", "AVAILABLE", "GRANTED", "USED", "WAITERS")
 			err := allPages(ctx, c, adminpb.Inspect_ListResources_FullMethodName,
 				&adminpb.ListResourcesRequest{Path: pathOr(c, args, ""), Resource: resource},
 				func(page *adminpb.ListResourcesResponse) error {
@@ -488,7 +488,7 @@ func (p *program) resourceListCommand() *cobra.Command {
 			if isNotOurs(err) {
 				err = c.listPublicResources(ctx, args, resource, rows)
 			}
-			return p.endList(rows, "resources", err)
+			return endList(env, rows, "resources", err)
 		}}, out)
 }
 

@@ -505,7 +505,7 @@ func TestCertificates(t *testing.T) {
 	make := func(args ...string) {
 		t.Helper()
 		command := newRun(newFakeServer())
-		if code := command.program.run(append([]string{"cert", "--dir", s.directory},
+		if code := command.run(append([]string{"cert", "--dir", s.directory},
 			args...)); code != exit.OK {
 			t.Fatalf("exit code %d, %s", code, command.log.String())
 		}
@@ -560,7 +560,7 @@ func TestCertificates(t *testing.T) {
 	}
 	s.file("ca-key.pem", "nonsense")
 	command := newRun(newFakeServer())
-	if code := command.program.run([]string{"cert", "--dir", s.directory}); code != exit.Failure {
+	if code := command.run([]string{"cert", "--dir", s.directory}); code != exit.Failure {
 		t.Errorf("a broken authority: exit code %d, %s", code, command.log.String())
 	}
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-func (p *program) semaphoreCommand() *cobra.Command {
+func semaphoreCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:     "semaphore",
 		Aliases: []string{"sem"},
 		Short:   "Make, look at, watch, change and delete semaphores",
 		RunE:    cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.semaphoreCreateCommand(), p.semaphoreShowCommand(), p.semaphoreSetCommand(),
-		p.semaphoreWatchCommand(), p.semaphoreDeleteCommand(), p.semaphoreListCommand(),
-		p.semaphoreReleaseCommand(), p.semaphoreTakeOverCommand())
+	parent.AddCommand(semaphoreCreateCommand(env), semaphoreShowCommand(env), semaphoreSetCommand(env),
+		semaphoreWatchCommand(env), semaphoreDeleteCommand(env), semaphoreListCommand(env),
+		semaphoreReleaseCommand(env), semaphoreTakeOverCommand(env))
 	return parent
 }
 
@@ -39,10 +39,10 @@ func checkData(from string, size int) error {
 	return nil
 }
 
-func (p *program) semaphoreCreateCommand() *cobra.Command {
+func semaphoreCreateCommand(env *cmdline.Env) *cobra.Command {
 	var limit uint64
 	var data string
-	command := p.ask(&question{use: "create NODE NAME",
+	command := askCommand(env, &question{use: "create NODE NAME",
 		short: "Make a semaphore that stays until it is deleted",
 		long:  "A lock needs none: 'coordd lock' makes it for as long as it is held.",
 		example: `  coordd semaphore create app printers --limit 3
@@ -76,8 +76,8 @@ func aboutSemaphore(name string, err error) error {
 	return fmt.Errorf("%q: %w", name, err)
 }
 
-func (p *program) semaphoreSetCommand() *cobra.Command {
-	return p.setCommand("semaphore set", &question{short: "Replace the data of a semaphore",
+func semaphoreSetCommand(env *cmdline.Env) *cobra.Command {
+	return setCommand(env, "semaphore set", &question{short: "Replace the data of a semaphore",
 		example: `  coordd sem create app greeting --limit 1
   coordd sem set app greeting hello
   echo '{"debug": true}' | coordd sem set app greeting --file -`},
@@ -87,26 +87,26 @@ func (p *program) semaphoreSetCommand() *cobra.Command {
 }
 
 // setCommand makes a command that sets the data of a semaphore.
-func (p *program) setCommand(verb string, q *question,
+func setCommand(env *cmdline.Env, verb string, q *question,
 	set func(ctx context.Context, s *client.Session, name string, data []byte) error) *cobra.Command {
 	var file string
 	var data []byte
 	q.use, q.long = "set NODE NAME [DATA]", "The data is DATA, or what is in the file of --file; - is stdin."
 	q.check = func(_ *pflag.FlagSet, args []string) (err error) {
-		data, err = p.dataOf(file, args[2:])
+		data, err = dataOf(env, file, args[2:])
 		return errors.Join(checkName(args[1]), err)
 	}
 	q.act = func(ctx context.Context, c *caller, args []string) (string, error) {
 		return fmt.Sprintf("%q has %s of data", args[1], counted(len(data), "byte")), c.withSession(ctx, args[0], verb,
 			func(s *client.Session) error { return aboutSemaphore(args[1], set(ctx, s, args[1], data)) })
 	}
-	command := p.ask(q, nil)
+	command := askCommand(env, q, nil)
 	command.Flags().StringVar(&file, "file", "", "file with the data, - for stdin")
 	return command
 }
 
 // dataOf is data that is an argument or in a file.
-func (p *program) dataOf(file string, argument []string) (data []byte, err error) {
+func dataOf(env *cmdline.Env, file string, argument []string) (data []byte, err error) {
 	switch {
 	case file == "" && len(argument) == 0:
 		return nil, exit.Usagef("no data given: want DATA or --file")
@@ -115,7 +115,7 @@ func (p *program) dataOf(file string, argument []string) (data []byte, err error
 	case file == "":
 		return []byte(argument[0]), checkData("argument DATA", len(argument[0]))
 	}
-	from := p.stdin
+	from := env.Stdin
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
@@ -133,9 +133,9 @@ func (p *program) dataOf(file string, argument []string) (data []byte, err error
 	return data, nil
 }
 
-func (p *program) semaphoreDeleteCommand() *cobra.Command {
+func semaphoreDeleteCommand(env *cmdline.Env) *cobra.Command {
 	var force bool
-	command := p.ask(&question{use: "delete NODE NAME", short: "Delete a semaphore",
+	command := askCommand(env, &question{use: "delete NODE NAME", short: "Delete a semaphore",
 		long: "With --force it may have owners and waiters. Owners are not notified and keep running: to\n" +
 			"take a lock away, end the session that holds it with 'coordd session kill'. An ephemeral\n" +
 			"semaphore, such as those of 'coordd lock', cannot be deleted at all.",
@@ -304,9 +304,9 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 	return nil
 }
 
-func (p *program) semaphoreShowCommand() *cobra.Command {
+func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "show NODE NAME", short: "Show a semaphore, its owners and its waiters",
+	return askCommand(env, &question{use: "show NODE NAME", short: "Show a semaphore, its owners and its waiters",
 		long: "Any server of the protocol lists the sessions. A coordd server also names their clients,\n" +
 			"with addresses and times.",
 		example: `  coordd sem create app printers --limit 3
@@ -322,7 +322,7 @@ func (p *program) semaphoreShowCommand() *cobra.Command {
 				if err := c.whoHas(ctx, shown); err != nil {
 					return err
 				}
-				return out.one(p.stdout, shown, shown.text)
+				return out.one(env.Stdout, shown, shown.text)
 			})
 		}}, out)
 }
@@ -341,20 +341,20 @@ type semaphoreRow struct {
 	Waiters   uint64 `json:"waiters"`
 }
 
-func (p *program) semaphoreListCommand() *cobra.Command {
+func semaphoreListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [NODE] [PREFIX]",
+	return askCommand(env, &question{use: "ls [NODE] [PREFIX]",
 		short: "List the semaphores of a coordination node, or of all below a path",
 		long: "Data is shown up to 128 bytes and without control characters. A listing is not a snapshot.\n\n" +
 			oursText,
 		example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
-			rows := out.list(p.stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
+			rows := out.list(env.Stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
 			prefix := ""
 			if len(args) > 1 {
 				prefix = args[1]
 			}
-			return p.endList(rows, "semaphores", c.listSemaphores(ctx, pathOr(c, args, ""), prefix,
+			return endList(env, rows, "semaphores", c.listSemaphores(ctx, pathOr(c, args, ""), prefix,
 				func(s *adminpb.Semaphore) error {
 					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(),
 						s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(),

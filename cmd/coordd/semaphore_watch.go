@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -57,10 +58,10 @@ type changeShown struct {
 	*semaphoreShown
 }
 
-func (p *program) semaphoreWatchCommand() *cobra.Command {
+func semaphoreWatchCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	var changes changesFlag
-	command := p.ask(&question{use: "watch NODE NAME", stays: true,
+	command := askCommand(env, &question{use: "watch NODE NAME", stays: true,
 		short: "Show a semaphore, and again whenever its data or its owners are others",
 		long: "Each time is a line. What looks like a change and is none\n" +
 			"is not shown. It goes on when servers are lost and come back, until it is stopped.",
@@ -86,7 +87,7 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
 						}
 						line += ", data " + dataText(d.GetData())
 					}
-					return p.shows(out, change, change.Time+" "+line)
+					return showNext(env, out, change, change.Time+" "+line)
 				})
 		}}, out)
 	changes.declare(command.Flags(), "")

@@ -40,7 +40,7 @@ func beginServingFor(t *testing.T, server serve.Server, stopTimeout time.Duratio
 	r := newRun(server, home...)
 	r.stopTimeout = stopTimeout
 	ready := announced{lines: make(chan string, 4)}
-	r.stdout = ready
+	r.Stdout = ready
 	r.begin(append([]string{"serve"}, args...)...)
 	if line := receive(t, ready.lines, r.log.String); line != server.ConnectionString()+"\n" {
 		t.Fatalf("ready line %q, want the connection string", line)
@@ -263,7 +263,7 @@ func TestSignalWhileStarting(t *testing.T) {
 func TestStdoutGone(t *testing.T) {
 	r := newRun(newFakeServer(), home...)
 	ready := announced{lines: make(chan string, 1), err: syscall.EPIPE}
-	r.stdout = ready
+	r.Stdout = ready
 	r.begin("serve")
 	receive(t, ready.lines, r.log.String)
 	r.in <- syscall.SIGTERM
@@ -330,7 +330,7 @@ func TestCheck(t *testing.T) {
 			}
 			return test.report, test.err
 		}
-		code := r.program.run([]string{"check"})
+		code := r.run([]string{"check"})
 		if code != test.code || r.out.String() != test.out || r.log.String() != test.log {
 			t.Errorf("got code %d, stdout %q, stderr %q; want %d, %q, %q",
 				code, r.out.String(), r.log.String(), test.code, test.out, test.log)

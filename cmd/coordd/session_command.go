@@ -21,14 +21,14 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-func (p *program) sessionCommand() *cobra.Command {
+func sessionCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "session",
 		Short: "Look at sessions, and end them",
 		Long:  "Look at the sessions of clients, and end them.\n\n" + oursText,
 		RunE:  cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.sessionListCommand(), p.sessionShowCommand(), p.sessionKillCommand())
+	parent.AddCommand(sessionListCommand(env), sessionShowCommand(env), sessionKillCommand(env))
 	return parent
 }
 
@@ -127,10 +127,10 @@ func (c *caller) sessions(ctx context.Context, path string, id uint64,
 	return tell(first, last)
 }
 
-func (p *program) sessionListCommand() *cobra.Command {
+func sessionListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	mine := false
-	command := p.ask(&question{use: "ls [NODE]",
+	command := askCommand(env, &question{use: "ls [NODE]",
 		short: "List the sessions of a coordination node, or of all below a path", long: oursText,
 		example: "  coordd session ls app\n  coordd session ls -o jsonl",
 		run: func(ctx context.Context, c *caller, args []string) error {
@@ -141,7 +141,7 @@ func (p *program) sessionListCommand() *cobra.Command {
 					return err
 				}
 			}
-			rows := out.list(p.stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE",
+			rows := out.list(env.Stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE",
 				"CLIENT")
 			err := c.sessions(ctx, pathOr(c, args, ""), 0,
 				func(first *adminpb.Session, s *sessionShown) error {
@@ -158,7 +158,7 @@ func (p *program) sessionListCommand() *cobra.Command {
 						fmt.Sprint(len(s.Owns)), fmt.Sprint(len(s.Awaits)), millisText(s.TimeoutMillis),
 						dayText(first.GetBeganMillis()), who)
 				})
-			return p.endList(rows, "sessions", err)
+			return endList(env, rows, "sessions", err)
 		}}, out)
 	command.Flags().BoolVar(&mine, "mine", false, "only those that a client with your name has")
 	return command
@@ -191,9 +191,9 @@ func checkSession(_ *pflag.FlagSet, args []string) error {
 	return err
 }
 
-func (p *program) sessionShowCommand() *cobra.Command {
+func sessionShowCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "show NODE SESSION",
+	return askCommand(env, &question{use: "show NODE SESSION",
 		short: "Show a session, who has it, what it holds and what it waits for", long: oursText,
 		example: "  coordd lock app nightly-report -- sh -c 'coordd session show app $COORDD_SESSION_ID'",
 		check:   checkSession,
@@ -205,7 +205,7 @@ func (p *program) sessionShowCommand() *cobra.Command {
 			found := false
 			err = c.sessions(ctx, c.path(args[0]), id, func(first *adminpb.Session, s *sessionShown) error {
 				found = true
-				return out.one(p.stdout, s, func(w io.Writer) { printSession(w, first, s) })
+				return out.one(env.Stdout, s, func(w io.Writer) { printSession(w, first, s) })
 			})
 			if err == nil && !found {
 				return fmt.Errorf("%s has no session %d", c.path(args[0]), id)
@@ -236,7 +236,7 @@ func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
 	}
 }
 
-func (p *program) sessionKillCommand() *cobra.Command {
+func sessionKillCommand(env *cmdline.Env) *cobra.Command {
 	var reason string
 	var detached bool
 	var older time.Duration
@@ -244,7 +244,7 @@ func (p *program) sessionKillCommand() *cobra.Command {
 		return c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName,
 			&adminpb.EndSessionRequest{Path: node, Session: id, Reason: reason}, new(adminpb.EndSessionResponse))
 	}
-	command := p.ask(&question{use: "kill NODE [SESSION]",
+	command := askCommand(env, &question{use: "kill NODE [SESSION]",
 		short: "End a session: what it holds goes to the next waiters",
 		long: "Its client is notified if it is connected. One that is stopped or cut off believes in its\n" +
 			"session until the timeout has passed: make sure first that it is dead if two holders would\n" +

@@ -61,8 +61,8 @@ func TestCheckOfAnotherDirectory(t *testing.T) {
 				continue // it starts there
 			}
 			r := newRun(nil)
-			r.program.check, r.program.start = checkDirectory, serve.Start
-			if code := r.program.run([]string{command, "--data-dir", directory}); code != exit.Config {
+			r.check, r.start = checkDirectory, serve.Start
+			if code := r.run([]string{command, "--data-dir", directory}); code != exit.Config {
 				t.Errorf("%s: exit code %d, want %d", command, code, exit.Config)
 			}
 			inOrder(t, r.log.String(), []string{"flag --data-dir", want, "not a data directory"})

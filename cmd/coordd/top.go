@@ -54,10 +54,10 @@ type topWait struct {
 	since   uint64
 }
 
-func (p *program) topCommand() *cobra.Command {
+func topCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	var often looks
-	command := p.ask(&question{use: "top [PATH]", stays: true,
+	command := askCommand(env, &question{use: "top [PATH]", stays: true,
 		short: "Show the busiest locks and the longest waits, again and again",
 		long: "Grants are shown to callers that may watch events: administrators, or with the PATH of one\n" +
 			"node those that may read it. At a terminal each look replaces the last one.\n\n" +
@@ -72,7 +72,7 @@ func (p *program) topCommand() *cobra.Command {
 			defer watching.Wait()
 			defer stop()
 			watching.Go(func() { grants.follow(ctx, c, path) })
-			return often.show(ctx, p.stdout, out,
+			return often.show(ctx, env.Stdout, out,
 				func() (inText, error) { return c.look(ctx, path, &grants) })
 		}}, out)
 	often.declare(command.Flags(), topEvery)

@@ -15,15 +15,15 @@ may do everything, by way of the socket in it; from elsewhere an administrator's
 is needed. Users change their own password with --user NAME. A password is the first
 line of the file that the flag names, or of stdin; at a terminal it is asked for.`
 
-func (p *program) userCommand() *cobra.Command {
+func userCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "user",
 		Short: "Manage the users who log in with a password",
 		Long:  "Manage the users of a running server who log in with a password.\n\n" + usersText,
 		RunE:  cmdline.WantsCommand,
 	}
-	parent.AddCommand(p.userAddCommand(), p.userListCommand(),
-		p.newPasswordCommand(&question{use: "passwd NAME",
+	parent.AddCommand(userAddCommand(env), userListCommand(env),
+		newPasswordCommand(env, &question{use: "passwd NAME",
 			short:   "Change a user's password; tokens from before are void",
 			example: "  echo 'another horse' | coordd user passwd alice"},
 			func(ctx context.Context, c *caller, name, password string) (string, error) {
@@ -34,13 +34,13 @@ func (p *program) userCommand() *cobra.Command {
 				return name + " has another password now; the tokens from before are void",
 					c.Invoke(ctx, adminpb.Users_SetPassword_FullMethodName, request, new(adminpb.SetPasswordResponse))
 			}),
-		p.ask(&question{use: "remove NAME", short: "Remove a user", about: usersText,
+		askCommand(env, &question{use: "remove NAME", short: "Remove a user", about: usersText,
 			example: "  echo 'short stay' | coordd user add guest && coordd user remove guest",
 			act: func(ctx context.Context, c *caller, args []string) (string, error) {
 				return "removed " + args[0], c.Invoke(ctx, adminpb.Users_Remove_FullMethodName,
 					&adminpb.RemoveRequest{Name: args[0]}, new(adminpb.RemoveResponse))
 			}}, nil),
-		p.ask(&question{use: "rotate-key", about: usersText,
+		askCommand(env, &question{use: "rotate-key", about: usersText,
 			short:   "Make all login tokens void, and sign with a new key",
 			example: "  coordd user rotate-key",
 			act: func(ctx context.Context, c *caller, _ []string) (string, error) {
@@ -52,25 +52,25 @@ func (p *program) userCommand() *cobra.Command {
 }
 
 // newPasswordCommand makes a command that sets a password of the user NAME.
-func (p *program) newPasswordCommand(q *question,
+func newPasswordCommand(env *cmdline.Env, q *question,
 	set func(ctx context.Context, c *caller, name, password string) (done string, err error)) *cobra.Command {
 	var file string
 	q.about = usersText
 	q.act = func(ctx context.Context, c *caller, args []string) (string, error) {
-		password, err := p.readPassword(file, "new password of "+args[0])
+		password, err := readPassword(env, file, "new password of "+args[0])
 		if err != nil {
 			return "", err
 		}
 		return set(ctx, c, args[0], password)
 	}
-	command := p.ask(q, nil)
+	command := askCommand(env, q, nil)
 	command.Flags().StringVar(&file, "new-password-file", "", "file with the password to set (default: stdin)")
 	return command
 }
 
-func (p *program) userAddCommand() *cobra.Command {
+func userAddCommand(env *cmdline.Env) *cobra.Command {
 	var administrator bool
-	command := p.newPasswordCommand(&question{use: "add NAME", short: "Add a user",
+	command := newPasswordCommand(env, &question{use: "add NAME", short: "Add a user",
 		example: "  echo 'correct horse' | coordd user add alice"},
 		func(ctx context.Context, c *caller, name, password string) (string, error) {
 			err := c.Invoke(ctx, adminpb.Users_Add_FullMethodName,
@@ -85,17 +85,17 @@ func (p *program) userAddCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) userListCommand() *cobra.Command {
+func userListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "list", short: "List the users", about: usersText,
+	return askCommand(env, &question{use: "list", short: "List the users", about: usersText,
 		example: "  coordd user list\n  coordd user list -o json",
 		run: func(ctx context.Context, c *caller, _ []string) error {
 			list := new(adminpb.ListResponse)
 			if err := c.Invoke(ctx, adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, list); err != nil {
 				return err
 			}
-			rows := out.list(p.stdout, "NAME", "ROLE")
-			return p.endList(rows, "users", each(list.GetUsers(), func(user *adminpb.ListResponse_User) error {
+			rows := out.list(env.Stdout, "NAME", "ROLE")
+			return endList(env, rows, "users", each(list.GetUsers(), func(user *adminpb.ListResponse_User) error {
 				role := "user"
 				if user.GetAdministrator() {
 					role = "administrator"

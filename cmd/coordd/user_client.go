@@ -41,17 +41,17 @@ type connectionFlags struct {
 
 // locate finds the server to ask: the one that is named, or this machine's, by the administrator's socket or,
 // where nobody answers at that, by the address that it would listen on.
-func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error) {
+func (f *connectionFlags) locate(ctx context.Context, env *cmdline.Env) (target, error) {
 	if f.endpoint != "" && f.dataDir != "" {
 		return target{}, exit.Usagef("flags --endpoint and --%s: give one of them", serve.DataDirName)
 	}
-	if at, err := f.named(p.environment); at != nil || err != nil {
+	if at, err := f.named(env.Environ); at != nil || err != nil {
 		if err != nil {
 			return target{}, err
 		}
 		return *at, nil
 	}
-	switch path, err := f.socket(ctx, p); {
+	switch path, err := f.socket(ctx, env); {
 	case err != nil:
 		return target{}, err
 	case path != "" && f.caFile != "":
@@ -59,7 +59,7 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	case path != "":
 		return target{socket: path}, nil
 	}
-	endpoint, err := localEndpoint(f.served(), p.environment)
+	endpoint, err := localEndpoint(f.served(), env.Environ)
 	if err != nil {
 		return target{}, err
 	}
@@ -70,15 +70,15 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	if f.database != "" {
 		at.database = ""
 	}
-	return at, f.complete(&at, p.environment)
+	return at, f.complete(&at, env.Environ)
 }
 
 // socket is the path of the administrator's socket of this machine's server, empty if there is none. For a
 // directory that was named that is an error.
-func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error) {
+func (f *connectionFlags) socket(ctx context.Context, env *cmdline.Env) (string, error) {
 	directory := f.dataDir
 	if directory == "" {
-		if directory = p.localDataDir(f.served()); directory == "" || f.asClient {
+		if directory = localDataDir(env, f.served()); directory == "" || f.asClient {
 			return "", nil
 		}
 	}
@@ -101,8 +101,8 @@ func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error
 
 // localDataDir is the data directory that `coordd serve` would use with these flags and the same environment,
 // empty if it would use none. What is wrong with them is told when the endpoint is looked for.
-func (p *program) localDataDir(served *pflag.FlagSet) string {
-	s, _, err := serve.Resolve(serve.OptionsNamed(serve.DataDirName, serve.InMemoryName), served, p.environment, p.uid)
+func localDataDir(env *cmdline.Env, served *pflag.FlagSet) string {
+	s, _, err := serve.Resolve(serve.OptionsNamed(serve.DataDirName, serve.InMemoryName), served, env.Environ, env.UID)
 	if err != nil {
 		return ""
 	}

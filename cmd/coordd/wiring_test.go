@@ -18,7 +18,7 @@ func TestRealServerInProcess(t *testing.T) {
 	serving := newRun(nil)
 	serving.start = serve.Start
 	ready := announced{lines: make(chan string, 1)}
-	serving.stdout = ready
+	serving.Stdout = ready
 	serving.begin("serve", "--listen=127.0.0.1:0", "--data-dir", directory)
 	line := receive(t, ready.lines, serving.log.String)
 	if !strings.HasPrefix(line, "grpc://127.0.0.1:") || !strings.HasSuffix(line, "/local\n") {
@@ -31,7 +31,7 @@ func TestRealServerInProcess(t *testing.T) {
 
 	checking := newRun(nil)
 	checking.check = checkDirectory
-	if code := checking.program.run([]string{"check", "--data-dir", directory}); code != exit.OK ||
+	if code := checking.run([]string{"check", "--data-dir", directory}); code != exit.OK ||
 		checking.out.String() == "" {
 		t.Errorf("check: exit code %d, report %q; stderr:\n%s", code, checking.out.String(),
 			checking.log.String())
@@ -48,7 +48,7 @@ func TestRealServerInProcess(t *testing.T) {
 		{"check", "--data-dir", directory}} {
 		condemned := newRun(nil)
 		condemned.start, condemned.check = serve.Start, checkDirectory
-		if code := condemned.program.run(args); code != exit.Diverged ||
+		if code := condemned.run(args); code != exit.Diverged ||
 			!strings.Contains(condemned.log.String(), "a test says so") {
 			t.Errorf("%s on a condemned directory: exit code %d; stderr:\n%s", args[0], code,
 				condemned.log.String())

@@ -201,7 +201,7 @@ func TestClearPasswordsAreWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newRun(newFakeServer())
-		at.warnOfClearText(&r.program)
+		at.warnOfClearText(&r.Env)
 		if got := strings.Contains(r.log.String(), "in clear text"); got != want {
 			t.Errorf("%s: warned %v", endpoint, got)
 		}

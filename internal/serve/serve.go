@@ -50,12 +50,8 @@ type StartFunc func(ctx context.Context, s Settings, values map[string]Given,
 
 // Process runs a server as a process: from its start to its stop.
 type Process struct {
-	Stdout, Stderr io.Writer // of the connection string, and of the log
-	Environment    cmdline.Environment
-	// Signals starts the delivery of stop requests. The first one received stops
-	// the server cleanly, the second at once.
-	Signals func() <-chan os.Signal
-	Start   StartFunc
+	*cmdline.Env // the connection string goes to its Stdout, the log to its Stderr
+	Start        StartFunc
 	// StopTimeout limits how long a stopping server waits for clients.
 	StopTimeout time.Duration
 }
@@ -206,7 +202,7 @@ func (p *Process) logConfiguration(logger *slog.Logger, s Settings, values map[s
 		}
 	}
 	logger.Info("starting", starting...) // with what differs from the defaults
-	for _, warning := range misspeltVariables(p.Environment, Options) {
+	for _, warning := range misspeltVariables(p.Environ, Options) {
 		logger.Warn(warning)
 	}
 	if warning := s.unlikePeers(); warning != "" {
