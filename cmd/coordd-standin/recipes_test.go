@@ -213,7 +213,7 @@ func imageOffers(t *testing.T) imageOffer {
 	for _, o := range options() {
 		offer.variables = append(offer.variables, cmdline.Variable(o.Name))
 	}
-	program := readFile(t, "internal/serve/options_localydb.go")
+	program := readFile(t, "internal/serve/localydb.go")
 	for _, found := range regexp.MustCompile(`localYDBGiven\(env, "([A-Z_]+)"`).FindAllStringSubmatch(program,
 		-1) {
 		offer.variables = append(offer.variables, found[1])

@@ -111,7 +111,7 @@ func (p *program) standIn(set *pflag.FlagSet, f flags) error {
 	if f.fakeTime {
 		return exit.Usagef("--record and --fake-time do not go together: a recording goes by real time")
 	}
-	recorder, err := record.Start(f.record.Text, s.Database, record.MaxBytes)
+	recorder, err := record.Start(f.record.Text, string(s.Database), record.MaxBytes)
 	if err != nil {
 		return exit.With(exit.Config, err)
 	}

@@ -80,7 +80,7 @@ func (f *callerFlags) open(ctx context.Context, env *cmdline.Env) (*caller, erro
 		if err != nil {
 			return nil, err
 		}
-		c.database = s.Database
+		c.database = string(s.Database)
 	}
 	config := client.Config{Address: at.address, Database: at.database, Discover: at.socket == "",
 		Encrypted: at.encrypted, Name: "coordd/" + cmdline.Version,

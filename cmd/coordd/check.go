@@ -18,7 +18,7 @@ import (
 type checkFunc func(directory string) (*raftstore.Report, error)
 
 func checkCommand(env *cmdline.Env, check checkFunc) *cobra.Command {
-	options := []serve.Option{serve.DataDirOption}
+	options := serve.OptionsNamed(serve.DataDirName)
 	out := new(outputFlag)
 	command := &cobra.Command{
 		Use:   "check",
@@ -35,7 +35,7 @@ func checkCommand(env *cmdline.Env, check checkFunc) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := check(s.DataDir)
+			report, err := check(string(s.DataDir))
 			if report != nil {
 				shown := showReport(report, err)
 				err = errors.Join(out.one(env.Stdout, shown, shown.text), err)

@@ -67,10 +67,10 @@ func clusterAddCommand(env *cmdline.Env) *cobra.Command {
 		short:   "Add a server: it gets all data and has no vote until it is promoted",
 		example: "  coordd cluster add d d.example.com:2380",
 		check: func(_ *pflag.FlagSet, args []string) error {
-			if err := serve.SetMemberName(&serve.Settings{}, args[0]); err != nil {
+			if err := new(serve.MemberName).UnmarshalText([]byte(args[0])); err != nil {
 				return exit.Usagef("argument NAME: value %q is not allowed: %w", args[0], err)
 			}
-			if err := serve.PeerAddress(args[1]); err != nil {
+			if err := new(serve.PeerAddress).UnmarshalText([]byte(args[1])); err != nil {
 				return exit.Usagef("argument PEER-HOST:PORT: value %q is not allowed: %w", args[1], err)
 			}
 			return nil

@@ -27,7 +27,7 @@ Afterwards only --state, here, changes it, for all servers at once.`
 
 func clusterLimitsCommand(env *cmdline.Env) *cobra.Command {
 	var state string
-	var wanted serve.Settings
+	var wanted serve.StateLimit
 	out := new(outputFlag)
 	command := askCommand(env, &question{use: "limits", about: clusterText, long: limitsText,
 		short:   "Show the limit of the state and how much of it is used, or set it",
@@ -36,7 +36,7 @@ func clusterLimitsCommand(env *cmdline.Env) *cobra.Command {
 			if state == "" {
 				return nil
 			}
-			if err := serve.SetStateLimit(&wanted, state); err != nil {
+			if err := wanted.UnmarshalText([]byte(state)); err != nil {
 				return exit.Usagef("flag --state: value %q is not allowed: %w", state, err)
 			}
 			return nil
@@ -47,7 +47,7 @@ func clusterLimitsCommand(env *cmdline.Env) *cobra.Command {
 				err = c.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
 			} else {
 				err = c.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName,
-					&adminpb.SetLimitsRequest{StateBytes: wanted.StateLimit}, now)
+					&adminpb.SetLimitsRequest{StateBytes: uint64(wanted)}, now)
 			}
 			if err != nil {
 				return err

@@ -73,7 +73,7 @@ func checkBackupFile(env *cmdline.Env, from string) error {
 }
 
 func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
-	if err := serve.RefuseFile(s.DataDir); err != nil {
+	if err := serve.RefuseFile(string(s.DataDir)); err != nil {
 		return serve.Coded(err)
 	}
 	file, err := os.Open(from)
@@ -81,18 +81,18 @@ func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 		return serve.Coded(err)
 	}
 	defer file.Close()
-	cluster := raftstore.Cluster{Name: s.Cluster.Name, ListenPeer: s.Cluster.Listen,
-		AdvertisePeer: s.Cluster.Advertise}
+	cluster := raftstore.Cluster{Name: string(s.Cluster.Name), ListenPeer: string(s.Cluster.Listen),
+		AdvertisePeer: string(s.Cluster.Advertise)}
 	if cluster.ListenPeer == "" {
 		cluster.ListenPeer = cluster.AdvertisePeer // it only has to be there
 	}
-	if err := serve.Coded(raftstore.RestoreBackup(s.DataDir, file, cluster)); err != nil {
+	if err := serve.Coded(raftstore.RestoreBackup(string(s.DataDir), file, cluster)); err != nil {
 		if exit.Of(err) == exit.Failure { // the directory is in the way
 			err = exit.With(exit.Config, err)
 		}
 		return err
 	}
-	report, err := raftstore.Check(s.DataDir)
+	report, err := raftstore.Check(string(s.DataDir))
 	if err != nil {
 		return serve.Coded(err)
 	}
@@ -110,8 +110,8 @@ func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 
 func servedAs(c serve.ClusterSettings) string {
 	text := ""
-	for _, flag := range [][2]string{{"name", c.Name}, {"listen-peer", c.Listen},
-		{"advertise-peer", c.Advertise}} {
+	for _, flag := range [][2]string{{"name", string(c.Name)}, {"listen-peer", string(c.Listen)},
+		{"advertise-peer", string(c.Advertise)}} {
 		if flag[1] != "" {
 			text += " --" + flag[0] + " " + flag[1]
 		}
@@ -120,7 +120,7 @@ func servedAs(c serve.ClusterSettings) string {
 }
 
 func clusterRecoverCommand(env *cmdline.Env) *cobra.Command {
-	options := []serve.Option{serve.DataDirOption}
+	options := serve.OptionsNamed(serve.DataDirName)
 	var yes bool
 	command := &cobra.Command{
 		Use:   "recover",
@@ -137,7 +137,7 @@ func clusterRecoverCommand(env *cmdline.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve.AboutDataDir(recoverDirectory(env, s.DataDir, yes), s.DataDir, values)
+			return serve.AboutDataDir(recoverDirectory(env, string(s.DataDir), yes), s.DataDir, values)
 		},
 	}
 	command.Flags().BoolVar(&yes, "yes", false, "do it; without this the command only says what it would do")

@@ -108,7 +108,7 @@ func examineDirectory(s serve.Settings) []finding {
 		return []finding{found("data directory", foundWarning,
 			"none: everything is gone when the server ends (--in-memory)")}
 	}
-	place := s.DataDir
+	place := string(s.DataDir)
 	info, err := os.Stat(place)
 	for errors.Is(err, os.ErrNotExist) && place != filepath.Dir(place) { // the server makes it
 		place = filepath.Dir(place)
@@ -121,9 +121,9 @@ func examineDirectory(s serve.Settings) []finding {
 		return []finding{found("data directory", foundFailure, "%s is not a directory", place)}
 	}
 	findings := []finding{found("data directory", foundWell, "%s", s.DataDir)}
-	if place != s.DataDir {
+	if place != string(s.DataDir) {
 		findings[0].Text += ", which is not there yet and will be made"
-	} else if count, first := serve.OpenToOthers(s.DataDir); count > 0 {
+	} else if count, first := serve.OpenToOthers(place); count > 0 {
 		findings = append(findings, found("permissions", foundWarning,
 			"%s in the data directory are open to others than their owner, %s first", counted(count, "file"),
 			first))
@@ -132,9 +132,9 @@ func examineDirectory(s serve.Settings) []finding {
 	if err := syscall.Statfs(place, &disk); err == nil {
 		free := uint64(disk.Bavail) * uint64(disk.Bsize)
 		result := foundWell
-		if free < s.Reserve {
+		if free < uint64(s.Reserve) {
 			result = foundFailure
-		} else if free < 4*s.Reserve {
+		} else if free < 4*uint64(s.Reserve) {
 			result = foundWarning
 		}
 		findings = append(findings, found("free space", result, "%d MiB, of which %d are the reserve",
@@ -174,14 +174,17 @@ func examineSync(place string) finding {
 }
 
 func examineListeners(s serve.Settings, running bool) (findings []finding) {
-	for _, l := range []struct{ flag, address string }{
+	for _, l := range []struct {
+		flag    string
+		address serve.Listener
+	}{
 		{serve.ListenName, s.Listen}, {"listen-tls", s.TLS.Listen}, {"listen-peer", s.Cluster.Listen},
 		{serve.ListenHTTPName, s.HTTP.Listen},
 	} {
 		if l.address == "" {
 			continue
 		}
-		listener, err := net.Listen("tcp", l.address)
+		listener, err := net.Listen("tcp", string(l.address))
 		switch {
 		case err == nil:
 			_ = listener.Close()
@@ -207,14 +210,17 @@ func examineDescriptors(s serve.Settings) []finding {
 }
 
 func examineSecrets(s serve.Settings) (findings []finding) {
-	for _, secret := range []struct{ flag, path string }{
+	for _, secret := range []struct {
+		flag string
+		path serve.File
+	}{
 		{"token-file", s.Auth.TokenFile}, {"initial-admin-password-file", s.Auth.AdminPasswordFile},
 		{"tls-key", s.TLS.Key}, {"peer-key", s.Cluster.Key},
 	} {
 		if secret.path == "" {
 			continue
 		}
-		switch info, err := os.Stat(secret.path); {
+		switch info, err := os.Stat(string(secret.path)); {
 		case err != nil:
 			findings = append(findings, found("--"+secret.flag, foundFailure, "%v", err))
 		case info.Mode().Perm()&serve.ForOthers != 0:
@@ -233,12 +239,15 @@ func examineSecrets(s serve.Settings) (findings []finding) {
 const expirySoon = 30 * 24 * time.Hour
 
 func examineCertificates(s serve.Settings, now time.Time) (findings []finding) {
-	for _, certificate := range []struct{ flag, path string }{{"tls-cert", s.TLS.Certificate},
+	for _, certificate := range []struct {
+		flag string
+		path serve.File
+	}{{"tls-cert", s.TLS.Certificate},
 		{"tls-client-ca", s.TLS.ClientCA}, {"peer-cert", s.Cluster.Certificate}, {"peer-ca", s.Cluster.CA}} {
 		if certificate.path == "" {
 			continue
 		}
-		end, err := firstEnd(certificate.path)
+		end, err := firstEnd(string(certificate.path))
 		switch left := end.Sub(now); {
 		case err != nil:
 			findings = append(findings, found("--"+certificate.flag, foundFailure, "%v", err))
@@ -286,7 +295,7 @@ func firstEnd(path string) (first time.Time, err error) {
 
 // examineServer asks the server that uses the data directory, if one does, and its cluster.
 func examineServer(ctx context.Context, env *cmdline.Env, s serve.Settings) (running bool, findings []finding) {
-	f := callerFlags{connectionFlags: connectionFlags{dataDir: s.DataDir}}
+	f := callerFlags{connectionFlags: connectionFlags{dataDir: string(s.DataDir)}}
 	if s.DataDir == "" {
 		return false, nil
 	}

@@ -86,8 +86,8 @@ func TestDoctorExpiry(t *testing.T) {
 	if made := runBinary(t, nil, "cert", "--dir", place); made.code != exit.OK {
 		t.Fatal(made)
 	}
-	s := serve.Settings{TLS: serve.TLSSettings{Certificate: filepath.Join(place, "cert.pem")}}
-	end, err := firstEnd(s.TLS.Certificate)
+	s := serve.Settings{TLS: serve.TLSSettings{Certificate: serve.File(filepath.Join(place, "cert.pem"))}}
+	end, err := firstEnd(string(s.TLS.Certificate))
 	if err != nil {
 		t.Fatal(err)
 	}

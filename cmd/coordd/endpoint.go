@@ -140,7 +140,7 @@ func (f *connectionFlags) complete(t *target, env cmdline.Environment) error {
 		return nil
 	}
 	s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.DatabaseName), f.served(), env)
-	t.database = s.Database
+	t.database = string(s.Database)
 	return err
 }
 

@@ -59,11 +59,11 @@ func nodeQuotaCommand(env *cmdline.Env) *cobra.Command {
 			case !flags.Changed("bytes"):
 				return nil
 			}
-			bytes, ok := serve.ParseSize(size)
-			if !ok || bytes == 0 {
+			var bytes serve.Size
+			if err := bytes.UnmarshalText([]byte(size)); err != nil || bytes == 0 {
 				return exit.Usagef("flag --bytes: value %q is not allowed: want a SIZE such as 256MiB", size)
 			}
-			request.Bytes = bytes
+			request.Bytes = uint64(bytes)
 			return nil
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {

@@ -35,8 +35,8 @@ func TestLocalYDB(t *testing.T) {
 		{"ports and storage", []string{on, "GRPC_PORT=2135", "GRPC_TLS_PORT=2136",
 			"YDB_GRPC_TLS_DATA_PATH=" + directory, "YDB_USE_IN_MEMORY_PDISKS=True"}, nil, func(s *serve.Settings) {
 			s.LocalYDB, s.Listen, s.InMemory, s.DataDir = true, ":2135", true, ""
-			s.TLS = serve.TLSSettings{Listen: ":2136", Certificate: directory + "/cert.pem",
-				Key: directory + "/key.pem"}
+			s.TLS = serve.TLSSettings{Listen: ":2136", Certificate: serve.File(directory + "/cert.pem"),
+				Key: serve.File(directory + "/key.pem")}
 		}},
 		{"log", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=crit"}, nil,
 			func(s *serve.Settings) { s.LocalYDB, s.LogLevel = true, slog.LevelError }},
@@ -101,8 +101,8 @@ func TestLocalYDBCertificates(t *testing.T) {
 		}
 		return content
 	}
-	if s := start(); s.TLS.Certificate != filepath.Join(directory, "cert.pem") ||
-		s.TLS.Key != filepath.Join(directory, "key.pem") || s.TLS.Listen != ":2135" {
+	if s := start(); string(s.TLS.Certificate) != filepath.Join(directory, "cert.pem") ||
+		string(s.TLS.Key) != filepath.Join(directory, "key.pem") || s.TLS.Listen != ":2135" {
 		t.Errorf("TLS settings %+v", s.TLS)
 	}
 	authority, certificate := read("ca.pem"), read("cert.pem")
@@ -150,7 +150,7 @@ func TestLocalYDBPage(t *testing.T) {
 		slices.Sort(found)
 		return found
 	}
-	counting := names(`localYDBGiven\(env, "([A-Z_]+)"`, readFile(t, "internal/serve/options_localydb.go"))
+	counting := names(`localYDBGiven\(env, "([A-Z_]+)"`, readFile(t, "internal/serve/localydb.go"))
 	listed := names("(?m)^\\| `([A-Z_]+)` \\| ", readFile(t, "docs/docker.md"))
 	if len(counting) == 0 || !slices.Equal(counting, listed) {
 		t.Errorf("the program reads %v, docs/docker.md lists %v", counting, listed)

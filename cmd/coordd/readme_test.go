@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/serve"
 )
 
@@ -59,27 +57,9 @@ func TestTestingPage(t *testing.T) {
 	}
 }
 
-// TestReadmeTables wants every setting and every exit code in README.md, with its
-// default and its text.
+// TestReadmeTables wants every exit code in README.md, with its text; internal/serve has the page of the settings.
 func TestReadmeTables(t *testing.T) {
 	readme := readFile(t, "README.md")
-	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below",
-		"state-limit": "`384MiB`", "listen-peer": "none, a server alone",
-		"advertise-peer":          "from `--initial-cluster`, or `--listen-peer`",
-		"advertise-tls":           "from `--advertise` and `--listen-tls`",
-		"streams":                 "`100000`, less with little memory",
-		"inspect":                 "`on`, `local` where strangers can connect and `--auth` is `off`",
-		"connections-per-address": "`20000`, less with little memory or few descriptors"}
-	for _, o := range serve.Options {
-		fallback := cmp.Or(wordedDefaults[o.Name], "`"+o.Fallback+"`")
-		if fallback == "``" {
-			fallback = "none"
-		}
-		row := fmt.Sprintf("| `--%s` | `%s` | %s | ", o.Name, cmdline.Variable(o.Name), fallback)
-		if !strings.Contains(readme, row) {
-			t.Errorf("README.md has no row %q", row)
-		}
-	}
 	for _, entry := range exitCodes {
 		row := fmt.Sprintf("| %d | %s |\n", entry.code, entry.text)
 		if !strings.Contains(readme, row) {

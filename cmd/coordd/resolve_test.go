@@ -38,24 +38,24 @@ var everySource = []struct {
 	name, flag, variable, file string
 	get                        func(serve.Settings) string
 }{
-	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s serve.Settings) string { return s.Listen }},
+	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s serve.Settings) string { return string(s.Listen) }},
 	{"advertise", "a.example", "grpcs://b.example:7", "192.0.2.1",
-		func(s serve.Settings) string { return s.Advertise }},
-	{"data-dir", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.DataDir }},
-	{"database", "/flag", "/variable", "/file/deep", func(s serve.Settings) string { return s.Database }},
+		func(s serve.Settings) string { return string(s.Advertise) }},
+	{"data-dir", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.DataDir) }},
+	{"database", "/flag", "/variable", "/file/deep", func(s serve.Settings) string { return string(s.Database) }},
 	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",
-		func(s serve.Settings) string { return s.TLS.Listen }},
+		func(s serve.Settings) string { return string(s.TLS.Listen) }},
 	{"advertise-tls", "a.example", "b.example:7", "192.0.2.1",
-		func(s serve.Settings) string { return s.TLS.Advertise }},
-	{"tls-cert", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.TLS.Certificate }},
-	{"tls-key", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.TLS.Key }},
-	{"tls-client-ca", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.TLS.ClientCA }},
-	{"token-file", "/flag", "/variable", "/file", func(s serve.Settings) string { return s.Auth.TokenFile }},
+		func(s serve.Settings) string { return string(s.TLS.Advertise) }},
+	{"tls-cert", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.TLS.Certificate) }},
+	{"tls-key", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.TLS.Key) }},
+	{"tls-client-ca", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.TLS.ClientCA) }},
+	{"token-file", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.Auth.TokenFile) }},
 	{"login-lifetime", "1h0m0s", "2h0m0s", "3h0m0s",
 		func(s serve.Settings) string { return s.Auth.LoginLifetime.String() }},
-	{"initial-admin", "flag", "variable", "file", func(s serve.Settings) string { return s.Auth.Admin }},
+	{"initial-admin", "flag", "variable", "file", func(s serve.Settings) string { return string(s.Auth.Admin) }},
 	{"initial-admin-password-file", "/flag", "/variable", "/file",
-		func(s serve.Settings) string { return s.Auth.AdminPasswordFile }},
+		func(s serve.Settings) string { return string(s.Auth.AdminPasswordFile) }},
 	{"log-level", "error", "warn", "debug",
 		func(s serve.Settings) string { return strings.ToLower(s.LogLevel.String()) }},
 }
@@ -253,7 +253,7 @@ func TestRelativeDataDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := served(t, nil, "serve", "--data-dir", "data").DataDir
-	if want := filepath.Join(work, "data"); got != want {
+	if want := filepath.Join(work, "data"); string(got) != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

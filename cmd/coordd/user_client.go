@@ -106,7 +106,7 @@ func localDataDir(env *cmdline.Env, served *pflag.FlagSet) string {
 	if err != nil {
 		return ""
 	}
-	return s.DataDir
+	return string(s.DataDir)
 }
 
 // dial makes a connection to a server.
@@ -175,13 +175,7 @@ func plain(err error) error {
 
 // localEndpoint is the connection string of the server that the environment and the config file describe.
 func localEndpoint(served *pflag.FlagSet, env cmdline.Environment) (string, error) {
-	options := make([]serve.Option, 0, 2)
-	for _, o := range serve.Options {
-		if o.Name == serve.ListenName || o.Name == serve.DatabaseName {
-			options = append(options, o)
-		}
-	}
-	s, _, err := serve.ResolveEach(options, served, env)
+	s, _, err := serve.ResolveEach(serve.OptionsNamed(serve.ListenName, serve.DatabaseName), served, env)
 	if err != nil {
 		return "", err
 	}
@@ -189,7 +183,7 @@ func localEndpoint(served *pflag.FlagSet, env cmdline.Environment) (string, erro
 		return "", exit.Usagef("flag --endpoint: no value given, and the server listens with TLS only: give " +
 			"grpcs://HOST:PORT")
 	}
-	host, port, err := net.SplitHostPort(s.Listen)
+	host, port, err := net.SplitHostPort(string(s.Listen))
 	if err != nil {
 		return "", err
 	}
@@ -203,5 +197,5 @@ func localEndpoint(served *pflag.FlagSet, env cmdline.Environment) (string, erro
 			host = "::1"
 		}
 	}
-	return "grpc://" + net.JoinHostPort(host, port) + s.Database, nil
+	return "grpc://" + net.JoinHostPort(host, port) + string(s.Database), nil
 }

@@ -14,25 +14,28 @@ const ForOthers = 0o077
 // warnOfModes tells of files with secrets that others than their owner can read or change. What is missing is
 // told by those who need it.
 func warnOfModes(logger *slog.Logger, s Settings) {
-	for _, secret := range []struct{ what, path string }{
+	for _, secret := range []struct {
+		what string
+		path File
+	}{
 		{"the token file", s.Auth.TokenFile},
 		{"the password file of --initial-admin", s.Auth.AdminPasswordFile},
 		{"the key of --tls-cert", s.TLS.Key}, {"the key of --peer-cert", s.Cluster.Key},
-		{"the data directory", s.DataDir},
+		{"the data directory", File(s.DataDir)},
 	} {
 		if secret.path == "" {
 			continue
 		}
-		if info, err := os.Stat(secret.path); err == nil && info.Mode().Perm()&ForOthers != 0 {
+		if info, err := os.Stat(string(secret.path)); err == nil && info.Mode().Perm()&ForOthers != 0 {
 			logger.Warn(secret.what+
 				" is open to others than its owner, who can then pass for any user: take the rights away",
-				"path", secret.path, "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^ForOthers))
+				"path", string(secret.path), "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^ForOthers))
 		}
 	}
 	if s.DataDir == "" {
 		return
 	}
-	if count, first := OpenToOthers(s.DataDir); count > 0 {
+	if count, first := OpenToOthers(string(s.DataDir)); count > 0 {
 		logger.Warn("files in the data directory are open to others than their owner: take the rights away",
 			"files", count, "first", first)
 	}

@@ -36,8 +36,8 @@ func TestBeyondLoopback(t *testing.T) {
 		"127.0.0.1:1": false, "127.8.8.8:1": false, "[::1]:1": false, "localhost:1": false,
 		":1": true, "0.0.0.0:1": true, "[::]:1": true, "192.0.2.1:1": true, "db.example:1": true,
 	} {
-		s := Settings{Listen: listen}
-		if got := s.beyondLoopback(); got != want {
+		s := Settings{Listen: Listener(listen)}
+		if got := s.Listen.reachable(); got != want {
 			t.Errorf("%s: got %v, want %v", listen, got, want)
 		}
 	}

@@ -36,8 +36,8 @@ func (g Given) refuse(reason error) error {
 func AddFlags(flags *pflag.FlagSet, options []Option) {
 	flags.SortFlags = false
 	for _, o := range options {
-		flag := flags.VarPF(&cmdline.RawFlag{Text: o.Fallback, Placeholder: o.placeholder}, o.Name, "", o.usage)
-		if o.placeholder == "bool" {
+		flag := flags.VarPF(&cmdline.RawFlag{Text: o.Fallback, Placeholder: o.placeholder()}, o.Name, "", o.Usage)
+		if o.isSwitch() {
 			flag.NoOptDefVal = "true"
 		}
 	}
@@ -117,31 +117,6 @@ func lookUp(name string, flags *pflag.FlagSet, env cmdline.Environment) (Given, 
 		return Given{Value: value, Origin: "variable " + cmdline.Variable(name), Code: exit.Config}, true
 	}
 	return Given{}, false
-}
-
-// settleDataDir gives the data directory its default, or empties it for a server
-// in memory. Asking for both on one command line is a contradiction; a directory
-// from a wider source (a container's environment, say) is simply not used.
-func settleDataDir(s *Settings, values map[string]Given, env cmdline.Environment, uid int) error {
-	directory, memory := values[DataDirName], values[InMemoryName]
-	if s.InMemory {
-		if directory.Code == exit.Usage && memory.Code == exit.Usage {
-			return exit.Usagef(
-				"flag --%s: value %q is not allowed together with --%s, which keeps nothing on disk",
-				DataDirName, directory.Value, InMemoryName)
-		}
-		s.DataDir = ""
-		return nil
-	}
-	if s.DataDir != "" {
-		return nil
-	}
-	path, err := defaultDataDir(env, uid)
-	if err != nil {
-		return exit.With(exit.Config, err)
-	}
-	s.DataDir = path
-	return nil
 }
 
 // misspeltVariables are the variables that look like one of ours with a slip in

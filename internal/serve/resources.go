@@ -64,7 +64,7 @@ func RaiseDescriptors() int {
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
 		limit = raised
 	}
-	return int(min(uint64(limit.Cur), countMost))
+	return int(min(uint64(limit.Cur), maxCount))
 }
 
 // memoryOf is how many bytes of memory the process may use, and what says so: its control group, one above

@@ -192,8 +192,8 @@ func (p *Process) ended(server Server, signals <-chan os.Signal, logger *slog.Lo
 // logConfiguration says what the server runs with, and warns of what an operator
 // may not have meant.
 func (p *Process) logConfiguration(logger *slog.Logger, s Settings, values map[string]Given) {
-	starting := []any{"version", cmdline.Version, "pid", os.Getpid(), "listen", s.Listen, "database", s.Database,
-		"data_dir", s.DataDir}
+	starting := []any{"version", cmdline.Version, "pid", os.Getpid(), "listen", string(s.Listen),
+		"database", string(s.Database), "data_dir", string(s.DataDir)}
 	for _, o := range Options {
 		logger.Debug("setting", "name", o.Name, "value", values[o.Name].Value, "from", values[o.Name].Origin)
 		if attribute := strings.ReplaceAll(o.Name, "-", "_"); values[o.Name].Origin != "default" &&
@@ -209,15 +209,15 @@ func (p *Process) logConfiguration(logger *slog.Logger, s Settings, values map[s
 		logger.Warn(warning)
 	}
 	warnOfModes(logger, s)
-	if s.beyondLoopback() {
+	if s.Listen.reachable() {
 		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.Listen)
 	}
 	s.HTTP.warn(logger)
-	if s.Cluster.insecure && Reachable(s.Cluster.Listen) {
+	if s.Cluster.Insecure && Reachable(string(s.Cluster.Listen)) {
 		logger.Warn("whoever reaches the port for the other servers can do everything, as an administrator: "+
 			"--insecure-peers proves nobody's identity", "listen_peer", s.Cluster.Listen)
 	}
-	if s.Auth.loopbackAdmin {
+	if s.Auth.LoopbackAdmin {
 		logger.Warn("everybody on this machine, and everybody behind a proxy on it, may do what administrators do: " +
 			"--loopback-admin goes away with the next release, use the socket in the data directory")
 	}
@@ -229,7 +229,7 @@ func (p *Process) logConfiguration(logger *slog.Logger, s Settings, values map[s
 
 // AboutDataDir adds the data directory and who chose it to an error about
 // storage. Other errors stay as they are.
-func AboutDataDir(err error, directory string, values map[string]Given) error {
+func AboutDataDir(err error, directory Directory, values map[string]Given) error {
 	code := exit.Of(err)
 	var setting *server.ConfigError
 	if errors.As(err, &setting) || directory == "" || code != exit.Storage && code != exit.Config &&

@@ -32,14 +32,14 @@ func (s *Settings) together(values map[string]Given) error {
 			"tls-client-ca").lacks("has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
 	case s.Listen == "" && tls.Listen == "":
 		return values[ListenName].lacks("leaves no way in without --listen-tls HOST:PORT")
-	case s.Listen == "" && strings.HasPrefix(s.Advertise, proxyScheme):
+	case s.Listen == "" && strings.HasPrefix(string(s.Advertise), proxyScheme):
 		return values["advertise"].lacks("needs --listen HOST:PORT, to which the proxy connects")
-	case tls.clientRequired && tls.ClientCA == "":
+	case bool(tls.ClientRequired) && tls.ClientCA == "":
 		return values["tls-client-auth"].lacks("needs --tls-client-ca, the authorities of the clients' certificates")
-	case tls.Listen == s.Listen && !anyPort(s.Listen):
+	case tls.Listen == s.Listen && !s.Listen.anyPort():
 		return values["listen-tls"].lacks(
 			"%s is the address of --listen already; give it another port, 2135 by convention", s.Listen)
-	case s.HTTP.Listen != "" && !anyPort(s.HTTP.Listen) &&
+	case s.HTTP.Listen != "" && !s.HTTP.Listen.anyPort() &&
 		(s.HTTP.Listen == s.Listen || s.HTTP.Listen == tls.Listen):
 		return values[ListenHTTPName].lacks(
 			"%s is an address of clients already; give it another port, 8765 by convention", s.HTTP.Listen)
@@ -80,12 +80,6 @@ func firstGiven(values map[string]Given, names ...string) Given {
 	return Given{}
 }
 
-// anyPort reports whether the system chooses the port.
-func anyPort(address string) bool {
-	_, port, err := net.SplitHostPort(address)
-	return err == nil && port == "0"
-}
-
 func readable(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -97,10 +91,10 @@ func readable(path string) error {
 // unlikePeers is a warning about a server that listens for its peers on another port than they are told, ""
 // if it does not. Behind a port that is forwarded that is right.
 func (s *Settings) unlikePeers() string {
-	_, listens, _ := net.SplitHostPort(s.Cluster.Listen)
-	told := s.Cluster.Advertise
-	if members, err := parseInitialCluster(s.Cluster.initial); err == nil {
-		told = cmp.Or(told, members[s.Cluster.Name])
+	_, listens, _ := net.SplitHostPort(string(s.Cluster.Listen))
+	told := string(s.Cluster.Advertise)
+	if members, err := s.Cluster.Initial.addresses(); err == nil {
+		told = cmp.Or(told, members[string(s.Cluster.Name)])
 	}
 	if _, port, err := net.SplitHostPort(told); err == nil && port != listens {
 		return fmt.Sprintf("the other servers are told to connect to %s, but this one listens for them on port %s: "+
@@ -116,9 +110,9 @@ func AboutListener(err error, s Settings, values map[string]Given) error {
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {
 		return err
 	}
-	for name, address := range map[string]string{ListenName: s.Listen, "listen-tls": s.TLS.Listen,
-		"listen-peer": s.Cluster.Listen, ListenHTTPName: s.HTTP.Listen, "debug-http": s.HTTP.debug} {
-		resolved, failed := net.ResolveTCPAddr("tcp", address)
+	for name, address := range map[string]Listener{ListenName: s.Listen, "listen-tls": s.TLS.Listen,
+		"listen-peer": s.Cluster.Listen, ListenHTTPName: s.HTTP.Listen, "debug-http": Listener(s.HTTP.Debug)} {
+		resolved, failed := net.ResolveTCPAddr("tcp", string(address))
 		if failed != nil || resolved.String() != network.Addr.String() {
 			continue
 		}

@@ -27,7 +27,7 @@ func Start(ctx context.Context, s Settings, values map[string]Given, logger *slo
 	if err := config.Validate(); err != nil {
 		return nil, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
-	if err := RefuseFile(s.DataDir); err != nil {
+	if err := RefuseFile(string(s.DataDir)); err != nil {
 		return nil, Coded(err)
 	}
 	started, err := server.Start(ctx, config)
@@ -43,42 +43,42 @@ func ServerConfig(s Settings, values map[string]Given, logger *slog.Logger) (ser
 		return server.Config{}, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
 	config := server.Config{
-		Listen:    s.Listen,
-		Advertise: s.Advertise,
-		Database:  s.Database,
-		DataDir:   s.DataDir,
+		Listen:    string(s.Listen),
+		Advertise: string(s.Advertise),
+		Database:  string(s.Database),
+		DataDir:   string(s.DataDir),
 		InMemory:  s.InMemory,
 		Logger:    logger,
 
 		HTTP: s.HTTP.configuration(values),
 
-		DiskReserve: s.Reserve,
+		DiskReserve: uint64(s.Reserve),
 		Resources:   settleResources(logger, !s.InMemory),
 		Hardening: server.Hardening{
 			StreamsPerConnection: s.StreamsPerConnection, Streams: s.Streams,
-			ConnectionsPerAddress: s.connectionsPerAddress,
+			ConnectionsPerAddress: s.ConnectionsPerAddress,
 		},
 
-		ListenTLS:    s.TLS.Listen,
-		AdvertiseTLS: s.TLS.Advertise,
-		TLS: listen.TLSFiles{Certificate: s.TLS.Certificate, Key: s.TLS.Key,
-			ClientCA: s.TLS.ClientCA, ClientRequired: s.TLS.clientRequired},
+		ListenTLS:    string(s.TLS.Listen),
+		AdvertiseTLS: string(s.TLS.Advertise),
+		TLS: listen.TLSFiles{Certificate: string(s.TLS.Certificate), Key: string(s.TLS.Key),
+			ClientCA: string(s.TLS.ClientCA), ClientRequired: bool(s.TLS.ClientRequired)},
 		Auth:          s.Auth.Mode,
-		TokenFile:     s.Auth.TokenFile,
+		TokenFile:     string(s.Auth.TokenFile),
 		LoginLifetime: s.Auth.LoginLifetime,
-		LoopbackAdmin: s.Auth.loopbackAdmin,
-		Inspect:       s.Auth.inspect,
-		InitialAdmin:  s.Auth.Admin,
+		LoopbackAdmin: s.Auth.LoopbackAdmin,
+		Inspect:       s.Auth.Inspect,
+		InitialAdmin:  string(s.Auth.Admin),
 	}
 	config.Limits = coordination.DefaultLimits()
-	config.Limits.State = s.StateLimit
+	config.Limits.State = uint64(s.StateLimit)
 	cluster, err := s.Cluster.configuration(logger)
 	if err != nil {
 		return server.Config{}, exit.With(exit.Config, &server.ConfigError{Err: err})
 	}
 	config.Cluster = cluster
 	if s.Auth.AdminPasswordFile != "" {
-		password, err := ReadPasswordFile(s.Auth.AdminPasswordFile)
+		password, err := ReadPasswordFile(string(s.Auth.AdminPasswordFile))
 		if err != nil {
 			return server.Config{}, exit.With(exit.Config, &server.ConfigError{Err: err})
 		}

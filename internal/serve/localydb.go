@@ -22,12 +22,6 @@ import (
 // changes the name of the image and nothing else. Its variables rank below everything that is ours.
 const localYDBName = "local-ydb"
 
-var localYDBOption = Option{localYDBName, "bool",
-	"take ports, certificates and storage from the variables of the local-ydb image where nothing else names them",
-	"false", setLocalYDB}
-
-var setLocalYDB = setBool(func(s *Settings) *bool { return &s.LocalYDB })
-
 // What the local-ydb image does without variables: the ports are those that its documentation tells people to
 // publish.
 const (
@@ -50,12 +44,9 @@ func localYDBValues(flags *pflag.FlagSet, env cmdline.Environment, file map[stri
 	if !found {
 		asked, found = file[localYDBName]
 	}
-	var s Settings
-	if !found {
-		return nil
-	}
-	if err := setLocalYDB(&s, asked.Value); err != nil || !s.LocalYDB {
-		return nil // ResolveEach refuses the value
+	wanted := false
+	if err := setBool(&wanted, asked.Value); !found || err != nil || !wanted {
+		return nil // ResolveEach refuses a value that is not allowed
 	}
 	port, portTLS := localYDBGiven(env, "GRPC_PORT", localYDBPort),
 		localYDBGiven(env, "GRPC_TLS_PORT", localYDBPortTLS)
@@ -105,8 +96,8 @@ func (s *Settings) settleLocalYDB(values map[string]Given, logger *slog.Logger) 
 	if s.TLS.Listen == "" || !values["tls-cert"].localYDB || !values["tls-key"].localYDB {
 		return
 	}
-	directory := filepath.Dir(s.TLS.Certificate)
-	if exists(s.TLS.Certificate) && exists(s.TLS.Key) && !exists(filepath.Join(directory, "ca-key.pem")) {
+	directory := filepath.Dir(string(s.TLS.Certificate))
+	if exists(string(s.TLS.Certificate)) && exists(string(s.TLS.Key)) && !exists(filepath.Join(directory, "ca-key.pem")) {
 		return
 	}
 	if err := devcert.Make(directory, devcert.Wanted{}); err != nil {

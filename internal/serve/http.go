@@ -1,0 +1,32 @@
+package serve
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/monitor"
+)
+
+// configuration returns the server's. Two servers on one machine both want the default address; that
+// one of them has to go without must not keep it from serving.
+func (h HTTPSettings) configuration(values map[string]Given) server.HTTP {
+	resources, _ := h.Resources.list() // which was looked at when it was set
+	config := server.HTTP{Listen: string(h.Listen), Hosts: h.Hosts.list(),
+		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, cmdline.Version, resources...) },
+		Optional: strings.HasPrefix(values[ListenHTTPName].Origin, "default")}
+	if h.Debug != "" {
+		config.ListenDebug, config.Debug = string(h.Debug), monitor.Debug()
+	}
+	return config
+}
+
+// warn says what an operator may not have meant.
+func (h HTTPSettings) warn(logger *slog.Logger) {
+	if h.Listen.reachable() {
+		logger.Warn("programs on other machines can read the server's state and metrics, without a login",
+			"listen_http", h.Listen)
+	}
+}
