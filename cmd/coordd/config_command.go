@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"syscall"
 	"time"
@@ -82,62 +82,54 @@ when it has ended, the last state only. If it fails that is said, and the next c
 it again. A configuration that is missing, or is deleted, is a line and no run.`
 
 func configWatchCommand(env *cmdline.Env) *cobra.Command {
-	f := new(callerFlags)
-	out := new(outputFlag)
-	var changes changesFlag
-	command := &cobra.Command{
-		Use:   "watch NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
-		Short: "Follow a configuration, or run a command at each change",
-		Long: "Follow a configuration, or run a command at each change.\n\n" + configWatchText + "\n\n" +
-			callerText,
-		Example: `  coordd config set app settings '{"debug": false}'
+	i := newIdiom(env, "watch", "Follow a configuration, or run a command at each change", configWatchText,
+		`  coordd config set app settings '{"debug": false}'
   coordd config watch app settings --changes 1
-  coordd config watch app settings --changes 1 -- sh -c 'cat > settings.json'`,
-		Annotations: map[string]string{runs: runsSome},
-		Args:        optionalCommand,
-	}
-	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := cmp.Or(out.check(), changes.check(command.Flags())); err != nil {
+  coordd config watch app settings --changes 1 -- sh -c 'cat > settings.json'`)
+	i.command.RunE = func(command *cobra.Command, args []string) error {
+		if err := i.checkFollow(); err != nil {
 			return err
 		}
-		path := ""
-		switch {
-		case len(args) > 2 && command.Flags().Changed("output"):
-			return exit.Usagef(
-				"flag --output: has no meaning with a command, which finds the configuration on its stdin")
-		case len(args) > 2:
-			var err error
-			if path, err = commandPath(args[2]); err != nil {
-				return err
-			}
-			f.keepStdin = true
+		if len(args) > 2 {
+			return i.runAtChanges(env, args)
 		}
-		return watching(env, f, func(ctx context.Context, c *caller) error {
-			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, changes,
-				func(d *client.Description) (err error) {
-					switch {
-					case path != "" && d == nil:
-						fmt.Fprintf(env.Stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
-					case path != "":
-						err = runOnChange(ctx, env, path, args[2:], d.GetData())
-					default:
-						shown, line := &configShown{Node: c.path(args[0]), Name: args[1], Exists: d != nil},
-							"there is none"
-						if d != nil {
-							shown.bytesShown, line = showBytes(d.GetData()), dataText(d.GetData())
-						}
-						err = showNext(env, out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
-					}
-					return err
-				})
-		})
+		return i.follow(env, args, client.Wanted{WatchData: true},
+			func(c *caller, d *client.Description, _ string) (any, string) {
+				if d == nil {
+					return &configShown{Node: c.path(args[0]), Name: args[1]}, "there is none"
+				}
+				return &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())}, dataText(d.GetData())
+			})
 	}
-	flags := command.Flags()
-	f.declareCaller(env, command)
-	out.declareOutput(command)
-	changes.declare(flags, "")
-	return command
+	i.changesFlag.declare(i.command.Flags(), "")
+	return i.command
 }
+
+// runAtChanges runs the command in args with the configuration on its stdin, and again at each change.
+func (i *idiom) runAtChanges(env *cmdline.Env, args []string) error {
+	if i.command.Flags().Changed("output") {
+		return exit.Usagef(
+			"flag --output: has no meaning with a command, which finds the configuration on its stdin")
+	}
+	path, err := commandPath(args[2])
+	if err != nil {
+		return err
+	}
+	i.keepStdin = true
+	return watching(env, &i.callerFlags, func(ctx context.Context, c *caller) error {
+		return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, i.changesFlag,
+			func(d *client.Description) error {
+				if d == nil {
+					fmt.Fprintf(env.Stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
+					return nil
+				}
+				return runOnChange(ctx, env, path, args[2:], d.GetData())
+			})
+	})
+}
+
+// limitOfConfigs is that of the semaphores which `coordd config set` makes: nobody is kept from holding them.
+const limitOfConfigs = math.MaxUint64
 
 // stopPause is how long a command has to end when this program is told to.
 const stopPause = 2 * time.Second

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,21 +14,25 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-const electText = `Be elected, and lead until this program is told to stop, or while a command runs: then it
-is 'coordd lock' with data, and has its exit codes. Without a command a line says that it
-leads, and it ends with code 123 when it does no longer. With --observe it does not stand
-for election and shows who leads, whenever that is somebody else.`
-
-// electFlags are the flags of `coordd elect`.
-type electFlags struct {
+// idiom is a command that holds or follows the semaphore NAME and may run another command meanwhile.
+type idiom struct {
 	callerFlags
-	holdFlags
 	outputFlag
-	observe bool
-	changes changesFlag
+	changesFlag
+	holdFlags
+	command *cobra.Command
 }
 
-// optionalCommand takes a node and a name, and a command behind two dashes or none.
+func newIdiom(env *cmdline.Env, name, short, text, example string) *idiom {
+	i := &idiom{command: &cobra.Command{Use: name + " NODE NAME [flags] [-- COMMAND [ARGUMENT...]]", Short: short,
+		Long: short + ".\n\n" + text + "\n\n" + callerText, Example: example,
+		Annotations: map[string]string{runs: runsSome}, Args: optionalCommand}}
+	i.declareCaller(env, i.command)
+	i.declareOutput(i.command)
+	return i
+}
+
+// optionalCommand takes a node and a name, and a command after two dashes or none.
 func optionalCommand(command *cobra.Command, args []string) error {
 	if command.ArgsLenAtDash() < 0 {
 		if len(args) != 2 {
@@ -40,52 +44,68 @@ func optionalCommand(command *cobra.Command, args []string) error {
 	return commandArguments(2, "NODE NAME")(command, args)
 }
 
-func electCommand(env *cmdline.Env) *cobra.Command {
-	f := new(electFlags)
-	command := &cobra.Command{
-		Use:   "elect NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
-		Short: "Be elected, or see who is",
-		Long:  "Be elected, or see who is.\n\n" + electText + "\n\n" + callerText,
-		Example: `  coordd elect app leader --data "$HOSTNAME" -- echo "I lead"
-  coordd elect app leader --observe --changes 1`,
-		Annotations: map[string]string{runs: runsSome},
-		Args:        optionalCommand,
+// checkFollow checks the flags of follow.
+func (i *idiom) checkFollow() error {
+	return cmp.Or(i.outputFlag.check(), i.changesFlag.check(i.command.Flags()))
+}
+
+// follow shows the semaphore, and again at each change, until it is interrupted or the flags say that it is enough.
+func (i *idiom) follow(env *cmdline.Env, args []string, wanted client.Wanted,
+	show func(c *caller, d *client.Description, now string) (value any, line string)) error {
+	return watching(env, &i.callerFlags, func(ctx context.Context, c *caller) error {
+		verb := strings.TrimPrefix(i.command.CommandPath(), "coordd ")
+		return c.watch(ctx, args[0], args[1], verb, wanted, i.changesFlag, func(d *client.Description) error {
+			now := time.Now().UTC().Format(time.RFC3339Nano)
+			value, line := show(c, d, now)
+			return showNext(env, &i.outputFlag, value, now+" "+line)
+		})
+	})
+}
+
+// keep holds the semaphore until it is interrupted, or while a command runs.
+func (i *idiom) keep(env *cmdline.Env, args []string, holds string, amount amountFunc) error {
+	if err := i.holdFlags.check(); err != nil {
+		return err
 	}
-	command.RunE = func(command *cobra.Command, args []string) error {
+	i.keepStdin = len(args) > 2
+	h := &holder{env: env, flags: &i.holdFlags, name: args[1], argv: args[2:], verb: i.command.Name(), holds: holds,
+		amount: amount}
+	return h.hold(&i.callerFlags, args[0])
+}
+
+const electText = `Be elected, and lead until this program is told to stop, or while a command runs: then it
+is 'coordd lock' with data, and has its exit codes. Without a command a line says that it
+leads, and it ends with code 123 when it does no longer. With --observe it does not stand
+for election and shows who leads, whenever that is somebody else.`
+
+func electCommand(env *cmdline.Env) *cobra.Command {
+	observe := false
+	i := newIdiom(env, "elect", "Be elected, or see who is", electText,
+		`  coordd elect app leader --data "$HOSTNAME" -- echo "I lead"
+  coordd elect app leader --observe --changes 1`)
+	i.command.RunE = func(command *cobra.Command, args []string) error {
 		flags := command.Flags()
 		switch {
-		case f.observe && len(args) > 2:
+		case observe && len(args) > 2:
 			return exit.Usagef("flag --observe: whoever observes does not lead, so there is no command to run")
-		case f.observe:
-			if err := cmp.Or(f.outputFlag.check(), f.changes.check(flags)); err != nil {
+		case observe:
+			if err := i.checkFollow(); err != nil {
 				return err
 			}
-			return followLeader(env, f, args[0], args[1])
+			return i.follow(env, args, client.Wanted{Owners: true, WatchOwners: true}, showLeader)
 		case flags.Changed("changes") || flags.Changed("output"):
 			return exit.Usagef("flags --changes and --output: have no meaning without --observe")
 		}
-		if err := f.holdFlags.check(); err != nil {
-			return err
-		}
-		if !flags.Changed("timeout") {
-			f.wait = client.Forever
-		}
-		f.keepStdin = len(args) > 2
-		h := &holder{env: env, flags: &f.holdFlags, name: args[1], argv: args[2:], verb: "elect",
-			holds: "leads"}
-		h.amount = func(d *client.Description) (uint64, error) { return new(lockFlags).amount(args[1], d) }
-		return h.hold(&f.callerFlags, args[0])
+		return i.keep(env, args, "leads", allOf(args[1]))
 	}
-	flags := command.Flags()
-	f.declareCaller(env, command)
-	f.declareHold(flags)
-	f.declareOutput(command)
-	flags.BoolVar(&f.observe, "observe", false, "show who leads, again whenever it is another one")
-	f.changes.declare(flags, "with --observe: ")
-	return command
+	flags := i.command.Flags()
+	i.declareHold(flags)
+	flags.BoolVar(&observe, "observe", false, "show who leads, again whenever it is another one")
+	i.changesFlag.declare(flags, "with --observe: ")
+	return i.command
 }
 
-// leaderShown is who leads at a time.
+// leaderShown is an observed leader, as the output has it.
 type leaderShown struct {
 	Time    string  `json:"time"` // by this machine's clock
 	Session *uint64 `json:"session"`
@@ -93,21 +113,14 @@ type leaderShown struct {
 	bytesShown
 }
 
-func followLeader(env *cmdline.Env, f *electFlags, node, name string) error {
-	return watching(env, &f.callerFlags, func(ctx context.Context, c *caller) error {
-		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true}, f.changes,
-			func(d *client.Description) error {
-				shown, line := &leaderShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}, "nobody leads"
-				if owners := d.GetOwners(); len(owners) > 0 {
-					session, order := owners[0].GetSessionId(), owners[0].GetOrderId()
-					shown.Session, shown.OrderID, shown.bytesShown = &session, &order,
-						showBytes(owners[0].GetData())
-					line = fmt.Sprintf("session %d leads, token %d, data %s", session, order,
-						dataText(owners[0].GetData()))
-				}
-				return showNext(env, &f.outputFlag, shown, shown.Time+" "+line)
-			})
-	})
+func showLeader(_ *caller, d *client.Description, now string) (any, string) {
+	owners := d.GetOwners()
+	if len(owners) == 0 {
+		return &leaderShown{Time: now}, "nobody leads"
+	}
+	session, order, data := owners[0].GetSessionId(), owners[0].GetOrderId(), owners[0].GetData()
+	return &leaderShown{now, &session, &order, showBytes(data)},
+		fmt.Sprintf("session %d leads, token %d, data %s", session, order, dataText(data))
 }
 
 const discoverText = `A service is a semaphore; whoever offers it holds one of it, with his address as data.
@@ -115,102 +128,66 @@ Without a flag those who offer it now are listed. With --publish this program of
 until it is told to stop, or while a command runs, with the exit codes of 'coordd lock'.
 With --watch the list is shown again whenever it is another one.`
 
-// discoverFlags are the flags of `coordd discover`.
-type discoverFlags struct {
-	callerFlags
-	outputFlag
-	publish        string
-	sessionTimeout time.Duration
-	watch          bool
-	changes        changesFlag
-}
-
 func discoverCommand(env *cmdline.Env) *cobra.Command {
-	f := new(discoverFlags)
-	command := &cobra.Command{
-		Use:   "discover NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
-		Short: "Find the instances of a service, or offer one",
-		Long:  "Find the instances of a service, or offer one.\n\n" + discoverText + "\n\n" + callerText,
-		Example: `  coordd discover app web --publish 10.0.0.7:8080 -- coordd discover app web
+	watch := false
+	i := newIdiom(env, "discover", "Find the instances of a service, or offer one", discoverText,
+		`  coordd discover app web --publish 10.0.0.7:8080 -- coordd discover app web
   coordd discover app web -o json
-  coordd discover app web --watch --changes 1`,
-		Annotations: map[string]string{runs: runsSome},
-		Args:        optionalCommand,
-	}
-	command.RunE = func(command *cobra.Command, args []string) error {
+  coordd discover app web --watch --changes 1`)
+	i.command.RunE = func(command *cobra.Command, args []string) error {
 		flags := command.Flags()
 		publishes := flags.Changed("publish")
 		switch {
-		case publishes && (f.watch || flags.Changed("output")):
+		case publishes && (watch || flags.Changed("output")):
 			return exit.Usagef("flag --publish: goes neither with --watch nor with --output")
 		case !publishes && len(args) > 2:
 			return exit.Usagef("a command is run only with --publish")
-		case !f.watch && flags.Changed("changes"):
+		case !watch && flags.Changed("changes"):
 			return exit.Usagef("flag --changes: has no meaning without --watch")
-		}
-		if !publishes {
-			if err := cmp.Or(f.outputFlag.check(), f.changes.check(flags)); err != nil {
+		case publishes:
+			if err := checkData("flag --publish", len(i.data)); err != nil {
 				return err
 			}
-			if !f.watch {
-				f.changes.most = 1
-			}
-			return followOffers(env, f, args[0], args[1])
+			return i.keep(env, args, "offers", func(*client.Description) (uint64, error) { return 1, nil })
 		}
-		if err := checkData("flag --publish", len(f.publish)); err != nil {
+		if err := i.checkFollow(); err != nil {
 			return err
 		}
-		if err := checkSessionTimeout(f.sessionTimeout); err != nil {
-			return err
+		if !watch {
+			i.most = 1
 		}
-		f.keepStdin = len(args) > 2
-		hold := &holdFlags{wait: client.Forever, data: f.publish, sessionTimeout: f.sessionTimeout,
-			conflictCode: uint8(exit.Conflict)}
-		h := &holder{env: env, flags: hold, name: args[1], argv: args[2:], verb: "discover",
-			holds: "offers"}
-		h.amount = func(*client.Description) (uint64, error) { return 1, nil }
-		return h.hold(&f.callerFlags, args[0])
+		return i.follow(env, args, client.Wanted{Owners: true, WatchOwners: true},
+			func(_ *caller, d *client.Description, now string) (any, string) { return showOffers(args[1], d, now) })
 	}
-	flags := command.Flags()
-	f.declareCaller(env, command)
-	f.declareOutput(command)
-	flags.StringVar(&f.publish, "publish", "", "offer the service at this address, up to 1048576 bytes")
-	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
+	flags := i.command.Flags()
+	i.wait, i.conflictCode = client.Forever, uint8(exit.Conflict)
+	flags.StringVar(&i.data, "publish", "", "offer the service at this address, up to 1048576 bytes")
+	flags.DurationVar(&i.sessionTimeout, "session-timeout", sessionTimeoutDefault,
 		"how long it stays listed when nothing is heard of this program, 3s to 30m")
-	flags.BoolVar(&f.watch, "watch", false, "show the list again whenever it is another one")
-	f.changes.declare(flags, "with --watch: ")
-	return command
+	flags.BoolVar(&watch, "watch", false, "show the list again whenever it is another one")
+	i.changesFlag.declare(flags, "with --watch: ")
+	return i.command
 }
 
-// offerShown is one who offers a service.
+// offerShown is an instance of a service.
 type offerShown struct {
 	Session uint64 `json:"session"`
 	OrderID uint64 `json:"order_id"`
 	bytesShown
 }
 
-// offersShown are all, at a time.
+// offersShown are all instances, at a time.
 type offersShown struct {
 	Time   string       `json:"time"` // by this machine's clock
 	Offers []offerShown `json:"offers"`
 }
 
-func followOffers(env *cmdline.Env, f *discoverFlags, node, name string) error {
-	return watching(env, &f.callerFlags, func(ctx context.Context, c *caller) error {
-		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true}, f.changes,
-			func(d *client.Description) error {
-				shown, line := &offersShown{time.Now().UTC().Format(time.RFC3339Nano), []offerShown{}}, ""
-				for _, owner := range d.GetOwners() {
-					shown.Offers = append(shown.Offers,
-						offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
-					line += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
-				}
-				return showNext(env, &f.outputFlag, shown,
-					fmt.Sprintf("%s %s by %s%s", shown.Time, name, counted(len(shown.Offers), "session"),
-						line))
-			})
-	})
+func showOffers(name string, d *client.Description, now string) (any, string) {
+	shown, lines := &offersShown{now, []offerShown{}}, ""
+	for _, owner := range d.GetOwners() {
+		shown.Offers = append(shown.Offers,
+			offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
+		lines += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
+	}
+	return shown, fmt.Sprintf("%s by %s%s", name, counted(len(shown.Offers), "session"), lines)
 }
-
-// limitOfConfigs is that of the semaphores which `coordd config set` makes: nobody is kept from holding them.
-const limitOfConfigs = math.MaxUint64

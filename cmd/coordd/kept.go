@@ -165,13 +165,7 @@ func semaphoreTakeOverCommand(env *cmdline.Env) *cobra.Command {
 			if err := errors.Join(checkKept(command.Flags()), hold.check(), checkName(args[1])); err != nil {
 				return err
 			}
-			if !command.Flags().Changed("timeout") {
-				hold.wait = client.Forever
-			}
-			h := &holder{env: env, flags: hold, name: args[1], verb: "take-over", keeps: true}
-			h.amount = func(d *client.Description) (uint64, error) {
-				return new(lockFlags).amount(args[1], d)
-			}
+			h := &holder{env: env, flags: hold, name: args[1], verb: "take-over", keeps: true, amount: allOf(args[1])}
 			h.evict = func(ctx context.Context, s *client.Session) error {
 				return h.endOwners(ctx, s, reason)
 			}

@@ -73,7 +73,8 @@ type holdFlags struct {
 }
 
 func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.wait, "timeout", 0, "how long to wait, up to 24h (default: for ever)")
+	flags.DurationVar(&f.wait, "timeout", client.Forever, "how long to wait, up to 24h (default: for ever)")
+	flags.Lookup("timeout").DefValue = "0s" // help shows no default then
 	flags.StringVar(&f.data, "data", "", "what others are shown of the holder, up to 1048576 bytes")
 	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
 		"how long it is held when nothing is heard of this program, 3s to 30m")
@@ -83,7 +84,7 @@ func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
 
 func (f *holdFlags) check() error {
 	switch {
-	case f.wait < 0 || f.wait > client.WaitMost:
+	case f.wait < 0 || f.wait > client.WaitMost && f.wait != client.Forever:
 		return exit.Usagef("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the "+
 			"wait has no end", f.wait)
 	case len(f.data) > client.DataMost:
@@ -167,28 +168,33 @@ func runLock(env *cmdline.Env, f *lockFlags, node, name string, argv []string, f
 		return exit.Usagef("flags --shared and --count: give one of them; --shared is --count 1")
 	case flags.Changed("count") && f.count == 0:
 		return exit.Usagef("flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
-	case len(name) > client.NameMost:
-		return exit.Usagef("argument NAME: %d bytes are not allowed: want up to %d", len(name),
-			client.NameMost)
+	}
+	if err := checkName(name); err != nil {
+		return err
 	}
 	if f.keep {
 		if err := checkKept(flags); err != nil {
 			return err
 		}
 	}
-	if !flags.Changed("timeout") {
-		f.wait = client.Forever
-	}
 	if f.nonBlocking {
 		f.wait = 0
 	}
 	f.keepStdin = !f.keep
-	h := &holder{env: env, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep}
-	h.amount = func(d *client.Description) (uint64, error) { return f.amount(name, d) }
+	h := &holder{env: env, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep,
+		amount: func(d *client.Description) (uint64, error) { return f.amount(name, d) }}
 	return h.hold(&f.callerFlags, node)
 }
 
-// amount is how much to take of a semaphore, nil if there is none.
+// amountFunc returns how much to take of a semaphore, nil if it does not exist.
+type amountFunc func(*client.Description) (uint64, error)
+
+// allOf takes all of a semaphore.
+func allOf(name string) amountFunc {
+	return func(d *client.Description) (uint64, error) { return new(lockFlags).amount(name, d) }
+}
+
+// amount is an amountFunc.
 func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
 	limit := d.GetLimit()
 	switch {
@@ -228,7 +234,7 @@ type holder struct {
 	keeps bool
 	// ends the sessions of the owners; nil: they stay
 	evict  func(ctx context.Context, waits *client.Session) error
-	amount func(*client.Description) (uint64, error)
+	amount amountFunc
 }
 
 // held is a semaphore that a session has.
