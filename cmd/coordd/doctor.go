@@ -174,28 +174,19 @@ func examineSync(place string) finding {
 }
 
 func examineListeners(s serve.Settings, running bool) (findings []finding) {
-	for _, l := range []struct {
-		flag    string
-		address serve.Listener
-	}{
-		{serve.ListenName, s.Listen}, {"listen-tls", s.TLS.Listen}, {"listen-peer", s.Cluster.Listen},
-		{serve.ListenHTTPName, s.HTTP.Listen},
-	} {
-		if l.address == "" {
-			continue
-		}
-		listener, err := net.Listen("tcp", string(l.address))
+	serve.Each(s, func(name string, address serve.Listener) {
+		result, text := foundWell, string(address)+" is free"
+		listener, err := net.Listen("tcp", string(address))
 		switch {
 		case err == nil:
 			_ = listener.Close()
-			findings = append(findings, found("--"+l.flag, foundWell, "%s is free", l.address))
 		case running && errors.Is(err, syscall.EADDRINUSE):
-			findings = append(findings, found("--"+l.flag, foundWell, "%s is taken, and the server runs",
-				l.address))
+			text = string(address) + " is taken, and the server runs"
 		default:
-			findings = append(findings, found("--"+l.flag, foundFailure, "%v", err))
+			result, text = foundFailure, err.Error()
 		}
-	}
+		findings = append(findings, found("--"+name, result, "%s", text))
+	})
 	return findings
 }
 
@@ -210,28 +201,16 @@ func examineDescriptors(s serve.Settings) []finding {
 }
 
 func examineSecrets(s serve.Settings) (findings []finding) {
-	for _, secret := range []struct {
-		flag string
-		path serve.File
-	}{
-		{"token-file", s.Auth.TokenFile}, {"initial-admin-password-file", s.Auth.AdminPasswordFile},
-		{"tls-key", s.TLS.Key}, {"peer-key", s.Cluster.Key},
-	} {
-		if secret.path == "" {
-			continue
+	serve.EachSecret(s, func(name, path string) {
+		result, text := foundWell, path+" is for its owner alone"
+		if info, err := os.Stat(path); err != nil {
+			result, text = foundFailure, err.Error()
+		} else if mode := info.Mode(); mode.Perm()&serve.ForOthers != 0 {
+			result, text = foundWarning, fmt.Sprintf("%s is open to others than its owner: %s, want %s", path,
+				serve.ModeText(mode), serve.ModeText(mode&^serve.ForOthers))
 		}
-		switch info, err := os.Stat(string(secret.path)); {
-		case err != nil:
-			findings = append(findings, found("--"+secret.flag, foundFailure, "%v", err))
-		case info.Mode().Perm()&serve.ForOthers != 0:
-			findings = append(findings, found("--"+secret.flag, foundWarning,
-				"%s is open to others than its owner: %s, want %s", secret.path, serve.ModeText(info.Mode()),
-				serve.ModeText(info.Mode()&^serve.ForOthers)))
-		default:
-			findings = append(findings, found("--"+secret.flag, foundWell, "%s is for its owner alone",
-				secret.path))
-		}
-	}
+		findings = append(findings, found("--"+name, result, "%s", text))
+	})
 	return findings
 }
 
@@ -239,29 +218,23 @@ func examineSecrets(s serve.Settings) (findings []finding) {
 const expirySoon = 30 * 24 * time.Hour
 
 func examineCertificates(s serve.Settings, now time.Time) (findings []finding) {
-	for _, certificate := range []struct {
-		flag string
-		path serve.File
-	}{{"tls-cert", s.TLS.Certificate},
-		{"tls-client-ca", s.TLS.ClientCA}, {"peer-cert", s.Cluster.Certificate}, {"peer-ca", s.Cluster.CA}} {
-		if certificate.path == "" {
-			continue
+	serve.Each(s, func(name string, path serve.File) {
+		if !strings.HasSuffix(name, "-cert") && !strings.HasSuffix(name, "-ca") {
+			return
 		}
-		end, err := firstEnd(string(certificate.path))
+		end, err := firstEnd(string(path))
+		result, text := foundWell, "is good until"
 		switch left := end.Sub(now); {
 		case err != nil:
-			findings = append(findings, found("--"+certificate.flag, foundFailure, "%v", err))
+			findings = append(findings, found("--"+name, foundFailure, "%v", err))
+			return
 		case left <= 0:
-			findings = append(findings, found("--"+certificate.flag, foundFailure, "%s has expired on %s",
-				certificate.path, end.UTC().Format(time.DateOnly)))
+			result, text = foundFailure, "has expired on"
 		case left < expirySoon:
-			findings = append(findings, found("--"+certificate.flag, foundWarning, "%s expires on %s",
-				certificate.path, end.UTC().Format(time.DateOnly)))
-		default:
-			findings = append(findings, found("--"+certificate.flag, foundWell, "%s is good until %s",
-				certificate.path, end.UTC().Format(time.DateOnly)))
+			result, text = foundWarning, "expires on"
 		}
-	}
+		findings = append(findings, found("--"+name, result, "%s %s %s", path, text, end.UTC().Format(time.DateOnly)))
+	})
 	return findings
 }
 

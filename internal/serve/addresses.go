@@ -27,13 +27,14 @@ func (l *Listener) set(tag reflect.StructTag, value string) error {
 		*l = ""
 		return nil
 	}
-	if host, port, err := net.SplitHostPort(value); err != nil || !PortInRange(port, lowest) || !hostUsable(host, true) {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil || !PortInRange(port, lowest) || !hostUsable(host, true) {
 		or := ""
 		if mayBeOff {
 			or = ", or " + none[0]
 		}
-		return fmt.Errorf("want HOST:PORT with a port from %d to 65535, such as %s%s; an empty host means all addresses",
-			lowest, cmp.Or(tag.Get("example"), tag.Get("default")), or)
+		return fmt.Errorf("want HOST:PORT with a port from %d to 65535, such as %s%s; an empty host means all "+
+			"addresses", lowest, cmp.Or(tag.Get("example"), tag.Get("default")), or)
 	}
 	*l = Listener(value)
 	return nil
@@ -141,7 +142,8 @@ func (n *HostNames) UnmarshalText(text []byte) error {
 	*n = HostNames(text)
 	for _, name := range n.list() {
 		if !hostName.MatchString(name) {
-			return errors.New("want names with commas between them and without ports, such as coordd.example.net,coordd")
+			return errors.New(
+				"want names with commas between them and without ports, such as coordd.example.net,coordd")
 		}
 	}
 	return nil

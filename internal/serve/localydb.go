@@ -97,7 +97,8 @@ func (s *Settings) settleLocalYDB(values map[string]Given, logger *slog.Logger) 
 		return
 	}
 	directory := filepath.Dir(string(s.TLS.Certificate))
-	if exists(string(s.TLS.Certificate)) && exists(string(s.TLS.Key)) && !exists(filepath.Join(directory, "ca-key.pem")) {
+	certificate, key := string(s.TLS.Certificate), string(s.TLS.Key)
+	if exists(certificate) && exists(key) && !exists(filepath.Join(directory, "ca-key.pem")) {
 		return
 	}
 	if err := devcert.Make(directory, devcert.Wanted{}); err != nil {

@@ -11,30 +11,33 @@ import (
 // ForOthers are the permissions that nobody but the owner of a secret may have.
 const ForOthers = 0o077
 
+// secrets describe the files with secrets, by the names of their settings.
+var secrets = map[string]string{"token-file": "the token file", "tls-key": "the key of --tls-cert",
+	"peer-key": "the key of --peer-cert", "initial-admin-password-file": "the password file of --initial-admin"}
+
+// EachSecret calls do for each file with a secret.
+func EachSecret(s Settings, do func(name, path string)) {
+	Each(s, func(name string, file File) {
+		if secrets[name] != "" {
+			do(name, string(file))
+		}
+	})
+}
+
 // warnOfModes tells of files with secrets that others than their owner can read or change. What is missing is
 // told by those who need it.
 func warnOfModes(logger *slog.Logger, s Settings) {
-	for _, secret := range []struct {
-		what string
-		path File
-	}{
-		{"the token file", s.Auth.TokenFile},
-		{"the password file of --initial-admin", s.Auth.AdminPasswordFile},
-		{"the key of --tls-cert", s.TLS.Key}, {"the key of --peer-cert", s.Cluster.Key},
-		{"the data directory", File(s.DataDir)},
-	} {
-		if secret.path == "" {
-			continue
-		}
-		if info, err := os.Stat(string(secret.path)); err == nil && info.Mode().Perm()&ForOthers != 0 {
-			logger.Warn(secret.what+
-				" is open to others than its owner, who can then pass for any user: take the rights away",
-				"path", string(secret.path), "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^ForOthers))
+	warn := func(what, path string) {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&ForOthers != 0 {
+			logger.Warn(what+" is open to others than its owner, who can then pass for any user: take the rights away",
+				"path", path, "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^ForOthers))
 		}
 	}
+	EachSecret(s, func(name, path string) { warn(secrets[name], path) })
 	if s.DataDir == "" {
 		return
 	}
+	warn("the data directory", string(s.DataDir))
 	if count, first := OpenToOthers(string(s.DataDir)); count > 0 {
 		logger.Warn("files in the data directory are open to others than their owner: take the rights away",
 			"files", count, "first", first)

@@ -56,6 +56,15 @@ func OptionsNamed(names ...string) []Option {
 	return found
 }
 
+// Each calls do for each setting of type T that has a value, in the order of Options.
+func Each[T ~string](s Settings, do func(name string, value T)) {
+	for _, o := range Options {
+		if value, ok := reflect.ValueOf(s).FieldByIndex(o.field.Index).Interface().(T); ok && value != "" {
+			do(o.Name, value)
+		}
+	}
+}
+
 // isSwitch reports whether a flag without a value sets the setting.
 func (o Option) isSwitch() bool { return o.field.Type == reflect.TypeFor[bool]() }
 

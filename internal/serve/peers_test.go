@@ -16,8 +16,9 @@ func TestUnlikePeers(t *testing.T) {
 		{":2380", "h:443", "", true},
 		{"", "", "", false},
 	} {
-		s := Settings{Cluster: ClusterSettings{Name: "a", Listen: Listener(test.listen), Advertise: PeerAddress(test.advertise),
-			Initial: InitialPeers(test.initial)}}
+		s := Settings{Cluster: ClusterSettings{Name: "a", Listen: Listener(test.listen),
+			Advertise: PeerAddress(test.advertise),
+			Initial:   InitialPeers(test.initial)}}
 		if got := s.unlikePeers(); strings.Contains(got, "told to connect") != test.warned {
 			t.Errorf("%+v: %q", test, got)
 		}

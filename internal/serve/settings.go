@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Settings are the configuration of `coordd serve`. A field with a name is a setting: the flag, the variable, the key of
-// the config file, and a row of docs/configuration.md. Its type checks the value; value stands for it in help texts,
+// Settings are the configuration of `coordd serve`. A field with a name is a setting: the flag, the variable, the key
+// of the config file, and a row of docs/configuration.md. Its type checks the value; value stands for it in help texts,
 // default is the value that it has if none is given, words are all that are allowed, and off is one for no listener.
 type Settings struct {
 	Listen    Listener   `name:"listen" value:"HOST:PORT" default:"127.0.0.1:2136" off:"off"`
@@ -85,7 +85,7 @@ const (
 	DatabaseName   = "database"
 )
 
-// usages explain the settings, by their names. What is in brackets after "default:" is the default where it is no value.
+// usages explain the settings, by their names. "(default: …)" explains a default that has no value.
 var usages = map[string]string{
 	"listen": "address to accept clients on, plain text; port 0 takes a free one, an empty host means all " +
 		"addresses; off: none, with --listen-tls",
@@ -107,13 +107,14 @@ var usages = map[string]string{
 	"login-lifetime":              "lifetime of login tokens, 1m to 720h",
 	"initial-admin":               "administrator to add if there are no users",
 	"initial-admin-password-file": "file with the password of --initial-admin",
-	"loopback-admin": "let everybody on this machine administer the server, as the socket in the data directory does; " +
-		"goes away with the next release",
+	"loopback-admin": "let everybody on this machine administer the server, as the socket in the data directory " +
+		"does; goes away with the next release",
 	"inspect": "who may use the inspection service; local: callers on this machine (default: on, but local where " +
 		"strangers can connect and --auth is off)",
 
-	"disk-reserve":           "free space of the data directory's disk below which nothing new is written; 0: none",
-	"state-limit":            "limit on all data of a new cluster; 'coordd cluster limits' changes it (default: 384MiB)",
+	"disk-reserve": "free space of the data directory's disk below which nothing new is written; 0: none",
+	"state-limit": "limit on all data of a new cluster; 'coordd cluster limits' changes it " +
+		"(default: 384MiB)",
 	"streams-per-connection": "calls, sessions above all, that one connection may have open at once",
 	"streams": "sessions' streams that may be open at once in all (default: 100000, or as many as half of the memory " +
 		"holds)",

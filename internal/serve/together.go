@@ -15,10 +15,6 @@ import (
 // This file sees whether the settings of a server fit together, and can be used on this machine, which none
 // of them tells by itself. Errors name the settings by what gave them.
 
-// fileSettings are the options whose values are files to read.
-var fileSettings = []string{"tls-cert", "tls-key", "tls-client-ca", "token-file",
-	"initial-admin-password-file", "peer-cert", "peer-key", "peer-ca"}
-
 // together refuses settings that contradict each other or lack one another, and files that cannot be read.
 func (s *Settings) together(values map[string]Given) error {
 	tls, admin := &s.TLS, &s.Auth
@@ -51,18 +47,17 @@ func (s *Settings) together(values map[string]Given) error {
 		return values[InMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or " +
 			"leave --listen-peer and the like out")
 	}
-	for _, name := range fileSettings {
+	var unreadable error
+	Each(*s, func(name string, _ File) {
 		value := values[name]
-		if value.localYDB && tls.Listen == "" {
-			continue // the server goes on without TLS
+		if unreadable != nil || value.localYDB && tls.Listen == "" { // the server goes on without TLS
+			return
 		}
-		if value.Value != "" {
-			if err := readable(value.Value); err != nil {
-				return exit.With(exit.Config, fmt.Errorf("%s: %w", value.Origin, err))
-			}
+		if err := readable(value.Value); err != nil {
+			unreadable = exit.With(exit.Config, fmt.Errorf("%s: %w", value.Origin, err))
 		}
-	}
-	return nil
+	})
+	return unreadable
 }
 
 // lacks is the error for a value that is right by itself, but not beside the others.
@@ -110,19 +105,21 @@ func AboutListener(err error, s Settings, values map[string]Given) error {
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {
 		return err
 	}
-	for name, address := range map[string]Listener{ListenName: s.Listen, "listen-tls": s.TLS.Listen,
-		"listen-peer": s.Cluster.Listen, ListenHTTPName: s.HTTP.Listen, "debug-http": Listener(s.HTTP.Debug)} {
-		resolved, failed := net.ResolveTCPAddr("tcp", string(address))
-		if failed != nil || resolved.String() != network.Addr.String() {
-			continue
+	of := error(nil)
+	about := func(name, address string) {
+		resolved, failed := net.ResolveTCPAddr("tcp", address)
+		if of != nil || failed != nil || resolved.String() != network.Addr.String() {
+			return
 		}
 		origin := values[name].Origin
 		if origin == "default" {
 			origin = "default of --" + name
 		}
-		return exit.With(exit.Of(err), fmt.Errorf("%s: %w%s", origin, network, listenAdvice(network.Err)))
+		of = exit.With(exit.Of(err), fmt.Errorf("%s: %w%s", origin, network, listenAdvice(network.Err)))
 	}
-	return err
+	Each(s, func(name string, address Listener) { about(name, string(address)) })
+	Each(s, func(name string, address LocalAddress) { about(name, string(address)) })
+	return cmp.Or(of, err)
 }
 
 // listenAdvice is what to do about an address that cannot be listened on.
