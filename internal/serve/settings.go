@@ -7,7 +7,7 @@ import (
 
 // Settings are the configuration of `coordd serve`. A field with a name is a setting: the flag, the variable, the key
 // of the config file, and a row of docs/configuration.md. Its type checks the value; value stands for it in help texts,
-// default is the value that it has if none is given, words are all that are allowed, and off is one for no listener.
+// default is its value where it is not given, words are all that are allowed, and off is one for no listener.
 type Settings struct {
 	Listen    Listener   `name:"listen" value:"HOST:PORT" default:"127.0.0.1:2136" off:"off"`
 	Advertise Advertised `name:"advertise" value:"HOST[:PORT]"` // a name or address for clients; empty: derived
@@ -129,7 +129,7 @@ var usages = map[string]string{
 	"listen-peer":     "address to accept the other servers of the cluster on (default: none, a server alone)",
 	"advertise-peer":  "address that the other servers connect to (default: from --initial-cluster, or --listen-peer)",
 	"initial-cluster": "all servers of a cluster that starts for the first time, the same on each",
-	"join":            "servers of a running cluster to join, that has been told of it",
+	"join":            "servers of a running cluster to join; 'coordd cluster add' comes first",
 	"cluster-token":   "goes into the ids of a first start, so that two clusters cannot be mixed up",
 	"peer-cert":       "PEM file of this server's certificate among its peers",
 	"peer-key":        "PEM file of the key of --peer-cert",
