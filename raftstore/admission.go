@@ -2,15 +2,12 @@ package raftstore
 
 import (
 	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc/codes"
@@ -20,18 +17,11 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// admissionFile keeps an admission list that was learnt from others, for a restart before the log has come so
-// far.
-const (
-	admissionFile   = "admission.json"
-	admissionFormat = 1
-)
-
-// admissionList says who may speak to this member: the members as of one membership entry, and those who were
+// admissionList lists the senders that are admitted: the members as of one membership entry, and the ids that were
 // ever removed. It is never used to count votes: that is for raft's own membership, which may be older.
 type admissionList struct {
-	conf    confRecord
-	removed []uint64 // of every list that was known here
+	conf    confRecord // with the incarnations that only this member has seen
+	removed []uint64   // of every list that was known here
 }
 
 func (a *admissionList) isRemoved(id uint64) bool { return slices.Contains(a.removed, id) }
@@ -45,21 +35,28 @@ func (a *admissionList) certifies(certificate *x509.Certificate) bool {
 	})
 }
 
-// admission decides who may speak to this member. Of the membership that it has from its own log and the one
+// admission decides which senders are admitted. Of the membership that it has from its own log and the one
 // that it has learnt from other members by asking, the one with the higher index counts.
 type admission struct {
 	s    *Store
 	list atomic.Pointer[admissionList]
 	open atomic.Bool // it has asked: what members say reaches raft
-	bell turn.Bell   // somebody wants it to ask
+	bell turn.Bell   // it is to ask
 	// concluded counts how often it has asked to an end.
 	concluded atomic.Uint64
 
 	mu     sync.Mutex
 	own    confRecord
-	learnt confRecord
+	learnt learntText
 	asking bool
 	why    string // it is not open
+
+	// patience ends the time in which a first start waits for every server's answer; nil: it is over. The goroutine
+	// that asks has it.
+	patience <-chan time.Time
+
+	saving  chan struct{}     // capacity 1: held while admissionFile is written
+	vouched map[uint64]uint64 // see vouch; the holder of saving changes it
 
 	// Of the holder of the turn:
 	ledAt     int    // the last tick with a leader that was heard
@@ -67,8 +64,9 @@ type admission struct {
 	doubtedAt uint64 // concluded at that time
 }
 
-func newAdmission(s *Store, own, learnt confRecord) *admission {
-	a := &admission{s: s, bell: turn.NewBell(), own: own, learnt: learnt}
+func newAdmission(s *Store, own confRecord, learnt learntText) *admission {
+	a := &admission{s: s, bell: turn.NewBell(), own: own, learnt: learnt, saving: make(chan struct{}, 1),
+		vouched: map[uint64]uint64{}}
 	a.choose()
 	return a
 }
@@ -76,10 +74,12 @@ func newAdmission(s *Store, own, learnt confRecord) *admission {
 // choose makes the list that counts. The caller holds the lock, or nobody else knows a yet.
 func (a *admission) choose() {
 	list := &admissionList{conf: a.own, removed: slices.Clone(a.own.Removed)}
-	if a.learnt.Index > a.own.Index {
-		list.conf = a.learnt
+	if a.learnt.Conf.Index > a.own.Index {
+		list.conf = a.learnt.Conf
 	}
-	for _, id := range a.learnt.Removed {
+	list.conf = list.conf.withIncarnations(func(id uint64) uint64 { return a.learnt.Incarnations[id] })
+	list.conf = list.conf.withIncarnations(a.learnt.Conf.incarnation)
+	for _, id := range a.learnt.Conf.Removed {
 		if !list.isRemoved(id) {
 			list.removed = append(list.removed, id)
 		}
@@ -95,29 +95,40 @@ func (a *admission) follow(conf confRecord) {
 	a.choose()
 }
 
-// learn takes over a list of other members. If it changes who may speak it is made durable first: a member
-// that has learnt of a removal must not forget it before its log tells.
+// learn takes over a list of other members. If it changes the senders that are admitted it is made durable first: a
+// member that has learnt of a removal must not forget it before its log has it.
 func (a *admission) learn(conf confRecord, lineage uint64) error {
-	if conf.admitsOthersThan(a.list.Load().conf) {
-		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity,
-			learntText{Lineage: lineage, Conf: conf}); err != nil {
+	a.saving <- struct{}{}
+	defer func() { <-a.saving }()
+	return a.change(func(t *learntText) { t.Conf, t.Lineage = conf, lineage },
+		conf.admitsOthersThan(a.list.Load().conf))
+}
+
+// change changes what this member has learnt, on disk first if that is wanted. The caller holds saving.
+func (a *admission) change(do func(t *learntText), durably bool) error {
+	a.mu.Lock()
+	t := a.learnt
+	a.mu.Unlock()
+	do(&t)
+	if durably {
+		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, t); err != nil {
 			return a.s.disk.note(err)
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.learnt = conf
+	a.learnt = t
 	a.choose()
 	return nil
 }
 
-// admitsOthersThan reports whether c lets in others than before, or from elsewhere.
+// admitsOthersThan reports whether c lets in others than before, from elsewhere, or with another data directory.
 func (c confRecord) admitsOthersThan(before confRecord) bool {
 	who := func(c confRecord) (who []string) {
 		for _, id := range slices.Concat(c.Voters, c.Learners) {
 			text := IDText(id)
 			if m := c.member(id); m != nil {
-				text += " " + m.Peer
+				text += " " + m.Peer + " " + IDText(m.Incarnation)
 			}
 			who = append(who, text)
 		}
@@ -175,7 +186,7 @@ func (s *Store) KeptOut() (out bool, why string) {
 	return true, a.why
 }
 
-// watchAdmission has a member without a leader ask who belongs to the cluster: it may have missed a removal.
+// watchAdmission makes a member without a leader ask for the members of the cluster: it may have missed a removal.
 // From the moment at which it has been without one for long it hears nobody until it has been answered.
 // Asking begins earlier, so that where members answer nothing is lost.
 func (l *loop) watchAdmission() {
@@ -257,57 +268,4 @@ func (a *admission) stillWelcome(id uint64) error {
 		return ErrRemoved
 	}
 	return errUnknownHere
-}
-
-// learntText is the content of admissionFile.
-type learntText struct {
-	Format  int        `json:"format"`
-	Cluster uint64     `json:"cluster"`
-	Member  uint64     `json:"member"`
-	Lineage uint64     `json:"lineage,omitempty"` // of the cluster where it was learnt
-	Conf    confRecord `json:"conf"`
-}
-
-func saveLearnt(d *disk, dir string, id identity, t learntText) error {
-	t.Format, t.Cluster, t.Member = admissionFormat, id.Cluster, id.Member
-	b, err := json.Marshal(t)
-	if err != nil {
-		panic(err) // numbers and texts
-	}
-	return d.writeFile(filepath.Join(dir, admissionFile), sealed(b))
-}
-
-// loadLearnt takes up the list that an earlier run has learnt, unless the cluster has gone on without those
-// who told it.
-func (s *Store) loadLearnt(t learntText) {
-	if t.Lineage == s.lineage.Load() || s.log.fresh() {
-		s.learnt = t.Conf
-	}
-}
-
-// readLearnt reads what was learnt; the zero record if there is nothing.
-func readLearnt(dir string, id identity) (learntText, error) {
-	path := filepath.Join(dir, admissionFile)
-	var t learntText
-	stored, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return t, nil
-	}
-	if err != nil {
-		return t, err
-	}
-	b, err := unseal(stored)
-	if err == nil {
-		err = json.Unmarshal(b, &t)
-	}
-	switch {
-	case err != nil:
-		return t, corrupt(path, 0, "%v", err)
-	case t.Format > admissionFormat:
-		return t, &FormatError{File: path, Found: t.Format, Known: admissionFormat}
-	case t.Cluster != id.Cluster || t.Member != id.Member:
-		return t, corrupt(path, 0, "the file belongs to member %s of cluster %s, not to this directory",
-			IDText(t.Member), IDText(t.Cluster))
-	}
-	return t, nil
 }

@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"cmp"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -118,9 +120,7 @@ func (l *loop) unpublished() *memberRecord {
 		if id == self && want.Name == "" {
 			want.Name = l.s.cfg.Cluster.Name
 		}
-		if want.Incarnation == 0 {
-			want.Incarnation = h.GetIncarnation()
-		}
+		want.Incarnation = cmp.Or(want.Incarnation, l.s.admitted().conf.incarnation(id), h.GetIncarnation())
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}

@@ -30,6 +30,7 @@ type asking struct {
 	list    confRecord
 	lineage uint64
 	fresh   bool // nothing was ever committed here: whoever was named is trusted
+	patient bool // it waits for every server's answer
 	asked   []askedServer
 }
 
@@ -89,11 +90,11 @@ func (q *asking) judge() conclusion {
 	switch {
 	case removed >= fatal:
 		return conclusion{done: true, failure: ErrRemoved}
-	case emptied >= fatal:
+	case emptied >= fatal, emptied > 0 && q.fresh: // then it has nothing to lose
 		return conclusion{done: true, failure: ErrEmptied}
 	case len(lists) < needed:
 		return conclusion{adopt: q.stranded(len(lists) + removed)}
-	case len(lists) < sure && silent > 0:
+	case len(lists) < sure && silent > 0, len(lists) < all && q.patient:
 		return conclusion{}
 	case len(lists) == 0: // alone
 		return conclusion{done: true}
@@ -160,6 +161,7 @@ func (a *askedServer) name(list confRecord) string {
 
 // run asks whenever it is to, until ctx is done.
 func (a *admission) run(ctx context.Context) {
+	a.patience = time.After(firstStartPatience)
 	for {
 		select {
 		case <-ctx.Done():
@@ -180,6 +182,7 @@ func (a *admission) run(ctx context.Context) {
 func (a *admission) plan(list *admissionList) *asking {
 	c := &a.s.cfg.Cluster
 	q := &asking{self: a.s.identity, list: list.conf, lineage: a.s.lineage.Load(), fresh: a.s.log.fresh()}
+	q.patient = q.fresh && a.patience != nil && slices.Contains(q.list.Voters, q.self.Member)
 	add := func(id uint64, address string) {
 		known := slices.ContainsFunc(q.asked, func(o askedServer) bool { return o.address == address })
 		if address != "" && address != c.address() && !known {
@@ -224,6 +227,7 @@ func (a *admission) ask(ctx context.Context) bool {
 			a.s.inbox.fail(end.failure)
 			return true
 		case end.done:
+			a.patience = nil
 			a.conclude()
 			return true
 		case a.list.Load() != list:
@@ -233,6 +237,8 @@ func (a *admission) ask(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-a.patience:
+			a.patience, q.patient = nil, false
 		case note := <-answers:
 			note()
 		}
@@ -273,7 +279,7 @@ func (a *admission) askServer(ctx context.Context, to *askedServer, answers chan
 func (a *admission) listOf(ctx context.Context, address string, id uint64) (*confRecord, uint64, error) {
 	self := a.s.identity
 	answer, err := a.s.network.hello(ctx, address,
-		&peerpb.HelloRequest{Cluster: self.Cluster, Member: self.Member})
+		&peerpb.HelloRequest{Cluster: self.Cluster, Member: self.Member, Incarnation: self.Incarnation})
 	if err != nil {
 		return nil, 0, err
 	}

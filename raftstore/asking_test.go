@@ -20,12 +20,12 @@ func TestWhoseWordCounts(t *testing.T) {
 	old, without3, forged := members(10, 1, 2, 3), members(20, 1, 2, 4), members(1<<60, 1, 3, 66)
 	named := func(conf *confRecord) askedServer { return askedServer{conf: conf} }
 	for name, tc := range map[string]struct {
-		list  *confRecord
-		fresh bool
-		asked []askedServer
-		done  bool
-		adopt *confRecord
-		fails error
+		list           *confRecord
+		fresh, patient bool
+		asked          []askedServer
+		done           bool
+		adopt          *confRecord
+		fails          error
 	}{
 		"alone": {list: members(10, 1), done: true},
 		"nobody has answered": {list: old,
@@ -74,11 +74,19 @@ func TestWhoseWordCounts(t *testing.T) {
 			asked: []askedServer{removed(2), silent(3, strandedTries)}, done: true, fails: ErrRemoved},
 		"emptied, says one of two": {list: old, asked: []askedServer{says(2, emptied), says(3, old)},
 			done: true},
+		"a fresh one was emptied, says one of two": {list: old, fresh: true,
+			asked: []askedServer{says(2, old), says(3, emptied)}, done: true, fails: ErrEmptied},
+		"a fresh one and two of three": {list: old, fresh: true,
+			asked: []askedServer{says(2, old), silent(3, 1)}, done: true},
+		"a patient one and two of three": {list: old, fresh: true, patient: true,
+			asked: []askedServer{says(2, old), silent(3, 9)}},
+		"a patient one and all": {list: old, fresh: true, patient: true,
+			asked: []askedServer{says(2, old), says(3, old)}, done: true},
 		"emptied, say both": {list: old,
 			asked: []askedServer{says(2, emptied), says(3, emptied)}, done: true, fails: ErrEmptied},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := asking{self: identity{Member: 1, Incarnation: 7}, list: *tc.list, fresh: tc.fresh,
+			q := asking{self: identity{Member: 1, Incarnation: 7}, list: *tc.list, fresh: tc.fresh, patient: tc.patient,
 				asked: tc.asked}
 			got := q.judge()
 			if got.done != tc.done || !errors.Is(got.failure, tc.fails) ||

@@ -187,8 +187,8 @@ func mayStart(ctx context.Context, net network, address string, id identity, fir
 		return refuse(ErrOtherCluster,
 			"it does not take this server for a member: %s; the first members are %s here",
 			status.Convert(err).Message(), first.list())
-	case err != nil || answer.GetFresh() && answer.GetCluster() == id.Cluster:
-		return nil // it cannot be reached, or has nothing to lose
+	case err != nil:
+		return nil // it cannot be reached
 	}
 	conf, err := decodeConf(answer.GetMembership())
 	if err != nil {
@@ -197,8 +197,9 @@ func mayStart(ctx context.Context, net network, address string, id identity, fir
 	if answer.GetCluster() != id.Cluster {
 		return otherCluster(answer, conf, id.Cluster, first)
 	}
-	m := conf.member(id.Member)
-	switch {
+	switch m := conf.member(id.Member); {
+	case m == nil && answer.GetFresh():
+		return nil // it has nothing to lose
 	case m == nil:
 		return ErrRemoved
 	case m.Incarnation != 0:

@@ -148,7 +148,7 @@ func (m *confMember) start() {
 	}
 	m.disk.locked = false
 	s := &Store{stop: make(chan struct{}), done: make(chan struct{}), receiving: make(chan struct{}, 1), disk: &disk{},
-		learnt: m.learnt, network: newMemNet(1).at(m.name + ":1"),
+		learnt: learntText{Conf: m.learnt}, network: newMemNet(1).at(m.name + ":1"),
 		cfg: Config{InMemory: true, Memory: m.disk, Logger: noLog,
 			Cluster: Cluster{Name: m.name, AdvertisePeer: m.name + ":1", Version: 1, clock: stillClock{}}}}
 	s.inbox.bell = turn.NewBell()
@@ -318,8 +318,8 @@ func (m *confMember) ask() {
 	}
 	end := q.judge()
 	if end.adopt != nil {
-		a.learnt = *end.adopt.conf
-		m.learnt = a.learnt
+		a.learnt.Conf = *end.adopt.conf
+		m.learnt = a.learnt.Conf
 		a.choose()
 	}
 	if end.failure != nil {

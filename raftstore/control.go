@@ -72,7 +72,7 @@ type control struct {
 }
 
 func (c *control) init(s *Store) {
-	c.conf, c.stale, c.replayed = s.log.lastConf(), true, max(s.log.last, s.learnt.Index)
+	c.conf, c.stale, c.replayed = s.log.lastConf(), true, max(s.log.last, s.learnt.Conf.Index)
 	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]openStream{}
 }
 

@@ -69,7 +69,8 @@
 //	state.db       bbolt: the checkpoint
 //	wal/
 //	  <sequence>.log: see package wal
-//	admission.json who may speak to this member, as learnt from others: see DESIGN.md; missing if its log knows
+//	admission.json who may speak to this member, as learnt from others, and the incarnations of those who have spoken
+//	               before the log had them: see DESIGN.md; missing if its log knows
 //	condemned.txt  why nothing may be started on the directory any more; missing unless somebody said so
 //	restoring.txt  there while a backup is being restored, first to come and last to go: nothing starts
 //	received.db    a checkpoint of another member while it comes in; removed at start

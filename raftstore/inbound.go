@@ -23,10 +23,14 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 	case s.cfg.Cluster.TLS != nil && !list.certifies(certificate):
 		return nil, errCertificate
 	}
+	if req.GetCluster() == s.identity.Cluster {
+		s.admission.vouch(req.GetMember(), req.GetIncarnation())
+	}
 	v := s.view.Load()
 	a := &peerpb.HelloResponse{
 		Cluster: s.identity.Cluster, Member: s.identity.Member, Leader: v.leader, Lineage: s.lineage.Load(),
-		Fresh: v.fresh, Membership: v.conf.encode(), Version: v.conf.version(),
+		Fresh: v.fresh, Membership: v.conf.withIncarnations(s.admitted().conf.incarnation).encode(),
+		Version: v.conf.version(),
 	}
 	if conf, ok := s.log.origin(); ok {
 		a.Origin, a.Forced = conf.encode(), s.forced.Load()
@@ -103,9 +107,15 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 		if m.GetType() == pb.MsgSnap {
 			return fmt.Errorf("a snapshot among messages")
 		}
-		if s.admission.open.Load() {
-			s.inbox.receive(m)
+		if !s.admission.open.Load() {
+			continue
 		}
+		if binds(m.GetType()) {
+			if err := s.admission.remember(h); err != nil {
+				return err
+			}
+		}
+		s.inbox.receive(m)
 	}
 	if s.loop.kick() {
 		s.loop.handler.Flush(false)

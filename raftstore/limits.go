@@ -97,6 +97,8 @@ const (
 	// for one answer: a busy machine may take longer than helloTimeout
 	askPatienceMax = 4 * time.Second
 	askPause       = 200 * time.Millisecond
+	// of a first start for servers that do not answer: one of them may know an earlier data directory
+	firstStartPatience = 5 * time.Second
 	// without a leader until nobody is heard before members were asked
 	leaderlessTicks = 2 * electionTicks
 	// without any answer of a known member until a named server is trusted

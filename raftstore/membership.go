@@ -181,6 +181,24 @@ func (c confRecord) member(id uint64) *memberRecord {
 	return &c.Members[at]
 }
 
+// incarnation returns that of a member, 0 if c does not have it.
+func (c confRecord) incarnation(id uint64) uint64 {
+	if m := c.member(id); m != nil {
+		return m.Incarnation
+	}
+	return 0
+}
+
+// withIncarnations returns c with the incarnations that c does not have.
+func (c confRecord) withIncarnations(of func(id uint64) uint64) confRecord {
+	c.Members = slices.Clone(c.Members)
+	for i := range c.Members {
+		m := &c.Members[i]
+		m.Incarnation = cmp.Or(m.Incarnation, of(m.ID))
+	}
+	return c
+}
+
 // has reports whether id is a voter or a learner.
 func (c confRecord) has(id uint64) bool {
 	return slices.Contains(c.Voters, id) || slices.Contains(c.Learners, id) ||

@@ -251,6 +251,28 @@ func TestEmptiedMemberIsRefused(t *testing.T) {
 	c.settle()
 }
 
+// A member that has voted and is emptied at once is refused, by the member that has had its vote.
+func TestEmptiedRightAfterItsVote(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 3, 101)
+	c.start("a")
+	c.start("b") // which need each other's votes
+	lead := c.leader()
+	victim := others([]string{"a", "b"}, lead.name)[0]
+	c.kill(victim)
+	if err := os.RemoveAll(filepath.Join(c.dir, victim)); err != nil {
+		t.Fatal(err)
+	}
+	c.start("c")
+	c.kill(lead.name)
+	c.start(lead.name)
+	if err := c.tryStart(victim); !errors.Is(err, ErrEmptied) {
+		t.Errorf("started with %v", err)
+	}
+	c.names = others(c.names, victim)
+	c.settle()
+}
+
 // waitPublished waits until the directories of all members are known to all.
 func (c *testCluster) waitPublished(m *machine) {
 	c.t.Helper()

@@ -178,17 +178,14 @@ func (p *peers) reopen() {
 
 // header opens a stream to a member.
 func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
-	var known uint64
 	conf := s.view.Load().conf
-	if m := conf.member(to); m != nil {
-		known = m.Incarnation
-	}
 	return &peerpb.Header{
 		Members: lograte.Printable(conf.list(), membersTextMax), Settings: s.settings(),
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version, ToIncarnation: known,
-		Urgent: urgent, Full: s.full.Load(),
+		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version,
+		ToIncarnation: s.admitted().conf.incarnation(to),
+		Urgent:        urgent, Full: s.full.Load(),
 	}
 }
 

@@ -25,7 +25,7 @@ func fuzzedStore(f *testing.F) *Store {
 		Token: "fuzz", Version: 1, network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
-	s.admission = newAdmission(s, s.log.lastConf(), confRecord{})
+	s.admission = newAdmission(s, s.log.lastConf(), learntText{})
 	s.admission.conclude()
 	s.peers, s.loop = newPeers(s), &loop{s: s} // nobody may take a turn
 	f.Cleanup(func() {

@@ -211,7 +211,7 @@ type Store struct {
 	unlike    unlike
 	strangers lograte.ByKey // that did not get through the handshake
 	crowded   atomic.Int64  // when there were last too many connections of others, nanoseconds since 1970
-	learnt    confRecord    // the admission list of an earlier run
+	learnt    learntText    // by an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease

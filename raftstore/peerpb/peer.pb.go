@@ -27,6 +27,7 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"` // 0: does not know yet
 	Member        uint64                 `protobuf:"fixed64,2,opt,name=member,proto3" json:"member,omitempty"`
+	Incarnation   uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // made with the sender's data directory; 0: it has none yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -71,6 +72,13 @@ func (x *HelloRequest) GetCluster() uint64 {
 func (x *HelloRequest) GetMember() uint64 {
 	if x != nil {
 		return x.Member
+	}
+	return 0
+}
+
+func (x *HelloRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
 	}
 	return 0
 }
@@ -682,10 +690,11 @@ var File_raftstore_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1braftstore/peerpb/peer.proto\x12\x0ecoordd.peer.v1\"@\n" +
+	"\x1braftstore/peerpb/peer.proto\x12\x0ecoordd.peer.v1\"b\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
-	"\x06member\x18\x02 \x01(\x06R\x06member\"\xf3\x01\n" +
+	"\x06member\x18\x02 \x01(\x06R\x06member\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x06R\vincarnation\"\xf3\x01\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x06R\x06member\x12\x16\n" +

@@ -121,13 +121,12 @@ const (
 	SlowSync   Kind = "slowsync"   // each sync takes N ms, For
 	Rot        Kind = "rot"        // Server is killed, a bit of a file at rest is turned, and it is started after For
 	Wipe       Kind = "wipe"       // Server is killed and its directory emptied: its start has to be refused
-	// With N 1 a Wipe happens even before the cluster has written down which directory the server has.
-	Remove   Kind = "remove"   // Server is removed from the members, by way of Other
-	Add      Kind = "add"      // Server is added, by way of Other, started empty, and given a vote unless N is 1
-	Promote  Kind = "promote"  // Server, a learner, is made a voter, by way of Other
-	Transfer Kind = "transfer" // the leader is asked to hand over to Server
-	Stop     Kind = "stop"     // Server stops gracefully and is started again after For
-	Upgrade  Kind = "upgrade"  // Server stops and is started with command version N
+	Remove     Kind = "remove"     // Server is removed from the members, by way of Other
+	Add        Kind = "add"        // Server is added, by way of Other, started empty, and given a vote unless N is 1
+	Promote    Kind = "promote"    // Server, a learner, is made a voter, by way of Other
+	Transfer   Kind = "transfer"   // the leader is asked to hand over to Server
+	Stop       Kind = "stop"       // Server stops gracefully and is started again after For
+	Upgrade    Kind = "upgrade"    // Server stops and is started with command version N
 )
 
 // What survives of unsynced writes in a Power or CrashAt, by N.

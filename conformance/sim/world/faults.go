@@ -204,7 +204,7 @@ func (w *World) breakProcess(s *server, e plan.Event) {
 		w.cutPower(s, disk.Loss{Share: e.Share, Torn: e.N == plan.TornWrites})
 		w.bootAfter(e.For.Std(), s)
 	case plan.Rot, plan.Wipe:
-		if w.mayRuin(s, e) {
+		if w.mayRuin(s) {
 			w.ruin(s, e)
 		}
 	case plan.Stop:
@@ -235,9 +235,8 @@ func (l *life) goOn() {
 	}
 }
 
-// mayRuin reports whether the cluster lives on without the data of a server. While other servers have not published its
-// directory, they do not notice a wipe, which only a plan with N 1 demands.
-func (w *World) mayRuin(s *server, e plan.Event) bool {
+// mayRuin reports whether the cluster lives on without the data of a server.
+func (w *World) mayRuin(s *server) bool {
 	members, ruined := 0, 1
 	for _, other := range w.servers {
 		if other.member == present {
@@ -247,7 +246,7 @@ func (w *World) mayRuin(s *server, e plan.Event) bool {
 			}
 		}
 	}
-	return s.member == present && s.has.executed > 0 && (s.published || e.N == 1) && 2*ruined < members
+	return s.member == present && s.has.executed > 0 && 2*ruined < members
 }
 
 // ruin kills a server and destroys data of it.

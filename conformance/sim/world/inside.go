@@ -164,11 +164,6 @@ func (l *life) look(members raftstore.Members, term coordination.Term) {
 	if term != 0 && term < l.has.term {
 		w.violation("%s has executed an entry of term %d, and is in term %d", l.name, l.has.term, term)
 	}
-	for _, m := range members {
-		for _, s := range w.servers {
-			s.published = s.published || m.Name == s.name && m.Version != 0
-		}
-	}
 	if problem := l.has.remember(members); problem != "" {
 		w.violation("%s: %s", l.name, problem)
 	}

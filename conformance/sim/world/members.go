@@ -86,7 +86,7 @@ func (w *World) add(ctx context.Context, s *server, by int) error {
 			w.bury(s.life, true)
 		}
 		err = s.disk.Empty(s.nextDir())
-		s.first, s.ruined, s.rotten, s.published, s.has = false, "", false, false, memory{}
+		s.first, s.ruined, s.rotten, s.has = false, "", false, memory{}
 		s.member, s.version = unsure, 0
 	})
 	if err != nil {

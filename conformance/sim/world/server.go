@@ -36,7 +36,6 @@ type server struct {
 	member      membership // as far as its administrators know
 	ruined      string     // why it may not come back with its data; "": it may
 	rotten      bool       // a bit of its data was turned
-	published   bool       // its directory is known to others, so that it cannot be emptied unnoticed
 	removing    bool       // a removal may have been made that was not answered
 	has         memory
 	lowSpace    atomic.Int64 // free bytes; 0: plenty

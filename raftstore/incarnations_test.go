@@ -1,0 +1,176 @@
+package raftstore
+
+import (
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// emptiedWorld has member a, whose directory is emptied now and then, and member b, with a real disk, which hears a
+// while the log has no incarnation of either.
+type emptiedWorld struct {
+	t       *testing.T
+	seed    uint64
+	cfg     Config
+	b       *Store
+	now     uint64           // a's incarnation
+	made    bool             // a has a directory
+	runs    bool             // a has asked b since it was made
+	streams []*peerpb.Header // of all lives of a, as long as b lives: what was sent may still arrive
+	bound   []uint64         // incarnations of which b's raft has a binding message
+}
+
+func newEmptiedWorld(t *testing.T, seed uint64) *emptiedWorld {
+	w := &emptiedWorld{t: t, seed: seed, cfg: smallConfig(filepath.Join(t.TempDir(), "b")), now: 1}
+	w.cfg.Cluster = Cluster{Name: "b", Initial: map[string]string{"a": "a:1", "b": "b:1", "c": "c:1"},
+		Token: "emptied", Version: 1, network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
+	return w
+}
+
+func (w *emptiedWorld) start() {
+	w.b = open(w.t, w.cfg)
+	w.b.view.Store(&memberView{conf: w.b.log.lastConf(), fresh: true})
+	w.b.admission = newAdmission(w.b, w.b.log.lastConf(), w.b.learnt)
+	w.b.admission.conclude()
+	w.b.peers, w.b.loop = newPeers(w.b), &loop{s: w.b} // nobody may take a turn
+}
+
+func (w *emptiedWorld) end() {
+	w.b.peers.close()
+	if err := w.b.closeFiles(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.streams = nil
+}
+
+// lost reports whether a has lost a directory with which it has sent something binding.
+func (w *emptiedWorld) lost() bool { return len(w.bound) > 0 && !slices.Contains(w.bound, w.now) }
+
+func (w *emptiedWorld) expect(what string, err error) {
+	w.t.Helper()
+	if refused := errors.Is(err, ErrEmptied); refused != w.lost() || err != nil && !refused {
+		w.t.Fatalf("seed %d: %s with incarnation %d, bound %v: %v", w.seed, what, w.now, w.bound, err)
+	}
+}
+
+// ask is a first start of a: before it has a directory, and once it has one.
+func (w *emptiedWorld) ask() {
+	id := w.b.headerOf(true).GetFrom()
+	first := w.b.log.lastConf()
+	if !w.made {
+		net := &memNet{servers: map[string]peerServer{"b:1": w.b}, rng: rand.New(rand.NewPCG(1, 1))}
+		err := mayStart(w.t.Context(), net.at("a:1"), "b:1", identity{Cluster: w.b.identity.Cluster, Member: id}, first)
+		w.expect("start", err)
+		if w.made = err == nil; !w.made {
+			return
+		}
+	}
+	answer, err := w.b.answerHello(&peerpb.HelloRequest{Cluster: w.b.identity.Cluster, Member: id, Incarnation: w.now},
+		nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	conf, err := decodeConf(answer.GetMembership())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	q := asking{self: identity{Member: id, Incarnation: w.now}, list: first, fresh: true,
+		asked: []askedServer{{id: w.b.identity.Member, conf: &conf}}}
+	w.expect("ask", q.judge().failure)
+	w.runs = true
+}
+
+func (w *emptiedWorld) open() {
+	h := w.b.headerOf(true)
+	h.Incarnation = w.now
+	err := w.b.accept(h, nil)
+	w.expect("open a stream", err)
+	if known := w.b.header(h.GetFrom(), true).GetToIncarnation(); known != 0 != (len(w.bound) > 0) {
+		w.t.Fatalf("seed %d: b tells %d, bound %v", w.seed, known, w.bound)
+	}
+	w.streams = append(w.streams, h)
+}
+
+func (w *emptiedWorld) send(h *peerpb.Header, typ pb.MessageType) {
+	m := &pb.Message{Type: typ.Enum(), From: new(h.GetFrom()), To: new(h.GetTo()), Term: new(uint64(2))}
+	err := w.b.receive(h, frameOf(w.t, m))
+	reached := len(w.b.inbox.take().received) > 0
+	switch {
+	case reached != (err == nil), err != nil && !errors.Is(err, ErrEmptied):
+		w.t.Fatalf("seed %d: %v reached raft: %v, and the stream ended with %v", w.seed, typ, reached, err)
+	case reached && typ == pb.MsgVoteResp && !slices.Contains(w.bound, h.GetIncarnation()):
+		w.bound = append(w.bound, h.GetIncarnation())
+	}
+	if len(w.bound) > 1 || reached && typ == pb.MsgVoteResp && w.runs && h.GetIncarnation() != w.now {
+		w.t.Fatalf("seed %d: raft hears incarnation %d, the present one is %d, bound %v", w.seed, h.GetIncarnation(),
+			w.now, w.bound)
+	}
+}
+
+// A member that has sent something binding and lost its directory is refused by the member that has had it, restarts
+// included. One that has not is never refused.
+func TestEmptiedBeforeItIsPublished(t *testing.T) {
+	t.Parallel()
+	lost := 0
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 38))
+		w := newEmptiedWorld(t, seed)
+		w.start()
+		for range 40 {
+			switch rng.IntN(10) {
+			case 0:
+				w.now, w.made, w.runs = w.now+1, false, false
+			case 1:
+				w.end()
+				w.start()
+			case 2, 3:
+				w.ask()
+			case 4, 5:
+				if w.runs {
+					w.open()
+				}
+			default:
+				typ := []pb.MessageType{pb.MsgPreVoteResp, pb.MsgVoteResp}[rng.IntN(2)]
+				if len(w.streams) > 0 {
+					w.send(w.streams[rng.IntN(len(w.streams))], typ)
+				}
+			}
+			if w.lost() {
+				lost++
+			}
+		}
+		w.end()
+	}
+	if lost == 0 {
+		t.Error("no history in which a member had lost what it promised")
+	}
+}
+
+// Nothing binding that a member says reaches raft before its incarnation is durable.
+func TestIncarnationIsDurableFirst(t *testing.T) {
+	t.Parallel()
+	w := newEmptiedWorld(t, 0)
+	w.start()
+	defer w.end()
+	w.ask()
+	w.open()
+	w.b.disk.before = func(step, _ string) error {
+		if step == "rename" {
+			return errKilled
+		}
+		return nil
+	}
+	h := w.streams[0]
+	m := &pb.Message{Type: pb.MsgVoteResp.Enum(), From: new(h.GetFrom()), To: new(h.GetTo()), Term: new(uint64(2))}
+	err := w.b.receive(h, frameOf(t, m))
+	mail := w.b.inbox.take()
+	if !errors.Is(err, errKilled) || len(mail.received) > 0 || !errors.Is(mail.failure, errKilled) {
+		t.Errorf("ended with %v; raft has %v, and the store ends with %v", err, mail.received, mail.failure)
+	}
+}

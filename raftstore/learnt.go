@@ -1,0 +1,70 @@
+package raftstore
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// admissionFile keeps what a member has learnt from others than its log, for a restart before the log has come so far.
+const (
+	admissionFile   = "admission.json"
+	admissionFormat = 1
+)
+
+// learntText is the content of admissionFile.
+type learntText struct {
+	Format  int        `json:"format"`
+	Cluster uint64     `json:"cluster"`
+	Member  uint64     `json:"member"`
+	Lineage uint64     `json:"lineage,omitempty"` // of the cluster where it was learnt
+	Conf    confRecord `json:"conf"`
+	// Incarnations has those of members that have spoken here before the log had theirs, by member.
+	Incarnations map[uint64]uint64 `json:"incarnations,omitempty"`
+}
+
+func saveLearnt(d *disk, dir string, id identity, t learntText) error {
+	t.Format, t.Cluster, t.Member = admissionFormat, id.Cluster, id.Member
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // numbers and texts
+	}
+	return d.writeFile(filepath.Join(dir, admissionFile), sealed(b))
+}
+
+// loadLearnt takes up what an earlier run has learnt. The list does not count if the cluster has gone on without the
+// members that sent it.
+func (s *Store) loadLearnt(t learntText) {
+	if t.Lineage != s.lineage.Load() && !s.log.fresh() {
+		t.Conf = confRecord{}
+	}
+	s.learnt = t
+}
+
+// readLearnt reads what was learnt; the zero record if there is nothing.
+func readLearnt(dir string, id identity) (learntText, error) {
+	path := filepath.Join(dir, admissionFile)
+	var t learntText
+	stored, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	b, err := unseal(stored)
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	switch {
+	case err != nil:
+		return t, corrupt(path, 0, "%v", err)
+	case t.Format > admissionFormat:
+		return t, &FormatError{File: path, Found: t.Format, Known: admissionFormat}
+	case t.Cluster != id.Cluster || t.Member != id.Member:
+		return t, corrupt(path, 0, "the file belongs to member %s of cluster %s, not to this directory",
+			IDText(t.Member), IDText(t.Cluster))
+	}
+	return t, nil
+}
