@@ -1,0 +1,111 @@
+package checkpoint
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+
+	"github.com/coordd/coordd/raftstore/files"
+)
+
+// Options say where the checkpoints are, and in which pieces they are written. Zero sizes are the defaults.
+type Options struct {
+	FS  files.FS // nil is the operating system's
+	Dir string   // which exists
+
+	RunBytes   int // of rows that are gathered, sorted and written as one file
+	StepBytes  int // of a write, which is synced
+	MergeBytes int // younger files are not merged into the oldest because of their size below that
+
+	Progress func(done, of uint64) // called for each row that Inspect reads; nil: nobody
+}
+
+const (
+	runBytes   = 16 << 20
+	stepBytes  = 1 << 20
+	mergeBytes = 1 << 20
+	// youngMax bounds the files beside the oldest before all are merged, and filesMax those before a checkpoint waits
+	// for that.
+	youngMax = 8
+	filesMax = 64
+	// rowOverhead is an estimate of the memory that a row takes beside its bytes.
+	rowOverhead = 32
+)
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = files.Disk{}
+	}
+	o.RunBytes = cmp.Or(o.RunBytes, runBytes)
+	o.StepBytes = cmp.Or(o.StepBytes, stepBytes)
+	o.MergeBytes = cmp.Or(o.MergeBytes, mergeBytes)
+	return o
+}
+
+const (
+	magic  = "coorddrw" // begins a file
+	suffix = ".rows"
+)
+
+// FileName returns the name of the file with a number.
+func FileName(sequence uint64) string { return fmt.Sprintf("%010d%s", sequence, suffix) }
+
+// entry is one file, with its totals in the manifest.
+type entry struct {
+	Sequence uint64 `json:"sequence"`
+	Totals
+}
+
+// file is a file that is whole and open. Readers keep it, also once the manifest does not name it any more.
+type file struct {
+	entry
+	path    string
+	open    files.File
+	readers int // under the store's mutex
+}
+
+// FileWriter writes one file, in pieces of Options.StepBytes, each of which is synced.
+type FileWriter struct {
+	*Writer
+	file *file
+}
+
+// createFile begins a file.
+func createFile(o Options, sequence uint64) (*FileWriter, error) {
+	f := &file{entry: entry{Sequence: sequence}, path: filepath.Join(o.Dir, FileName(sequence))}
+	var err error
+	if f.open, err = o.FS.Create(f.path); err != nil {
+		return nil, err
+	}
+	return &FileWriter{NewWriter(&syncedFile{f: f.open}, magic, o.StepBytes), f}, nil
+}
+
+// syncedFile makes each write durable, so that the last one does not have to wait for all.
+type syncedFile struct {
+	f  files.File
+	at int64
+}
+
+// Write implements io.Writer.
+func (s *syncedFile) Write(p []byte) (int, error) {
+	if err := files.WriteAll(s.f, p, s.at); err != nil {
+		return 0, err
+	}
+	s.at += int64(len(p))
+	return len(p), s.f.Sync()
+}
+
+// Complete ends the file. Its content is durable then; its name becomes so with the checkpoint.
+func (w *FileWriter) Complete() (err error) {
+	w.file.Totals, err = w.Finish(nil)
+	return err
+}
+
+// discard closes and removes a file.
+func (o Options) discard(f *file) error {
+	err := f.open.Close()
+	if wrong := files.Remove(o.FS, f.path); wrong != nil {
+		err = wrong
+	}
+	return err
+}

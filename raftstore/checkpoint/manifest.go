@@ -1,0 +1,81 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"strings"
+
+	"github.com/coordd/coordd/raftstore/files"
+)
+
+// ManifestName is the name of the manifest.
+const ManifestName = "manifest"
+
+// IsFile reports whether a name is one of this package's.
+func IsFile(name string) bool {
+	return strings.HasSuffix(name, suffix) || name == ManifestName || name == ManifestName+files.Suffix
+}
+
+// manifest lists the files of the checkpoint, oldest first, with a record of the caller.
+type manifest struct {
+	Format int             `json:"format"`
+	Next   uint64          `json:"next"` // no file has this number, or a higher one
+	Files  []entry         `json:"files"`
+	Record json.RawMessage `json:"record"`
+}
+
+// write makes the manifest durable. The files that it names are durable before, their names included.
+func (m manifest) write(o Options) error {
+	m.Format = Format
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return files.Write(o.FS, filepath.Join(o.Dir, ManifestName), append(text, manifestEnd(text)...))
+}
+
+// manifestEnd is the line of the checksum.
+func manifestEnd(text []byte) string {
+	return fmt.Sprintf("\n%08x\n", crc32.Checksum(text, castagnoli))
+}
+
+func readManifest(o Options) (m manifest, err error) {
+	path := filepath.Join(o.Dir, ManifestName)
+	b, err := files.Read(o.FS, path)
+	if err != nil {
+		return m, err
+	}
+	text, _, _ := bytes.Cut(b, []byte("\n"))
+	if string(b[len(text):]) != manifestEnd(text) {
+		return m, &DamageError{path, "it has a wrong checksum"}
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, &DamageError{path, err.Error()}
+	}
+	if m.Format != Format {
+		return m, &FormatError{path, m.Format}
+	}
+	return m, nil
+}
+
+// unnamed returns the names in the directory that the manifest does not have.
+func (m manifest) unnamed(o Options) ([]string, error) {
+	names, err := o.FS.List(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{}
+	for _, f := range m.Files {
+		named[FileName(f.Sequence)] = true
+	}
+	var unnamed []string
+	for _, name := range names {
+		if IsFile(name) && !named[name] && name != ManifestName {
+			unnamed = append(unnamed, name)
+		}
+	}
+	return unnamed, nil
+}
