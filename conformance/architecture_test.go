@@ -35,7 +35,6 @@ const (
 	protobuf  = "google.golang.org/protobuf"
 	grpc      = "google.golang.org/grpc"
 	raft      = "go.etcd.io/raft/v3"
-	bbolt     = "go.etcd.io/bbolt"
 	ydbProtos = "github.com/ydb-platform/ydb-go-genproto"
 	system    = "golang.org/x/sys"
 	tokens    = "github.com/golang-jwt/jwt/v5"
@@ -63,10 +62,11 @@ var layers = []layer{
 	{folder: "internal/turn"},
 	{folder: "raftstore", ours: []string{"internal/histogram", "internal/lograte", "internal/netguard",
 		"internal/turn"},
-		foreign: []string{raft, bbolt, grpc, protobuf}},
+		foreign: []string{raft, grpc, protobuf}},
 	{folder: "raftstore/files"},
 	{folder: "raftstore/rig", ours: []string{"raftstore/files"}},
 	{folder: "raftstore/wal", ours: []string{"raftstore/files"}},
+	{folder: "raftstore/checkpoint", ours: []string{"raftstore/files"}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore", "internal/hooks"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "internal/hooks", ours: []string{"coordination", "raftstore"}, foreign: []string{grpc}},

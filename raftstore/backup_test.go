@@ -33,7 +33,7 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 	for k, v := range want {
 		rows = append(rows, row(k, v))
 	}
-	checkpoint(t, r, rows...)
+	takeCheckpoint(t, r, rows...)
 	propose(t, r, term, "two")
 	w := s.BeginCheckpoint(r.last())
 	w.DeletePrefix([]byte("gone/"))
@@ -75,7 +75,7 @@ func TestBackupAndRestore(t *testing.T) {
 	r := start(t, s)
 	term := r.lead(t)
 	propose(t, r, term, "after")
-	checkpoint(t, r, row("new", "row"))
+	takeCheckpoint(t, r, row("new", "row"))
 	stop(t, s)
 	s = open(t, smallConfig(dir))
 	defer stop(t, s)
@@ -138,7 +138,7 @@ func TestCrashWhileRestoring(t *testing.T) {
 			continue
 		}
 		done := i == len(steps)-1 // the last one only makes it durable that the mark is gone
-		if _, err := os.Stat(filepath.Join(crashed, stateFile)); i < marked && err == nil {
+		if _, err := os.Stat(filepath.Join(crashed, checkpointDir)); i < marked && err == nil {
 			t.Errorf("killed before %q: there are rows already", step)
 		}
 		if i >= marked && !done {

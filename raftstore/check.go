@@ -13,7 +13,7 @@ import (
 type Report struct {
 	Cluster, Member uint64
 	CheckpointIndex uint64
-	Rows            uint64 // rows in the checkpoint, including those of dropped prefixes not swept yet
+	Rows            uint64 // in the checkpoint
 	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if there are none
 	LastIndex       uint64 // the newest entry, in the log or in the checkpoint
 	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the
@@ -58,14 +58,17 @@ func Check(dir string) (Report, error) {
 		return Report{}, err
 	}
 	img, err := examine(dir)
+	defer img.state.close()
 	report := Report{
 		Cluster:         img.identity.Cluster,
 		Member:          img.identity.Member,
 		CheckpointIndex: img.state.meta.Index,
-		Rows:            img.state.meta.Rows,
 		FirstIndex:      img.first,
 		Condemned:       reason,
 		Files:           img.files,
+	}
+	if img.state.found != nil {
+		report.Rows = img.state.found.Rows
 	}
 	report.LastIndex, report.LastTerm = img.newest()
 	if img.unfit || img.last < img.first {

@@ -10,16 +10,8 @@ import (
 	"github.com/coordd/coordd/internal/turn"
 )
 
-// Row is one row of a checkpoint: a key with its value as of the checkpoint's index, or the fact that it is
-// gone.
-type Row struct {
-	Key    []byte // 1 to 32768 bytes
-	Value  []byte
-	Delete bool // the key has no row any more; Value is ignored
-}
-
 // CheckpointDue reports whether enough was applied since the last checkpoint to begin the next, and the last
-// one is wholly in its place. It is cheap.
+// one is durable. It is cheap.
 func (s *Store) CheckpointDue() bool {
 	return (s.due.reached(&s.cfg, 1) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
@@ -31,7 +23,7 @@ func (s *Store) CheckpointOverdue() bool {
 	return (s.due.exceeded(&s.cfg) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
-// CheckpointOpen reports whether the last checkpoint is not wholly in its place yet. It is cheap.
+// CheckpointOpen reports whether a checkpoint was begun and is not durable yet. It is cheap.
 func (s *Store) CheckpointOpen() bool { return s.keeper.active() }
 
 // LogFull reports whether so much was applied since the last checkpoint was begun that the next one would be
@@ -67,18 +59,17 @@ type CheckpointWriter struct {
 }
 
 // Put adds rows, which belong to the writer from then on. False means that the queue is full and nothing was
-// taken: offer the same rows again later. Rows under a prefix that was dropped before are ignored.
+// taken: offer the same rows again later. Of several rows with one key the last one counts.
 func (w *CheckpointWriter) Put(rows []Row) bool {
 	bytes := 0
 	for _, r := range rows {
-		bytes += len(r.Key) + len(r.Value) + entryOverheadEstimate
+		bytes += r.Bytes()
 	}
 	return w.keeper.offer(keeperJob{of: &w.mark, rows: rows, bytes: bytes})
 }
 
-// DeletePrefix drops all rows whose key begins with prefix, those of this checkpoint included. This becomes
-// durable with the checkpoint; the rows are removed in the background afterwards. The prefix is not empty and
-// no key under it may be used again.
+// DeletePrefix drops all rows whose key begins with prefix, those of this checkpoint included, whether they are put
+// before or after. This becomes durable with the checkpoint. The prefix is not empty.
 func (w *CheckpointWriter) DeletePrefix(prefix []byte) {
 	if len(prefix) == 0 {
 		panic("raftstore: empty prefix")
@@ -105,7 +96,7 @@ type keeperJob struct {
 	replaced chan error
 }
 
-// keeper is the goroutine that writes checkpoints, sweeps dropped rows and cuts the log.
+// keeper is the goroutine that writes checkpoints, merges their files and cuts the log.
 type keeper struct {
 	rows       rowDevice
 	log        logDevice
@@ -113,25 +104,25 @@ type keeper struct {
 	bell       turn.Bell
 	stop       chan struct{}
 	done       chan struct{}
-	limit      int // rows per sweep
-	sweeps     bool
 	hurry      func() bool    // the log grows faster than checkpoints are written
+	room       func() bool    // the disk has room for a merge
 	committing checkpointMark // the checkpoint that was finished last
+	rest       time.Time      // not before then the next merge's piece is written, unless there is a hurry
 
 	mu       sync.Mutex
 	jobs     []keeperJob
 	queued   int    // bytes of rows in jobs
 	open     bool   // between begin and the commit
-	settling bool   // there is something to be done before the rows of the next checkpoint can be written
+	tidying  bool   // there may be something to merge or to remove
 	restored uint64 // index of the last checkpoint from elsewhere, see checkpointMark
 }
 
 func newKeeper(s *Store) *keeper {
 	return &keeper{
-		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true,
-		hurry: s.LogGrows,
-		bell:  turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
-		settling: s.rowStore.busy(),
+		rows: s.rowStore, log: s.device, inbox: &s.inbox,
+		hurry: s.LogGrows, room: func() bool { return !s.short.Load() },
+		tidying: true,
+		bell:    turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -142,7 +133,7 @@ func (s *Store) LogGrows() bool { return s.due.reached(&s.cfg, 2) }
 func (k *keeper) active() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.open || k.settling
+	return k.open
 }
 
 // begin opens a checkpoint, and reports whether it did. It does not where the handler has yet to hear of a
@@ -211,9 +202,15 @@ func (k *keeper) voids(j keeperJob) bool {
 	return j.of != nil && (j.of.void || j.of.restored != k.restored)
 }
 
+// discard gives up a checkpoint that came in.
+func (k *keeper) discard(r *received) {
+	k.rows.Discard(r.file)
+	k.bell.Ring()
+}
+
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
 
-// close ends the goroutine, after the transaction that is being written. A checkpoint that is not durable is
+// close ends the goroutine, after the piece that is being written. A checkpoint that is not durable is
 // given up.
 func (k *keeper) close() {
 	close(k.stop)
@@ -222,11 +219,6 @@ func (k *keeper) close() {
 
 func (k *keeper) run() {
 	defer close(k.done)
-	select {
-	case <-k.rows.opened():
-	case <-k.stop:
-		return
-	}
 	for {
 		pause, err := k.work()
 		if err != nil {
@@ -238,7 +230,7 @@ func (k *keeper) run() {
 		if pause > 0 {
 			over = time.After(pause)
 		}
-		if k.rows.busy() { // nothing that comes in makes a pause between two steps shorter
+		if k.rows.Busy() { // nothing that comes in makes a pause between two steps shorter
 			bell = nil
 		}
 		select {
@@ -251,7 +243,7 @@ func (k *keeper) run() {
 }
 
 // work does what is queued until there is nothing more to do, or only after a pause: a checkpoint in steps,
-// and between checkpoints the sweeping.
+// and between jobs what may be done at any pace.
 func (k *keeper) work() (pause time.Duration, err error) {
 	for {
 		select {
@@ -259,17 +251,20 @@ func (k *keeper) work() (pause time.Duration, err error) {
 			return 0, nil
 		default:
 		}
-		if j, waiting := k.next(k.rows.busy()); waiting {
+		if j, waiting := k.next(k.rows.Busy()); waiting {
 			err = k.do(j)
 			k.mu.Lock()
 			k.queued -= j.bytes
 			k.mu.Unlock()
-		} else if k.rows.busy() {
+		} else if k.rows.Busy() {
 			if pause, err = k.step(); pause > 0 {
 				return pause, err
 			}
 		} else {
-			return k.sweep()
+			more := false
+			if more, pause, err = k.tidy(); !more || pause > 0 {
+				return pause, err
+			}
 		}
 		if err != nil {
 			return 0, err
@@ -305,52 +300,50 @@ func (k *keeper) do(j keeperJob) error {
 	case j.cut > 0:
 		return k.log.cut(j.cut)
 	case j.drop != nil:
-		k.rows.drop(j.drop)
+		k.rows.Drop(j.drop)
 	default:
-		k.rows.put(j.rows)
+		k.rows.Put(j.rows)
 	}
 	return nil
 }
 
-// step writes one transaction of a checkpoint. The pause behind it leaves the disk to the log; there is none
-// when the log grows too fast for that.
+// step writes one piece of a checkpoint. The pause after it leaves the disk to the log, unless the log grows too fast
+// for that.
 func (k *keeper) step() (pause time.Duration, err error) {
 	begun, hurry := time.Now(), k.hurry()
-	durable, err := k.rows.step(hurry)
+	durable, err := k.rows.Step()
 	if err != nil {
 		return 0, err
 	}
-	settling := k.rows.busy()
-	k.mu.Lock()
 	if durable {
-		k.open, k.sweeps = false, true
-	}
-	k.settling = settling && !k.open
-	k.mu.Unlock()
-	if durable {
+		k.mu.Lock()
+		k.open, k.tidying = false, true
+		k.mu.Unlock()
 		c := k.committing
 		k.inbox.put(func(m *mail) { m.checkpoints = append(m.checkpoints, c) })
+		return 0, nil
 	}
-	if settling && !hurry {
-		pause = min(stepPause*time.Since(begun), stepPauseMax)
+	if !hurry {
+		pause = pauseAfter(begun)
 	}
 	return pause, nil
 }
 
-// sweep removes a slice of dropped rows, where no checkpoint is open.
-func (k *keeper) sweep() (pause time.Duration, err error) {
-	k.mu.Lock()
-	sweeps := k.sweeps && !k.open
-	k.mu.Unlock()
-	if !sweeps {
-		return 0, nil
+// pauseAfter returns the pause after a write that was begun at a time.
+func pauseAfter(begun time.Time) time.Duration { return min(stepPause*time.Since(begun), stepPauseMax) }
+
+// tidy writes one piece of a merge, or removes a file. Jobs that come meanwhile make the pauses no shorter.
+func (k *keeper) tidy() (more bool, pause time.Duration, err error) {
+	begun, hurry := time.Now(), k.hurry()
+	if wait := k.rest.Sub(begun); wait > 0 && !hurry {
+		return true, wait, nil
 	}
-	more, err := k.rows.sweep(k.limit)
-	k.mu.Lock()
-	k.sweeps = more
-	k.mu.Unlock()
-	if more {
-		pause = sweepPause
+	if more, err = k.rows.Tidy(k.room()); more && !hurry {
+		pause = pauseAfter(begun)
+		k.rest = time.Now().Add(pause)
 	}
-	return pause, err
+	k.mu.Lock()
+	k.tidying = more
+	k.mu.Unlock()
+	return more, pause, err
 }

@@ -40,15 +40,27 @@ func BenchmarkCheckpoint(b *testing.B) {
 				watched()
 				b.ReportMetric(percentile(quietTimes, 99), "quiet-propose-p99-ms")
 				b.ReportMetric(float64(peak.Load())/(1<<20), "heap-MiB")
-				if info, err := os.Stat(filepath.Join(dir, stateFile)); err == nil {
-					b.ReportMetric(float64(info.Size())/(1<<20), "file-MiB")
-				}
+				b.ReportMetric(float64(sizeOf(b, filepath.Join(dir, checkpointDir)))/(1<<20), "files-MiB")
 				begun := time.Now()
 				stop(b, s)
 				b.ReportMetric(time.Since(begun).Seconds(), "stop-s")
 			}
 		})
 	}
+}
+
+// sizeOf returns the bytes of the files in a directory.
+func sizeOf(b *testing.B, dir string) (size int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			size += info.Size()
+		}
+	}
+	return size
 }
 
 // storeRows writes a checkpoint as a group does it.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// gate is a Config.before that stops checkpoints before a transaction, until it is told to let some pass.
+// gate is a Config.before that stops checkpoints before a piece is written, until the test lets some pass.
 type gate struct {
 	pass    chan bool
 	waiting chan bool
@@ -17,7 +17,7 @@ type gate struct {
 func newGate() *gate { return &gate{pass: make(chan bool), waiting: make(chan bool, 1)} }
 
 func (g *gate) before(step, path string) error {
-	if step == "commit" && strings.HasSuffix(path, stateFile) {
+	if step == "write rows" && strings.HasSuffix(path, ".rows") {
 		g.waiting <- true
 		<-g.pass
 		<-g.waiting
@@ -25,7 +25,7 @@ func (g *gate) before(step, path string) error {
 	return nil
 }
 
-// gatedCheckpoint has a store write a checkpoint of many transactions, and returns before the first of them.
+// gatedCheckpoint has a store write a checkpoint of many pieces, and returns before the first of them.
 func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
 	t.Helper()
 	g := newGate()
@@ -49,7 +49,7 @@ func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
 }
 
 // The log is full once it has twice what makes a checkpoint due, and not any more when the checkpoint that it
-// waits for is in its place.
+// waits for is durable.
 func TestLogIsFullBehindASlowCheckpoint(t *testing.T) {
 	r, g, term := gatedCheckpoint(t)
 	for n := range int(r.store.cfg.CheckpointCommands) {
@@ -69,7 +69,7 @@ func TestLogIsFullBehindASlowCheckpoint(t *testing.T) {
 	stop(t, r.store)
 }
 
-// Stop waits for the transaction that is being written and for none of those that are left.
+// Stop waits for the piece that is being written and for none of those that are left.
 func TestStopDoesNotWaitForACheckpoint(t *testing.T) {
 	r, g, _ := gatedCheckpoint(t)
 	stopped := make(chan error)

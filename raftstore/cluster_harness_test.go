@@ -220,7 +220,7 @@ func (c *testCluster) startAll() {
 func (c *testCluster) config(name string) Config {
 	cfg := smallConfig(filepath.Join(c.dir, name))
 	// a checkpoint of all rows has several, one of some has one
-	cfg.steps = stepLimits{rows: 1000, bytes: 64 << 10, pages: stepPagesMax, run: 256 << 10}
+	cfg.steps = stepLimits{run: 256 << 10, step: 64 << 10}
 	if os.Getenv("RAFT_LOG") != "" {
 		cfg.Logger = newTextLogger(os.Stderr).With("member", name)
 	}

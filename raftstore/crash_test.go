@@ -16,7 +16,7 @@ import (
 )
 
 // script is the life of one store that the crash and fault tests look at step by step: segments change
-// several times, two checkpoints are written, rows are replaced and a prefix is dropped and swept. Commands
+// several times, two checkpoints are written, rows are replaced, a prefix is dropped, and files are merged. Commands
 // are numbered, and each becomes a row of the next checkpoint, so that rows and replay together must give 0
 // to n-1 whatever happened.
 type script struct {
@@ -68,9 +68,9 @@ func (sc *script) steps(t *testing.T, r *recorder) {
 	})
 	sweep := []Row{row("n1/a", "old"), row("n1/b", "old"), row("n2/a", "stays")}
 	sc.propose(t, r, term, 0, 25)
-	sc.checkpoint(t, r, 0, 25, sweep, "")
+	sc.takeCheckpoint(t, r, 0, 25, sweep, "")
 	sc.propose(t, r, term, 25, 45)
-	sc.checkpoint(t, r, 25, 45, nil, "n1/")
+	sc.takeCheckpoint(t, r, 25, 45, nil, "n1/")
 	sc.propose(t, r, term, 45, 60)
 	if failed() {
 		return
@@ -104,7 +104,7 @@ func (sc *script) propose(t *testing.T, r *recorder, term uint64, from, to int) 
 	}
 }
 
-func (sc *script) checkpoint(t *testing.T, r *recorder, from, to int, rows []Row, drop string) {
+func (sc *script) takeCheckpoint(t *testing.T, r *recorder, from, to int, rows []Row, drop string) {
 	if failedLocked(r) {
 		return
 	}

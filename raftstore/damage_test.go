@@ -26,15 +26,17 @@ type contents struct {
 }
 
 func readContents(dir string) (contents, error) {
-	img, err := examine(dir)
+	var rows []string
+	x := examiner{dir: dir, reader: rowReader{add: func(key, value []byte) error {
+		rows = append(rows, fmt.Sprintf("%s %x", key, value))
+		return nil
+	}}}
+	img, err := &x.img, x.run()
+	img.state.close()
 	if err != nil {
 		return contents{}, err
 	}
-	c := contents{identity: img.identity, state: img.state.meta, hard: img.hard, first: img.first}
-	err = readBolt(filepath.Join(dir, stateFile), func(bucket string, key, value []byte) error {
-		c.rows = append(c.rows, fmt.Sprintf("%s %s %x", bucket, key, value))
-		return nil
-	})
+	c := contents{rows: rows, identity: img.identity, state: img.state.meta, hard: img.hard, first: img.first}
 	for _, e := range img.entries {
 		c.log = append(c.log, fmt.Sprintf("%d %d %d %s", e.GetIndex(), e.GetTerm(), e.GetType(), e.GetData()))
 	}
@@ -51,7 +53,7 @@ func damagedDir(t testing.TB) (dir string, want contents, lastBatch int) {
 	for n := range 30 {
 		propose(t, r, term, command(n))
 	}
-	checkpoint(t, r, commandRow(1), commandRow(2), row("empty", ""))
+	takeCheckpoint(t, r, commandRow(1), commandRow(2), row("empty", ""))
 	for n := 30; n < 80; n++ {
 		propose(t, r, term, command(n))
 	}
@@ -169,7 +171,7 @@ func TestTruncationAndLossAreRefused(t *testing.T) {
 			if err := os.WriteFile(path, good[:n], 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// bbolt grows its file ahead of its use, and the line end of a text file says nothing.
+			// the line end of a text file says nothing
 			may := lastBatch
 			if strings.HasSuffix(path, wal.Suffix) {
 				may = 0 // only what is void can go
@@ -225,7 +227,7 @@ func TestRefusalChangesNothing(t *testing.T) {
 	if checkErr == nil || checkErr.Error() != err.Error() {
 		t.Errorf("check says %v", checkErr)
 	}
-	if report.Member == 0 || report.CheckpointIndex == 0 || !strings.Contains(report.String(), stateFile) {
+	if report.Member == 0 || report.CheckpointIndex == 0 || !strings.Contains(report.String(), checkpointDir) {
 		t.Errorf("report %s", report)
 	}
 	for _, f := range dataFiles(t, dir) {
@@ -247,7 +249,7 @@ func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(to string){
 		"state of another member": func(to string) {
-			mustCopy(t, filepath.Join(other, stateFile), filepath.Join(to, stateFile))
+			copyDir(t, filepath.Join(other, checkpointDir), filepath.Join(to, checkpointDir))
 		},
 		"log of another member": func(to string) {
 			copyDir(t, filepath.Join(other, walDir), filepath.Join(to, walDir))
@@ -337,25 +339,27 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		checkpointMeta{Format: checkpointFormat + 1}.encode()); !errors.As(err, &format) {
 		t.Errorf("checkpoint: %v", err)
 	}
-	newer := encodeRow([]byte("k"), []byte("v"))
-	newer[0]++
-	if _, _, err := decodeRow("f", []byte("k"), newer); !errors.As(err, &format) {
-		t.Errorf("row: %v", err)
-	}
 }
 
 // A directory of former versions is refused, and stays as it is.
-func TestFormerLogIsRefused(t *testing.T) {
+func TestFormerFilesAreRefused(t *testing.T) {
 	dir, _, _ := damagedDir(t)
-	former := filepath.Join(dir, walDir, "wal-meta.db")
+	for _, name := range []string{filepath.Join(walDir, "wal-meta.db"), "state.db"} {
+		refusesFormer(t, dir, filepath.Join(dir, name))
+	}
+}
+
+func refusesFormer(t *testing.T, dir, former string) {
+	t.Helper()
 	if err := os.WriteFile(former, []byte("whatever"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	defer os.Remove(former)
 	for name, look := range map[string]func() error{
 		"check": func() error { _, err := Check(dir); return err },
 		"open":  func() error { _, err := Open(t.Context(), smallConfig(dir)); return err },
 	} {
-		if err := look(); !errors.Is(err, errFormerLog) || !strings.Contains(err.Error(), former) {
+		if err := look(); !errors.Is(err, errFormer) || !strings.Contains(err.Error(), former) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

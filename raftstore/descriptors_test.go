@@ -48,7 +48,7 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 	if err != nil {
 		t.Fatalf("with %d descriptors kept: %v", spareDescriptors, err)
 	}
-	db, err := openBolt(d, filepath.Join(dir, stateFile), 0)
+	rows, err := d.rowFiles().Create(filepath.Join(dir, "rows"))
 	if err != nil {
 		t.Fatalf("a checkpoint: %v", err)
 	}
@@ -60,7 +60,7 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 		t.Fatalf("%v, still short: %v, %d are kept", err, d.files.short, len(d.files.spare))
 	}
 	d.files.close()
-	if err := errors.Join(first.Close(), second.Close(), db.Close()); err != nil {
+	if err := errors.Join(first.Close(), second.Close(), rows.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.files.spare) != 0 {

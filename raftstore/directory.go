@@ -10,10 +10,12 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -22,7 +24,6 @@ const (
 	lockFile     = "LOCK"
 	identityFile = "identity.json"
 	walDir       = "wal"
-	stateFile    = "state.db"
 	// restoringFile marks a directory into which a backup is being restored: it is there before anything else of
 	// that, and removed last. Its content is for people.
 	restoringFile = "restoring.txt"
@@ -171,6 +172,9 @@ func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
 		return err
 	}
+	if err := d.makeDir(filepath.Join(dir, checkpointDir)); err != nil {
+		return err
+	}
 	if err := createLog(d, filepath.Join(dir, walDir), o.id, o.first); err != nil {
 		return err
 	}
@@ -203,7 +207,7 @@ func checkHalfMade(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockFile, identityFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
+		case lockFile, identityFile, identityFile + tmpSuffix, checkpointDir, admissionFile,
 			admissionFile + tmpSuffix, restoringFile, restoringFile + tmpSuffix, walDir, "lost+found":
 		default:
 			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), identityFile,
@@ -218,21 +222,27 @@ func checkHalfMade(dir string) error {
 		return corrupt(filepath.Join(dir, identityFile), 0, "the file is missing but there is a log in %s",
 			filepath.Join(dir, walDir))
 	}
-	return refuseFormerLog(dir)
+	return refuseFormer(dir)
 }
 
 func clearHalfMade(d *disk, dir string) error {
-	leftovers := []string{identityFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
-		admissionFile + tmpSuffix, restoringFile + tmpSuffix}
-	log, err := os.ReadDir(filepath.Join(dir, walDir))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	for _, e := range log {
-		if strings.HasSuffix(e.Name(), wal.Suffix) {
-			leftovers = append(leftovers, filepath.Join(walDir, e.Name()))
+	leftovers := []string{identityFile, identityFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix,
+		restoringFile + tmpSuffix}
+	for folder, ours := range map[string]func(name string) bool{
+		walDir:        func(name string) bool { return strings.HasSuffix(name, wal.Suffix) },
+		checkpointDir: checkpoint.IsFile,
+	} {
+		names, err := d.system().List(filepath.Join(dir, folder))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		for _, name := range names {
+			if ours(name) {
+				leftovers = append(leftovers, filepath.Join(folder, name))
+			}
 		}
 	}
+	slices.Sort(leftovers)
 	for _, name := range leftovers {
 		if err := d.remove(filepath.Join(dir, name)); err != nil {
 			return err
@@ -290,15 +300,17 @@ func corruptAt(err error, index uint64) error {
 	return err
 }
 
-// errFormerLog is returned for a directory of a version before the first release, with another library's log.
-var errFormerLog = errors.New("its log has the format of a version before the first release, which this program does " +
+// errFormer is returned for a directory of a version before the first release.
+var errFormer = errors.New("the file has the format of a version before the first release, which this program does " +
 	"not read: take a backup with the version that wrote it, and restore that")
 
-// refuseFormerLog returns an error if dir has a log of former versions.
-func refuseFormerLog(dir string) error {
-	path := filepath.Join(dir, walDir, "wal-meta.db")
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
+// refuseFormer returns an error if dir has a log or a checkpoint of former versions.
+func refuseFormer(dir string) error {
+	for _, former := range []string{filepath.Join(walDir, "wal-meta.db"), "state.db"} {
+		path := filepath.Join(dir, former)
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return cmp.Or(err, fmt.Errorf("%s: %w", path, errFormer))
+		}
 	}
-	return fmt.Errorf("%s: %w", path, errFormerLog)
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/checkpoint"
 )
 
 // A second process changes nothing in a directory whose lock file was removed while a store has it.
@@ -13,7 +15,7 @@ func TestRemovedLockFile(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
 	s := open(t, cfg)
 	defer stop(t, s)
-	received := filepath.Join(cfg.Dir, receivedFileName)
+	received := filepath.Join(cfg.Dir, checkpointDir, checkpoint.FileName(77))
 	if err := errors.Join(os.Remove(filepath.Join(cfg.Dir, lockFile)),
 		os.WriteFile(received, nil, 0o600)); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ type disk struct {
 	before func(step, path string) error
 	slow   func()
 	fs     files.FS // nil for the operating system's
+	steps  stepLimits
 	files  descriptors
 	syncs  histogram.Histogram   // of the log
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written

@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"github.com/coordd/coordd/internal/histogram"
@@ -37,7 +39,7 @@ func (f diskFiles) change(step, path string, do func() error) error {
 	if err == nil {
 		err = wrapStep(step, path, do())
 	}
-	if f.final {
+	if f.final && !errors.Is(err, os.ErrNotExist) { // nothing was tried
 		return f.disk.note(err)
 	}
 	return err

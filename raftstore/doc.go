@@ -34,17 +34,17 @@
 //	     v  |           v  ^
 //	   appender        keeper <--- CheckpointWriter
 //	     |               |
-//	   wal/            state.db
+//	   wal/           checkpoint/
 //
 // In a cluster every other member has two lanes, each a bounded queue with a goroutine and a connection of
 // its own: one for heartbeats, votes and answers, one for the log. What comes in goes to the inbox. A
-// checkpoint for a member that lags is sent by a goroutine of its own from a read transaction; a received one
+// checkpoint for a member that lags is sent by a goroutine of its own, which keeps its files; a received one
 // is collected in a file by the goroutine that receives it, and installed by the appender and the keeper
 // together.
 //
 // A turn never waits for a disk. The appender takes all writes that came together while it waited for the
-// last one and makes them one write and one fdatasync. The keeper writes checkpoints and removes dropped
-// rows, both in small transactions with pauses between them, and cuts the log.
+// last one and makes them one write and one fdatasync. The keeper writes checkpoints and merges their
+// files, both in small pieces with pauses between them, and cuts the log.
 //
 // # Order of persistence
 //
@@ -52,7 +52,7 @@
 //     index beside them covers only entries that are durable by then; for others it is written after them.
 //  2. Entries, in the last file of the log. Raft hears of it afterwards, and only then counts this member.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
-//  4. Rows, in synced transactions of bounded size, and then, in one of its own, the index they are as of.
+//  4. Rows, in files, then the names of these, then the manifest that lists them and has the index they are as of.
 //  5. Files of the log wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on
 //     the leader what a member that lags needs, within LagEntriesKept and LagBytesKept.
 //
@@ -66,30 +66,20 @@
 //
 //	LOCK           flock: one process at a time
 //	identity.json  format, cluster id, member id, checksum; written last when the directory is made
-//	state.db       bbolt: the checkpoint
+//	checkpoint/    see package checkpoint
+//	  manifest: which files are the checkpoint, and the record of it: ids, index, term, membership, lineage
+//	  <sequence>.rows
 //	wal/
 //	  <sequence>.log: see package wal
 //	admission.json who may speak to this member, as learnt from others, and the incarnations of those who have spoken
 //	               before the log had them: see DESIGN.md; missing if its log knows
 //	condemned.txt  why nothing may be started on the directory any more; missing unless somebody said so
 //	restoring.txt  there while a backup is being restored, first to come and last to go: nothing starts
-//	received.db    a checkpoint of another member while it comes in; removed at start
-//
-// state.db has five buckets:
-//
-//	rows          key -> format (1), CRC32C over key and value (4), value
-//	dropped       prefix -> the same, without a value; rows under it do not exist any more
-//	next          like rows, or a tombstone: what the next checkpoint changes, or one that is not in its place yet
-//	next-dropped  the same for dropped
-//	meta          checkpoint -> CRC32C, JSON: format, ids, index, term, membership, number of rows, sum of their
-//	              checksums, number of dropped prefixes, and whether next counts
 //
 // # Recovery
 //
 // Before anything is opened for writing, examine reads everything with plain reads and changes nothing.
-// It is the only reading for which a start waits: the rows are handed over in it, each once its checksum was
-// right, and count once the whole was. bbolt reads state.db once more, to know its free pages; it does so
-// aside, and until it has, checkpoints and snapshots wait. The rule:
+// The rows are handed over on the way, each once its checksum was right, and count once the whole was. The rule:
 //
 //   - What follows the last whole batch of the log is judged by package wal. A write that a crash cut short was never
 //     acknowledged, and is dropped.
@@ -98,9 +88,8 @@
 //
 // Check does the same examination for an operator.
 //
-// What a checkpoint that was never finished left in state.db is removed once the store has started; one that
-// is not wholly in its place goes on being moved.
+// Files that no manifest names, which a checkpoint that was never finished left, are removed.
 //
 // Another leftover of a crash is a log that does not belong to the checkpoint, if that came from another member: the
-// crash came between putting the file in its place and emptying the log, which is done then.
+// crash came between the manifest that names its file and the emptying of the log, which is done then.
 package raftstore

@@ -51,7 +51,7 @@ func TestCheckpointIsDue(t *testing.T) {
 			if !s.CheckpointDue() {
 				t.Error("not due after the replay")
 			}
-			checkpoint(t, r, row("a", "b"))
+			takeCheckpoint(t, r, row("a", "b"))
 			r.waitIdle(t)
 			if s.CheckpointDue() {
 				t.Error("due behind a checkpoint")

@@ -8,6 +8,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -16,7 +17,8 @@ import (
 //
 //   - A crash may cut the last write of the log short, or come between two steps of making or removing one of its
 //     files. Package wal judges that.
-//   - A crash may come between the rename of a checkpoint from elsewhere and the emptying of the log.
+//   - A crash may leave files of a checkpoint that no manifest names, and come between a checkpoint from elsewhere and
+//     the emptying of the log.
 //
 // Everything else that is broken, missing or contradicts something is damage. The server then does not start:
 // to go on with what is left might lose what was acknowledged, and a cluster has other copies. examine
@@ -77,11 +79,10 @@ func (x *examiner) run() error {
 	}
 	x.img.identity = id
 	x.file(identityFile, 0, 0, 0)
-	if x.img.state, err = loadState(x.dir, id, x.reader); err != nil {
+	if err := refuseFormer(x.dir); err != nil {
 		return err
 	}
-	x.file(stateFile, 0, 0, x.img.state.meta.Rows)
-	if err := refuseFormerLog(x.dir); err != nil {
+	if err := x.readState(); err != nil {
 		return err
 	}
 	log := filepath.Join(x.dir, walDir)
@@ -101,6 +102,20 @@ func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
 	}
 	x.img.files = append(x.img.files, f)
 	return &x.img.files[len(x.img.files)-1]
+}
+
+// readState verifies the checkpoint.
+func (x *examiner) readState() (err error) {
+	x.img.state, err = loadState(x.disk, x.dir, x.img.identity, x.reader)
+	if found := x.img.state.found; found != nil {
+		for _, f := range found.Files {
+			x.file(filepath.Join(checkpointDir, f.Name), 0, 0, f.Rows)
+		}
+	}
+	if err == nil {
+		x.file(filepath.Join(checkpointDir, checkpoint.ManifestName), 0, 0, x.img.state.found.Rows)
+	}
+	return err
 }
 
 // readLog verifies the log and reads the entries after the checkpoint.
@@ -148,7 +163,7 @@ func (x *examiner) checkLog(dir string) error {
 	}
 	if img.first > c.Index+1 {
 		return corrupt(dir, c.Index+1, "the log begins at entry %d, the checkpoint in %s is as of entry %d",
-			img.first, stateFile, c.Index)
+			img.first, checkpointDir, c.Index)
 	}
 	durable := max(c.Index, img.hard.commit)
 	if img.last < durable {
@@ -158,7 +173,7 @@ func (x *examiner) checkLog(dir string) error {
 	if c.Index >= img.first && c.Index > 0 {
 		if got := termAt(img.runs, c.Index); got != c.Term {
 			return corrupt(dir, c.Index, "the entry has term %d, the checkpoint in %s says %d", got,
-				stateFile, c.Term)
+				checkpointDir, c.Term)
 		}
 	}
 	return nil

@@ -2,13 +2,9 @@ package raftstore
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-
-	"go.etcd.io/bbolt"
 )
 
 // Survivor is a member that ForceSingle makes, or would make, the only one of its cluster.
@@ -33,7 +29,8 @@ func PlanForceSingle(dir string) (Survivor, error) {
 	if lock != nil {
 		defer lock.Close()
 	}
-	s, _, err := planForce(dir)
+	s, state, err := planForce(dir)
+	state.close()
 	return s, err
 }
 
@@ -49,41 +46,35 @@ func ForceSingle(dir string) error {
 		return err
 	}
 	defer lock.Close()
-	_, meta, err := planForce(dir)
+	_, state, err := planForce(dir)
 	if err != nil {
 		return err
 	}
-	d := &disk{}
-	db, err := openBolt(d, filepath.Join(dir, stateFile), 0)
+	rows, err := state.open(dir)
 	if err != nil {
 		return err
 	}
-	err = commitBolt(d, db, func(tx *bbolt.Tx) error {
-		b, err := mustBucket(tx, metaBucket)
-		if err != nil {
-			return err
-		}
-		return b.Put([]byte(checkpointKey), meta.encode())
-	})
-	return errors.Join(err, db.Close())
+	return rows.Close()
 }
 
-// planForce reads the directory and returns the checkpoint record that makes its member the only one.
-func planForce(dir string) (Survivor, checkpointMeta, error) {
+// planForce reads the directory and returns its checkpoint, with a record that makes its member the only one.
+func planForce(dir string) (s Survivor, state stateImage, err error) {
 	if err := cmp.Or(condemned(dir), halfRestored(dir)); err != nil {
-		return Survivor{}, checkpointMeta{}, err
+		return s, state, err
 	}
 	img, err := examine(dir)
 	if err != nil {
-		return Survivor{}, checkpointMeta{}, err
+		img.state.close()
+		return s, state, err
 	}
-	self, meta := img.identity.Member, img.state.meta
+	self, meta := img.identity.Member, &img.state.meta
 	present, removed := img.roster()
 	found, isMember := present.Find(self)
 	if !isMember {
-		return Survivor{}, meta, fmt.Errorf("%s: this member is not part of the cluster any more", dir)
+		img.state.close()
+		return s, state, fmt.Errorf("%s: this member is not part of the cluster any more", dir)
 	}
-	s := Survivor{Cluster: img.identity.Cluster, Member: self, Name: found.Name, Removed: removed}
+	s = Survivor{Cluster: img.identity.Cluster, Member: self, Name: found.Name, Removed: removed}
 	s.LastIndex, s.LastTerm = img.newest()
 	s.Others = slices.DeleteFunc(present, func(m Member) bool { return m.ID == self })
 	meta.Forced, meta.Lineage = s.LastIndex, randomID()
@@ -95,5 +86,5 @@ func planForce(dir string) (Survivor, checkpointMeta, error) {
 	for _, m := range slices.Concat(s.Others, removed) {
 		meta.Conf.Removed = append(meta.Conf.Removed, m.ID)
 	}
-	return s, meta, nil
+	return s, img.state, nil
 }

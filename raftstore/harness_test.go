@@ -151,7 +151,7 @@ var noLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 func smallConfig(dir string) Config {
 	return Config{Dir: dir, Logger: noLog, SegmentBytes: 8 << 10, CheckpointCommands: 100,
 		TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
-		steps: stepLimits{rows: 7, bytes: 2 << 10, pages: 16, run: 4 << 10}}
+		steps: stepLimits{run: 4 << 10, step: 2 << 10, merge: 1}}
 }
 
 func open(t testing.TB, cfg Config) *Store {
@@ -188,8 +188,8 @@ func propose(t testing.TB, r *recorder, term uint64, commands ...string) {
 	}
 }
 
-// checkpoint writes rows as of the last entry and waits until that is done.
-func checkpoint(t testing.TB, r *recorder, rows ...Row) uint64 {
+// takeCheckpoint writes rows as of the last entry and waits until that is done.
+func takeCheckpoint(t testing.TB, r *recorder, rows ...Row) uint64 {
 	t.Helper()
 	index := r.last()
 	w := r.store.BeginCheckpoint(index)
@@ -209,14 +209,14 @@ func (r *recorder) waitCheckpoint(t testing.TB, index uint64) {
 	})
 }
 
-// waitIdle waits until the keeper has nothing to do: all rows are in their place, and none of a dropped
-// prefix is left.
+// waitIdle waits until the keeper has nothing to do: files that are to be merged are, and those that nobody needs are
+// removed.
 func (r *recorder) waitIdle(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !failedLocked(r); time.Sleep(time.Millisecond) {
 		k := r.store.keeper
 		k.mu.Lock()
-		idle := !k.open && !k.settling && !k.sweeps && len(k.jobs) == 0
+		idle := !k.open && !k.tidying && len(k.jobs) == 0
 		k.mu.Unlock()
 		if idle {
 			return

@@ -53,7 +53,7 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	c.kill(lagging)
 	begun := make(chan uint64, 1)
 	// the rows are there, the log is about to be emptied
-	h := &hook{after: "rename state.db", at: "sync directory wal"}
+	h := &hook{after: "rename manifest", at: "sync directory wal"}
 	h.then = func() {
 		s := c.nodes[lagging].store
 		index := s.AppliedIndex()

@@ -31,26 +31,15 @@ const MaxCommandBytes = 32 << 20
 
 // Bounds on what may be under way. Beyond them work waits in front of the store; see Store.Backlog.
 const (
-	uncommittedBytesMax = 32 << 20 // in the leader's log, not yet applied
-	handedBytesMax      = 16 << 20 // handed to the handler, not yet applied
-	writeBytesMax       = 16 << 20 // one log write takes no further batch once it has this much
-	messageBytesMax     = 1 << 20  // one message to another member
-	inflightMessagesMax = 256
-	inflightBytesMax    = 32 << 20
-	checkpointQueueMax  = 4 << 20               // rows waiting for the run that is being written
-	runBytesMax         = 16 << 20              // rows gathered to be sorted and written
-	stepRowsMax         = 1_000                 // rows of one transaction of a checkpoint
-	stepBytesMax        = 1 << 20               // the same in bytes, unless it is a single row
-	stepPagesMax        = 32                    // the same in pages of the file, where the log does not press
-	stepPause           = 3                     // times as long as a step took, until the next one
-	stepPauseMax        = 50 * time.Millisecond // but no longer than that
-	// keys of one kind come in ascending order, so full pages are not split soon
-	stateFillPercent = 0.9
-	sweepRowsMax     = 1_000 // rows removed by one background transaction
-	sweepPause       = 20 * time.Millisecond
-	// address space for state.db, 16 GiB where there is plenty: to map it again waits for all who read
-	stateMapBytes         = 1 << (30 + 4*(^uint(0)>>63))
-	boltGrowBytes         = 1 << 20 // bbolt's files grow in steps of this size
+	uncommittedBytesMax   = 32 << 20 // in the leader's log, not yet applied
+	handedBytesMax        = 16 << 20 // handed to the handler, not yet applied
+	writeBytesMax         = 16 << 20 // one log write takes no further batch once it has this much
+	messageBytesMax       = 1 << 20  // one message to another member
+	inflightMessagesMax   = 256
+	inflightBytesMax      = 32 << 20
+	checkpointQueueMax    = 4 << 20               // rows waiting for the run that is being written
+	stepPause             = 3                     // times as long as a step took, until the next one
+	stepPauseMax          = 50 * time.Millisecond // but no longer than that
 	segmentBytesMin       = 4 << 10
 	segmentBytesMax       = 1 << 30
 	entryOverheadEstimate = 32
@@ -123,7 +112,6 @@ const (
 	snapshotChunkBytes = 256 << 10
 	snapshotRate       = 64 << 20 // bytes per second
 	snapshotTimeMax    = 10 * time.Minute
-	backupRowMax       = 64 << 20
 	backupTimeMax      = time.Hour
 	slowWriteMax       = 500 * time.Millisecond // a leader whose disk takes longer steps aside
 	spacePause         = time.Second

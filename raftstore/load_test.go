@@ -10,16 +10,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-
-	"go.etcd.io/raft/v3"
-
-	"github.com/coordd/coordd/internal/turn"
 )
 
 // storedRows makes a directory with a checkpoint of so many rows.
 func storedRows(t *testing.T, count int) (cfg Config, want map[string]string) {
 	cfg, want = smallConfig(filepath.Join(t.TempDir(), "data")), map[string]string{}
-	cfg.steps = defaultSteps
+	cfg.steps = stepLimits{}
 	s := open(t, cfg)
 	r := start(t, s)
 	propose(t, r, r.lead(t), "a")
@@ -29,13 +25,12 @@ func storedRows(t *testing.T, count int) (cfg Config, want map[string]string) {
 		rows = append(rows, row(key, value))
 		want[key] = value
 	}
-	checkpoint(t, r, rows...)
+	takeCheckpoint(t, r, rows...)
 	stop(t, s)
 	return cfg, want
 }
 
-// What Open loads is what Rows gives, and the file is read once for it: nothing waits for bbolt, which reads
-// it once more.
+// Open loads the rows that Rows gives.
 func TestLoadWhileOpening(t *testing.T) {
 	cfg, want := storedRows(t, 2000)
 	got := map[string]string{}
@@ -69,7 +64,7 @@ func TestLoadFails(t *testing.T) {
 	if _, err := Open(t.Context(), cfg); !errors.Is(err, refused) {
 		t.Errorf("opened with %v", err)
 	}
-	path := filepath.Join(cfg.Dir, stateFile)
+	path := onlyRows(t, cfg.Dir)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -108,28 +103,12 @@ func TestStartTellsItsProgress(t *testing.T) {
 	}
 }
 
-// While bbolt opens the file, raft is told that there is no snapshot yet, and checkpoints wait. A file that
-// it cannot open is a failure of the storage.
-func TestFileThatIsStillOpening(t *testing.T) {
-	held := &stateStore{ready: make(chan struct{})}
-	s := &Store{rowStore: held}
-	if _, err := s.snapshotFor(); err != raft.ErrSnapshotTemporarilyUnavailable {
-		t.Errorf("a snapshot of a file that is not open: %v", err)
+// onlyRows returns the one file of rows in a data directory.
+func onlyRows(t testing.TB, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, checkpointDir, "*.rows"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
 	}
-	k := &keeper{rows: held, bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{})}
-	go k.run()
-	k.close() // does not wait for the file
-	s = &Store{inbox: inbox{bell: turn.NewBell()}}
-	broken := &stateStore{disk: &disk{}, ready: make(chan struct{}), phase: nextStale,
-		openErr: errors.New("no such luck")}
-	k = &keeper{rows: broken, inbox: &s.inbox, bell: turn.NewBell(), stop: make(chan struct{}),
-		done: make(chan struct{}), hurry: func() bool { return false }}
-	close(broken.ready)
-	k.run()
-	if m := s.inbox.take(); !errors.Is(m.failure, broken.openErr) {
-		t.Errorf("told of %v", m.failure)
-	}
-	if err := broken.close(); err != nil {
-		t.Error(err)
-	}
+	return files[0]
 }

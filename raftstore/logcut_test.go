@@ -109,7 +109,7 @@ func TestTailIsBoundedInBytes(t *testing.T) {
 		for i := range 30 {
 			propose(t, r, term, fmt.Sprint(n, " ", i, strings.Repeat("x", 500)))
 		}
-		marks = append(marks, checkpoint(t, r, row(fmt.Sprint("row ", n), "")))
+		marks = append(marks, takeCheckpoint(t, r, row(fmt.Sprint("row ", n), "")))
 		r.waitIdle(t)
 	}
 	stop(t, s)

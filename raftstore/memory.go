@@ -1,12 +1,15 @@
 package raftstore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/checkpoint"
 )
 
 // Memory is what a store that keeps everything in memory leaves behind when it ends: the next one that is
@@ -153,22 +156,27 @@ func (r *memoryRows) rows(fn func(key, value []byte) error) error {
 	return nil
 }
 
-func (r *memoryRows) put(rows []Row) {
+// Put implements rowDevice.
+func (r *memoryRows) Put(rows []Row) {
 	if r.kept != nil {
 		r.changed = append(r.changed, rows...)
 	}
 }
 
-func (r *memoryRows) drop(prefix []byte) {
+// Drop implements rowDevice.
+func (r *memoryRows) Drop(prefix []byte) {
 	if r.kept != nil {
 		r.dropped = append(r.dropped, string(prefix))
 	}
 }
 
 func (r *memoryRows) finish(mark checkpointMark) { r.mark = &mark }
-func (r *memoryRows) busy() bool                 { return r.mark != nil }
 
-func (r *memoryRows) step(bool) (durable bool, err error) {
+// Busy implements rowDevice.
+func (r *memoryRows) Busy() bool { return r.mark != nil }
+
+// Step implements rowDevice.
+func (r *memoryRows) Step() (durable bool, err error) {
 	if r.kept != nil {
 		r.keep()
 	}
@@ -181,11 +189,11 @@ func (r *memoryRows) keep() {
 	m := r.kept
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	dropped := newPrefixSet(r.dropped)
-	maps.DeleteFunc(m.rows, func(key string, _ []byte) bool { return dropped.covers([]byte(key)) })
+	dropped := checkpoint.NewPrefixes(r.dropped)
+	maps.DeleteFunc(m.rows, func(key string, _ []byte) bool { return dropped.Covers([]byte(key)) })
 	for _, row := range r.changed {
 		switch key := string(row.Key); {
-		case dropped.covers(row.Key):
+		case dropped.Covers(row.Key):
 		case row.Delete:
 			delete(m.rows, key)
 		default:
@@ -198,14 +206,17 @@ func (r *memoryRows) keep() {
 	m.meta.Index, m.meta.Term, m.meta.Conf = r.mark.index, r.mark.term, r.mark.conf
 }
 
-func (*memoryRows) sweep(int) (bool, error) { return false, nil }
+// Tidy implements rowDevice.
+func (*memoryRows) Tidy(bool) (more bool, err error) { return false, nil }
+
+// NewFile implements rowDevice.
+func (*memoryRows) NewFile() (*checkpoint.FileWriter, error) { return nil, errors.ErrUnsupported }
+
+// Discard implements rowDevice.
+func (*memoryRows) Discard(*checkpoint.FileWriter) {}
+
+// Close implements rowDevice.
+func (*memoryRows) Close() error { return nil }
+
 func (*memoryRows) pin() (*pinned, error)   { return nil, nil }
 func (*memoryRows) replace(*received) error { return nil }
-func (*memoryRows) opened() <-chan struct{} { return alwaysOpen }
-func (*memoryRows) close() error            { return nil }
-
-var alwaysOpen = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()

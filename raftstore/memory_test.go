@@ -45,7 +45,7 @@ func TestMemoryIsKept(t *testing.T) {
 	stop(t, s)
 
 	r, term, s = reopen(nil, "opened-1", "a", "b")
-	checkpoint(t, r, row("x/1", "1"), row("x/2", "2"), row("y", "3"))
+	takeCheckpoint(t, r, row("x/1", "1"), row("x/2", "2"), row("y", "3"))
 	propose(t, r, term, "c")
 	stop(t, s)
 

@@ -107,8 +107,8 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 	last.mu.Lock() // the member goes on
 	defer last.mu.Unlock()
 	seen := strings.Join(last.steps, ", ")
-	for _, want := range []string{"create received.db", "commit received.db", "complete received.db",
-		"rename state.db", "create log "} {
+	for _, want := range []string{"create rows ", "write rows ", "sync rows ", "sync directory checkpoint",
+		"rename manifest", "create log "} {
 		if !strings.Contains(seen, want) {
 			t.Errorf("no crash before %q: %s", want, seen)
 		}

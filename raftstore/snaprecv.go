@@ -5,32 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
-	"go.etcd.io/bbolt"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // This file is how a member installs the checkpoint of another one, because the log between has been cut
 // there. A checkpoint is in one of these stages, each of them another goroutine's:
 //
-//	collected  its rows come in, and are checked and written into received.db    the goroutine of the stream
+//	collected  its rows come in, and are checked and written into a file         the goroutine of the stream
 //	offered    the file is whole and durable, and raft is asked                  the holder of the turn
-//	installed  raft wants it: the file becomes state.db, the log is emptied      the appender, with the keeper
+//	installed  raft wants it: the manifest names the file, the log is emptied    the appender, with the keeper
 //	restored   the handler rebuilds its state from the rows                      the holder of the turn
 //
 // There is one at a time. Store.receiving is held from the beginning of the first stage until the checkpoint
 // is installed, or given up: by collect's error, by raft, which may have caught up meanwhile (withdraw), or
-// by install's error. A crash at any moment leaves either the old state.db and log, with received.db to be
-// removed, or the new state.db and a log that belongs to the old one, which the next start empties
-// (image.unfit).
-
-// receivedFileName is where a checkpoint is collected. It is a whole state.db once it is closed.
-const receivedFileName = "received.db"
+// by install's error. A crash at any moment leaves either the old checkpoint and log, with a file that no manifest
+// names, or the new checkpoint and a log that belongs to the old one, which the next start empties (image.unfit).
 
 // Restorer is a Handler that can go on with another member's checkpoint. The Handler of a member of a cluster
 // has to be one.
@@ -40,12 +34,6 @@ type Restorer interface {
 	// comes in order with Committed, which goes on with index+1. A checkpoint that was being written is given
 	// up: its writer may be used and does nothing, and there is no CheckpointDone for it.
 	Restore(index uint64)
-}
-
-// received is a checkpoint that was collected: its file, which is whole and durable, and its record.
-type received struct {
-	path string
-	meta checkpointMeta
 }
 
 var errReceiving = errors.New("another checkpoint is being received")
@@ -95,83 +83,66 @@ func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*pee
 	return nil
 }
 
-// collect writes what the stream brings into received.db.
+// receivedName stands for a checkpoint that comes in in errors.
+const receivedName = "a received checkpoint"
+
+// collect writes what the stream brings into a file.
 func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*received, error) {
-	path := filepath.Join(s.cfg.Dir, receivedFileName)
-	r := &received{path: path}
-	if err := s.disk.check("create", path); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	db, err := openBolt(s.disk, path, 0)
+	file, err := s.rowStore.NewFile()
 	if err != nil {
 		return nil, err
 	}
-	err = guardBolt(path, func() error { return s.fill(db, r, m, next) })
-	if err = errors.Join(err, db.Close()); err != nil {
+	r := &received{file: file}
+	if r.meta, err = s.fill(file, m, next); err == nil {
+		err = file.Complete()
+	}
+	if err != nil {
+		s.keeper.discard(r)
 		return nil, err
 	}
-	return r, s.disk.syncDir(s.cfg.Dir)
+	return r, nil
 }
 
 // fill reads chunks up to the one with the record, and checks the rows one by one and against the record. The
 // sender is a member, but its disk may be damaged, and so may the network be.
-func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*peerpb.Chunk, error)) error {
-	if err := createBuckets(db); err != nil {
-		return err
-	}
-	appender := rowAppender{db: db, steps: s.cfg.steps, disk: s.disk}
-	var rows, sum uint64
+func (s *Store) fill(file *checkpoint.FileWriter, m *pb.Message,
+	next func() (*peerpb.Chunk, error)) (checkpointMeta, error) {
 	for {
 		c, err := next()
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("snapshot: the stream ended early: %w", io.ErrUnexpectedEOF)
+			return checkpointMeta{}, fmt.Errorf("snapshot: the stream ended early: %w", io.ErrUnexpectedEOF)
 		}
 		if err != nil {
-			return err
+			return checkpointMeta{}, err
 		}
 		if len(c.GetCheckpoint()) > 0 {
-			if r.meta, err = s.checkReceived(r.path, m, c.GetCheckpoint(), rows, sum); err != nil {
-				return err
-			}
-			break
+			return s.checkReceived(m, c.GetCheckpoint(), file.Totals())
 		}
 		if s.short.Load() {
-			return fmt.Errorf("snapshot: %w", ErrReserve)
+			return checkpointMeta{}, fmt.Errorf("snapshot: %w", ErrReserve)
 		}
 		for _, row := range c.GetRows() {
-			_, n, err := decodeRow(r.path, row.GetKey(), row.GetStored())
-			if err != nil {
-				return err
+			if _, _, err := checkpoint.Value(receivedName, row.GetKey(), row.GetStored()); err != nil {
+				return checkpointMeta{}, rowError(err)
 			}
-			rows, sum = rows+1, sum+uint64(n)
-			if err := appender.add(row.GetKey(), row.GetStored()); err != nil {
-				return fmt.Errorf("snapshot: %w", err)
+			if err := file.Row(row.GetKey(), row.GetStored()); err != nil {
+				return checkpointMeta{}, fmt.Errorf("snapshot: %w", err)
 			}
 		}
 	}
-	if err := appender.flush(); err != nil {
-		return err
-	}
-	if err := s.disk.check("complete", r.path); err != nil {
-		return err
-	}
-	return putRecord(db, r.meta)
 }
 
 // checkReceived compares the record, which comes last, with the rows before it and with what raft was told,
 // and returns it as this member stores it.
-func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta, error) {
-	meta, err := decodeCheckpointMeta(path, record)
+func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Totals) (checkpointMeta, error) {
+	meta, err := decodeCheckpointMeta(receivedName, record)
 	if err != nil {
 		return meta, err
 	}
 	want := m.GetSnapshot().GetMetadata()
 	switch {
-	case meta.Rows != rows || meta.Sum != sum:
-		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", rows, sum,
+	case meta.Rows != came.Rows || meta.Sum != came.Sum:
+		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", came.Rows, came.Sum,
 			meta.Rows, meta.Sum)
 	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != s.identity.Cluster:
 		return meta, fmt.Errorf("snapshot: as of entry %d, raft says %d", meta.Index, want.GetIndex())
@@ -183,7 +154,7 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 		return meta, fmt.Errorf("snapshot: %w", err)
 	}
 	meta.Member, meta.Restored = s.identity.Member, meta.Index
-	meta.Format, meta.Next, meta.Dropped = checkpointFormat, false, 0 // as putRecord stores it
+	meta.Format = checkpointFormat
 	return meta, nil
 }
 
@@ -191,15 +162,16 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 // with it, or another leader has been elected.
 func (l *loop) withdraw() {
 	if l.offered != nil {
+		l.s.keeper.discard(l.offered)
 		l.offered = nil
 		<-l.s.receiving
 	}
 }
 
-// install makes a received checkpoint this member's own: first the file takes state.db's place, in one
-// rename, then the log is emptied. A crash between the two leaves a log that does not belong to the
-// checkpoint; the next start empties it. Backups and outgoing checkpoints, which are read from the old file, end with
-// ErrOvertaken. The appender calls it, between writes, so nothing is appended meanwhile.
+// install makes a received checkpoint this member's own: first the manifest names its file, then the log is emptied. A
+// crash between the two leaves a log that does not belong to the checkpoint; the next start empties it. Backups and
+// outgoing checkpoints go on with the old files. The appender calls it, between writes, so nothing is appended
+// meanwhile.
 func (s *Store) install(r *received) error {
 	defer func() { <-s.receiving }()
 	if err := s.keeper.replace(r); err != nil {

@@ -30,7 +30,7 @@ func TestWantedCheckpoint(t *testing.T) {
 	if !s.CheckpointDue() {
 		t.Error("the wanted checkpoint is not due")
 	}
-	checkpoint(t, r, row("key", "value"))
+	takeCheckpoint(t, r, row("key", "value"))
 	if err := s.AwaitCheckpoint(t.Context(), r.last()); err != nil {
 		t.Error(err)
 	}

@@ -134,9 +134,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.spacePause == 0 {
 		c.spacePause = spacePause
 	}
-	if c.steps == (stepLimits{}) {
-		c.steps = defaultSteps
-	}
 	if c.Cluster.clock == nil {
 		c.Cluster.clock = realClock{}
 	}
@@ -150,26 +147,6 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("a threshold is negative")
 	}
 	return c, c.Cluster.check(c.InMemory)
-}
-
-// rowDevice is where checkpoints become durable. Disk and memory implement it; see stateStore for the
-// meaning.
-type rowDevice interface {
-	rows(fn func(key, value []byte) error) error
-	put(rows []Row)
-	drop(prefix []byte)
-	finish(mark checkpointMark)
-	busy() bool
-	step(hurry bool) (durable bool, err error)
-	sweep(limit int) (more bool, err error)
-	// opened is closed once the other methods do not have to wait for the file. One that cannot be opened
-	// shows with them.
-	opened() <-chan struct{}
-	// pin begins to read the last durable checkpoint from another goroutine; nil if there is none to read.
-	pin() (*pinned, error)
-	// replace puts a received checkpoint in the place of everything.
-	replace(r *received) error
-	close() error
 }
 
 // Store is one member's copy of the replicated log. Its methods may be called from any goroutine, except that
@@ -215,7 +192,6 @@ type Store struct {
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease
-	pins      pins
 	receiving chan struct{} // capacity 1: held while a checkpoint is being received or installed
 	short     atomic.Bool   // the disk is nearly full
 	full      atomic.Bool   // the same, once a turn has dealt with it
@@ -241,8 +217,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
-	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger}},
-		make(chan struct{}, 1)
+	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger},
+		steps: cfg.steps}, make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
@@ -292,12 +268,10 @@ func (s *Store) openDisk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.remove(filepath.Join(dir, receivedFileName)); err != nil {
-		return err
-	}
 	x := &examiner{dir: dir, disk: d, segmentBytes: int64(s.cfg.SegmentBytes),
 		reader: rowReader{add: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach}}
 	if err := x.run(); err != nil {
+		x.img.state.close()
 		return err
 	}
 	img := &x.img
@@ -309,10 +283,13 @@ func (s *Store) openDisk(ctx context.Context) error {
 	}
 	log, err := openDiskLog(filepath.Join(dir, walDir), img.log)
 	if err != nil {
+		img.state.close()
 		return err
 	}
 	s.device = log
-	s.rowStore = openState(d, dir, img.state, s.cfg.steps)
+	if s.rowStore, err = img.state.open(dir); err != nil {
+		return err
+	}
 	s.lineage.Store(img.state.meta.Lineage)
 	s.forced.Store(img.state.meta.Forced)
 	s.identity, s.loaded = img.identity, img.state.meta.Index
@@ -338,7 +315,7 @@ func (s *Store) closeFiles() error {
 		errs = append(errs, s.device.close())
 	}
 	if s.rowStore != nil {
-		errs = append(errs, s.rowStore.close())
+		errs = append(errs, s.rowStore.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())

@@ -97,7 +97,7 @@ func TestCheckpointIsDueByEntriesAndCutsTheLog(t *testing.T) {
 			if !s.CheckpointDue() {
 				t.Fatal("not due after 120 entries")
 			}
-			checkpoint(t, r, row("k", fmt.Sprint(i)))
+			takeCheckpoint(t, r, row("k", fmt.Sprint(i)))
 			if s.CheckpointDue() {
 				t.Fatal("due right after a checkpoint")
 			}
@@ -156,7 +156,7 @@ func TestRestartReplaysWhatTheCheckpointDoesNotHave(t *testing.T) {
 	r := start(t, s)
 	term := r.lead(t)
 	propose(t, r, term, numbered("a", 0, 50)...)
-	index := checkpoint(t, r, row("x", "1"), row("y", "2"), row("z", ""))
+	index := takeCheckpoint(t, r, row("x", "1"), row("y", "2"), row("z", ""))
 	propose(t, r, term, numbered("b", 0, 50)...)
 	stop(t, s)
 
@@ -205,57 +205,56 @@ func TestCheckpointsReplaceAndDeleteRows(t *testing.T) {
 			rows = append(rows, row(key, value))
 			want[key] = value
 		}
-		checkpoint(t, r, rows...)
+		takeCheckpoint(t, r, rows...)
 		stop(t, s)
 	}
 }
 
-func TestDroppedPrefixIsGoneAtOnceAndSweptLater(t *testing.T) {
+func TestDroppedPrefixIsGone(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
-	cfg.steps = defaultSteps
+	cfg.steps.merge = 1 << 20
 	s := open(t, cfg)
 	r := start(t, s)
 	term := r.lead(t)
 	var rows []Row
-	for i := range 3*sweepRowsMax + 7 {
+	for i := range 1000 {
 		rows = append(rows, row(fmt.Sprintf("n1/%05d", i), "v"))
 	}
 	rows = append(rows, row("n0/a", "keep"), row("n10/a", "keep"), row("n2/a", "keep"))
-	checkpoint(t, r, rows...)
+	takeCheckpoint(t, r, rows...)
 	propose(t, r, term, "drop")
 	w := s.BeginCheckpoint(r.last())
 	w.DeletePrefix([]byte("n1/"))
-	if !w.Put([]Row{row("n1/late", "v"), row("n3/a", "keep")}) {
+	want := map[string]string{"n0/a": "keep", "n10/a": "keep", "n2/a": "keep"}
+	rows = []Row{row("n1/late", "v")}
+	for _, key := range numbered("n3/", 0, 1000) {
+		rows, want[key] = append(rows, row(key, "keep")), "keep"
+	}
+	if !w.Put(rows) {
 		t.Fatal("queue full")
 	}
 	w.Finish()
 	r.waitCheckpoint(t, r.last())
 	stop(t, s)
-
-	// Wherever the sweeper was stopped, the rows look gone; each restart goes on until none is left.
-	want := map[string]string{"n0/a": "keep", "n10/a": "keep", "n2/a": "keep", "n3/a": "keep"}
-	for swept := false; !swept; {
+	for _, merge := range []int{1 << 20, 1} { // before the files are merged, and after that
+		cfg.steps.merge = merge
 		s = open(t, cfg)
 		if got := rowsOf(t, s); !maps.Equal(got, want) {
 			t.Fatalf("rows %v", got)
 		}
-		state := s.rowStore.(*stateStore)
-		for state.busy() {
-			if _, err := state.step(false); err != nil {
+		for more := true; more; {
+			var err error
+			if more, err = s.rowStore.Tidy(true); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := state.sweep(sweepRowsMax); err != nil {
-			t.Fatal(err)
-		}
-		_, more := state.dropped.first()
-		swept = !more
 		stop(t, s)
 	}
 	report, err := Check(cfg.Dir)
 	if err != nil || report.Rows != uint64(len(want)) {
 		t.Fatalf("%d rows left, %v", report.Rows, err)
 	}
+	onlyRows(t, cfg.Dir)
 }
 
 func TestCheckpointQueueIsBounded(t *testing.T) {

@@ -212,15 +212,16 @@ func TestBinaryDirectory(t *testing.T) {
 	}
 
 	linked, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "of somebody else")
-	if err := errors.Join(os.WriteFile(elsewhere, []byte("his"), 0o600),
-		os.Symlink(elsewhere, filepath.Join(linked, "state.db"))); err != nil {
+	manifest := filepath.Join(linked, "checkpoint", "manifest")
+	if err := errors.Join(os.WriteFile(elsewhere, []byte("his"), 0o600), os.Mkdir(filepath.Dir(manifest), 0o700),
+		os.Symlink(elsewhere, manifest)); err != nil {
 		t.Fatal(err)
 	}
 	serveOn(t, linked).Kill()
 	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "his" {
 		t.Errorf("where a link in the place of the state points to: %q, %v", text, err)
 	}
-	if status, err := os.Lstat(filepath.Join(linked, "state.db")); err != nil || !status.Mode().IsRegular() {
+	if status, err := os.Lstat(manifest); err != nil || !status.Mode().IsRegular() {
 		t.Errorf("the state: %v, %v", status, err)
 	}
 
@@ -259,7 +260,7 @@ func TestBinaryDamage(t *testing.T) {
 	p.Command.Process.Signal(syscall.SIGTERM)
 	p.wantExit(t, exit.OK)
 
-	state := filepath.Join(directory, "state.db")
+	state := filepath.Join(directory, "checkpoint", "manifest")
 	content, err := os.ReadFile(state)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +272,7 @@ func TestBinaryDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	spawn(t, "serve", "--listen=127.0.0.1:0", "--data-dir", directory).
-		wantExit(t, exit.Storage, "coordd: data directory "+directory+" (flag --data-dir): ", "state.db")
+		wantExit(t, exit.Storage, "coordd: data directory "+directory+" (flag --data-dir): ", "manifest")
 	code, _ := spawn(t, "check", "--data-dir", directory).exit(t)
 	if code != exit.Storage {
 		t.Errorf("check: exit code %d, want 3", code)

@@ -68,7 +68,7 @@ func TestOpenModes(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	inside := filepath.Join(data, "state.db")
+	inside := filepath.Join(data, "identity.json")
 	if err := os.WriteFile(inside, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

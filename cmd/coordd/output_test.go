@@ -32,7 +32,7 @@ func TestJSON(t *testing.T) {
 		LastTerm: 6, Members: raftstore.Members{{ID: 2, Name: "a", PeerAddress: "a:1"},
 			{ID: 3, Name: "b", PeerAddress: "b:1", Learner: true}},
 		Removed: raftstore.Members{{ID: 4, PeerAddress: "d:1"}},
-		Files:   []raftstore.FileReport{{Name: "state.db", Bytes: 10, Rows: 4}}}
+		Files:   []raftstore.FileReport{{Name: "checkpoint/manifest", Bytes: 10, Rows: 4}}}
 	condemned := &raftstore.Report{Cluster: 1, Member: 2, Condemned: "it diverged"}
 	limitsText := `{"server":"a","state_limit_bytes":4194304,"state_unlimited":false,"state_used_bytes":1048576,` +
 		`"state_headroom_bytes":3145728,"state_reserve_bytes":262144,"node_limit_bytes":1073741824,` +
@@ -54,13 +54,14 @@ func TestJSON(t *testing.T) {
 			`"match":9,"lag":0,"active":true,"connected":true,"version":3},{"id":"02","name":"b",` +
 			`"peer_address":"b:1","client_address":"b:2","role":"learner","match":7,"lag":2,"active":false,` +
 			`"connected":true,"version":3}]}`},
-		{showReport(report, errors.New("state.db: row 5")), `{"cluster":"0000000000000001",` +
+		{showReport(report, errors.New("checkpoint/manifest: row 5")), `{"cluster":"0000000000000001",` +
 			`"server_id":"0000000000000002","checkpoint_index":3,"checkpoint_rows":4,"first_index":4,` +
 			`"last_index":5,"last_term":6,"members":[{"id":"0000000000000002","name":"a","peer_address":"a:1",` +
 			`"role":"voter"},{"id":"0000000000000003","name":"b","peer_address":"b:1","role":"learner"}],` +
 			`"removed":[{"id":"0000000000000004","name":"","peer_address":"d:1","role":"voter"}],` +
-			`"files":[{"name":"state.db","bytes":10,"first_index":0,"last_index":0,"rows":4,"torn_bytes":0}],` +
-			`"damage":"state.db: row 5"}`},
+			`"files":[{"name":"checkpoint/manifest","bytes":10,"first_index":0,"last_index":0,"rows":4,` +
+			`"torn_bytes":0}],` +
+			`"damage":"checkpoint/manifest: row 5"}`},
 		{showReport(condemned, &raftstore.CondemnedError{}), `{"cluster":"0000000000000001",` +
 			`"server_id":"0000000000000002","checkpoint_index":0,"checkpoint_rows":0,"first_index":0,` +
 			`"last_index":0,"last_term":0,"members":[],"removed":[],"files":[],"condemned":"it diverged"}`},

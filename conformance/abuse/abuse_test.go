@@ -184,8 +184,8 @@ func limitMemory(t *testing.T, c *testserver.Config) string {
 	return "no control group can be made: GOMEMLIMIT, and what the process has of its own"
 }
 
-// memory is how much memory the process has of its own, 0 when it is gone. Pages of state.db that are mapped
-// are the kernel's to take back, and do not count.
+// memory returns the memory that the process has of its own, 0 when it is gone. Pages of files that are mapped are
+// the kernel's to take back, and do not count.
 func (s *server) memory() (sum int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	for line := range strings.Lines(string(text)) {

@@ -68,9 +68,6 @@ func backupError(ctx context.Context, err error) error {
 	case errors.Is(err, raftstore.ErrBackupRuns):
 		return status.Error(codes.ResourceExhausted,
 			"This server makes another snapshot already: wait, or ask another server")
-	case errors.Is(err, raftstore.ErrOvertaken):
-		return status.Error(codes.Aborted, "The snapshot was overtaken: this server had lagged, and a checkpoint of the "+
-			"leader has replaced the one that was being read. Run the command again, or ask another server")
 	case errors.Is(err, group.ErrStopped), errors.Is(err, raftstore.ErrStopped):
 		return status.Error(codes.Unavailable, group.ErrStopped.Error())
 	case errors.Is(context.Cause(ctx), errBackupStalled):
@@ -99,8 +96,7 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 
 // backup writes a checkpoint to w that contains everything that was committed when backup was called. Commands go on
 // meanwhile. It returns the index of the checkpoint's last entry. Errors: calls.ErrPatience if there was no leader for
-// calls.Patience, group.ErrStopped, raftstore.ErrBackupRuns, raftstore.ErrOvertaken, raftstore.ErrStopped, those of
-// ctx and w.
+// calls.Patience, group.ErrStopped, raftstore.ErrBackupRuns, raftstore.ErrStopped, those of ctx and w.
 func (s *Cluster) backup(ctx context.Context, w io.Writer) (uint64, error) {
 	bounded, cancel := s.InTime(ctx)
 	defer cancel()
