@@ -27,6 +27,8 @@ type Inspection struct {
 	Prefix string
 	// Resource, if it is not empty, is listed with what is below it, and no other resource.
 	Resource string
+	// Data bounds the bytes of data that each semaphore, owner and waiter is listed with.
+	Data int
 	// Session and Semaphore, if not 0, are the only ones of their kind to be listed.
 	Session   SessionID
 	Semaphore SemaphoreID
@@ -72,8 +74,8 @@ type Inspected struct {
 	// Next is where to go on, unless this was all.
 	Next InspectionPlace
 	Done bool
-	// Looked is how many rows were looked at.
-	Looked int
+	// Looked counts the rows that were looked at, and Weight those of them that stand for names and data.
+	Looked, Weight int
 	// Missing tells that there is no such path, or that it is a node that the caller may not read.
 	Missing bool
 }
@@ -142,6 +144,9 @@ type InspectedLink struct {
 // come on.
 const MinInspectedRows = 64
 
+// weightBytes of names and data count as a row.
+const weightBytes = 16 << 10
+
 // Inspect returns what q is about from a place on, as far as it gets by looking at so many rows, though not
 // fewer than MinInspectedRows: entries of the tree, those that the rights depend on included, sessions,
 // semaphores, links. A place that nobody has been given leads to some place or other.
@@ -170,6 +175,13 @@ func (i *inspector) look() bool {
 	}
 	i.left--
 	return true
+}
+
+// weigh counts a name and data, which a row has as a whole however few rows are left.
+func (i *inspector) weigh(name string, data []byte) {
+	rows := (len(name) + min(len(data), i.q.Data)) / weightBytes
+	i.left -= rows
+	i.found.Weight += rows
 }
 
 func (i *inspector) run() {
@@ -278,6 +290,7 @@ func (i *inspector) semaphores(n *node) bool {
 		seen := InspectedSemaphore{Node: n.id, Path: n.path, ID: sem.id, Name: sem.name, Data: sem.data,
 			Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral, Owners: sem.owners.length,
 			Waiters: sem.waiters.length, Continued: continued}
+		i.weigh(sem.name, sem.data)
 		all := i.linksOf(n, sem, &seen)
 		i.found.Semaphores = append(i.found.Semaphores, seen)
 		if !all {
@@ -391,6 +404,7 @@ func (i *inspector) links(n *node, first *link, into *[]InspectedLink) bool {
 		}
 		i.at.Order = l.order
 		*into = append(*into, l.inspected())
+		i.weigh(l.semaphore.name, (*into)[len(*into)-1].Data)
 	}
 	return true
 }

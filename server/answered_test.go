@@ -80,11 +80,14 @@ func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
 	fields := method.Input().Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
-		if value, known := askedFor[field.Name()]; known && field.Kind() == protoreflect.StringKind &&
-			!field.IsList() {
-			request.Set(field, protoreflect.ValueOfString(value))
-		}
+		value, known := askedFor[field.Name()]
 		switch {
+		case known && field.Kind() == protoreflect.StringKind && !field.IsList():
+			request.Set(field, protoreflect.ValueOfString(value))
+		case known && field.Kind() == protoreflect.BytesKind && !field.IsList():
+			request.Set(field, protoreflect.ValueOfBytes([]byte(value)))
+		case field.Name() == "kind" && method.Parent().FullName() == "coordd.admin.v1.Inspect":
+			request.Set(field, protoreflect.ValueOfEnum(adminpb.PageRequest_SEMAPHORES.Number()))
 		case field.Name() == "resource" && field.Kind() == protoreflect.MessageKind:
 			resource := request.Mutable(field).Message()
 			resource.Mutable(resource.Descriptor().Fields().ByName("hierarchical_drr"))

@@ -19,10 +19,10 @@ import (
 
 // listResources reads all pages.
 func listResources(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
-	r *adminpb.ListResourcesRequest) (resources []*adminpb.Resource, unknown []string) {
+	r *adminpb.PageRequest) (resources []*adminpb.Resource, unknown []string) {
 	t.Helper()
 	for {
-		page, err := adminpb.NewInspectClient(conn).ListResources(ctx, r)
+		page, err := adminpb.NewInspectClient(conn).List(ctx, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,8 @@ func TestInspectResources(t *testing.T) {
 		var all []*adminpb.Resource
 		c.eventually("the servers to answer each other in time", func() bool {
 			var unknown []string
-			all, unknown = listResources(t, t.Context(), conn, &adminpb.ListResourcesRequest{Path: testNode})
+			all, unknown = listResources(t, t.Context(), conn,
+				&adminpb.PageRequest{Kind: adminpb.PageRequest_RESOURCES, Path: testNode})
 			return len(unknown) == 0
 		})
 		if len(all) != 3 || all[1].GetResource() != "r/child" ||
@@ -78,13 +79,13 @@ func TestInspectResources(t *testing.T) {
 	}
 	c.eventually("what the leader assigns to be seen", func() bool {
 		all, _ := listResources(t, t.Context(), c.conns[0],
-			&adminpb.ListResourcesRequest{Path: testNode, Resource: "r/child"})
+			&adminpb.PageRequest{Kind: adminpb.PageRequest_RESOURCES, Path: testNode, Resource: "r/child"})
 		return len(all) == 1 && len(all[0].GetBuckets()) == 2 && all[0].GetBuckets()[1].GetAssigned() > 0
 	})
 	asked := c.servers[1].inspect.Swap(nil)
 	c.eventually("the other server to answer in time", func() bool {
 		all, unknown := listResources(t, t.Context(), c.conns[0],
-			&adminpb.ListResourcesRequest{Path: testNode, Resource: "r"})
+			&adminpb.PageRequest{Kind: adminpb.PageRequest_RESOURCES, Path: testNode, Resource: "r"})
 		if !slices.Contains(unknown, "server server-1 does not answer") || len(all) != 2 {
 			t.Fatalf("without a server: %q, %v", unknown, all)
 		}
@@ -105,7 +106,7 @@ func TestManyInspectedResources(t *testing.T) {
 		c.create(fmt.Sprint("r", i), 1)
 		c.use(fmt.Sprint("r", i), 1)
 	}
-	all, unknown := listResources(t, t.Context(), conn, &adminpb.ListResourcesRequest{})
+	all, unknown := listResources(t, t.Context(), conn, &adminpb.PageRequest{Kind: adminpb.PageRequest_RESOURCES})
 	for i, r := range all {
 		if r.GetResource() != fmt.Sprint("r", i) || len(r.GetBuckets()) != 1 {
 			t.Fatalf("resource %d is %v", i, r)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
@@ -24,10 +26,10 @@ import (
 
 // listSessions reads all pages.
 func listSessions(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
-	r *adminpb.ListSessionsRequest) (sessions []*adminpb.Session) {
+	r *adminpb.PageRequest) (sessions []*adminpb.Session) {
 	t.Helper()
 	for {
-		page, err := adminpb.NewInspectClient(conn).ListSessions(ctx, r)
+		page, err := adminpb.NewInspectClient(conn).List(ctx, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,18 +67,18 @@ func TestInspectEverywhere(t *testing.T) {
 
 	for i, conn := range c.conns {
 		inspect := adminpb.NewInspectClient(conn)
-		nodes, err := inspect.ListNodes(t.Context(), &adminpb.ListNodesRequest{})
+		nodes, err := inspect.List(t.Context(), &adminpb.PageRequest{Kind: adminpb.PageRequest_NODES})
 		if err != nil || len(nodes.GetNodes()) != 1 || nodes.GetNodes()[0].GetPath() != testNode ||
 			nodes.GetNodes()[0].GetSessions() != 2 {
 			t.Fatalf("server %d: %v, %v", i, nodes, err)
 		}
-		semaphores, err := inspect.ListSemaphores(t.Context(),
-			&adminpb.ListSemaphoresRequest{Path: testNode, Prefix: "lo"})
+		semaphores, err := inspect.List(t.Context(),
+			&adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: testNode, Prefix: []byte("lo")})
 		if err != nil || len(semaphores.GetSemaphores()) != 1 {
 			t.Fatalf("server %d: %v, %v", i, semaphores, err)
 		}
 		lock := semaphores.GetSemaphores()[0]
-		if lock.GetName() != "lock" || !lock.GetEphemeral() || len(lock.GetOwners()) != 1 ||
+		if string(lock.GetName()) != "lock" || !lock.GetEphemeral() || len(lock.GetOwners()) != 1 ||
 			len(lock.GetWaiters()) != 1 ||
 			lock.GetOwners()[0].GetSession() != held || lock.GetWaiters()[0].GetSession() != waits ||
 			lock.GetOwners()[0].GetOrderId() == 0 ||
@@ -85,7 +87,7 @@ func TestInspectEverywhere(t *testing.T) {
 		}
 		var sessions []*adminpb.Session
 		c.eventually("the servers to answer each other in time", func() bool {
-			sessions = listSessions(t, t.Context(), conn, &adminpb.ListSessionsRequest{})
+			sessions = listSessions(t, t.Context(), conn, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS})
 			return len(sessions) == 2 && !slices.ContainsFunc(sessions,
 				func(s *adminpb.Session) bool { return s.GetClient() == nil })
 		})
@@ -108,7 +110,7 @@ func TestInspectEverywhere(t *testing.T) {
 	// A server that does not answer takes nothing away but what only it knows.
 	silent := c.servers[follower].inspect.Swap(nil)
 	for _, s := range listSessions(t, t.Context(), c.conns[leader],
-		&adminpb.ListSessionsRequest{Path: testNode, Session: held}) {
+		&adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: testNode, Session: held}) {
 		if s.GetClient() != nil || s.GetClientUnknown() != fmt.Sprintf("server server-%d does not answer",
 			follower) || !s.GetAttached() {
 			t.Errorf("asked through the leader: %v", s)
@@ -128,7 +130,8 @@ func TestInspectEverywhere(t *testing.T) {
 	if r := next(t, waiter); !r.GetAcquireSemaphoreResult().GetAcquired() {
 		t.Errorf("the waiter is told %v", r)
 	}
-	sessions := listSessions(t, t.Context(), c.conns[follower], &adminpb.ListSessionsRequest{Path: testNode})
+	sessions := listSessions(t, t.Context(), c.conns[follower],
+		&adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: testNode})
 	if len(sessions) != 1 || sessions[0].GetId() != waits || len(sessions[0].GetOwned()) != 1 {
 		t.Errorf("left are %v", sessions)
 	}
@@ -147,7 +150,7 @@ func TestInspectDetached(t *testing.T) {
 	id := next(t, stream).GetSessionStarted().GetSessionId()
 	leave()
 	eventually(t, "the session to be without a client", func() bool {
-		s := listSessions(t, t.Context(), conn, &adminpb.ListSessionsRequest{})[0]
+		s := listSessions(t, t.Context(), conn, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS})[0]
 		since := time.Since(time.UnixMilli(int64(s.GetDetachedMillis())))
 		return s.GetId() == id && !s.GetAttached() && s.GetClient() == nil && s.GetServer() == "" &&
 			since < time.Hour &&
@@ -183,13 +186,13 @@ func TestDeleteSemaphore(t *testing.T) {
 		want    codes.Code
 	}{
 		{&adminpb.DeleteSemaphoreRequest{Path: testNode}, codes.InvalidArgument},
-		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "free", Id: 1}, codes.InvalidArgument},
-		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "none"}, codes.NotFound},
-		{&adminpb.DeleteSemaphoreRequest{Path: "/local/none", Name: "free"}, codes.NotFound},
-		{&adminpb.DeleteSemaphoreRequest{Path: "/local/dir", Name: "free"}, codes.NotFound},
-		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "taken"}, codes.FailedPrecondition},
-		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "lock", Force: true},
-			codes.FailedPrecondition}, {&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "free"},
+		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: []byte("free"), Id: 1}, codes.InvalidArgument},
+		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: []byte("none")}, codes.NotFound},
+		{&adminpb.DeleteSemaphoreRequest{Path: "/local/none", Name: []byte("free")}, codes.NotFound},
+		{&adminpb.DeleteSemaphoreRequest{Path: "/local/dir", Name: []byte("free")}, codes.NotFound},
+		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: []byte("taken")}, codes.FailedPrecondition},
+		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: []byte("lock"), Force: true},
+			codes.FailedPrecondition}, {&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: []byte("free")},
 			codes.OK},
 		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Id: 2, Force: true}, codes.OK},
 		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Id: 2, Force: true}, codes.NotFound},
@@ -199,8 +202,9 @@ func TestDeleteSemaphore(t *testing.T) {
 			t.Errorf("%v: %v, want %s", test.request, err, test.want)
 		}
 	}
-	left, err := adminpb.NewInspectClient(conn).ListSemaphores(t.Context(), &adminpb.ListSemaphoresRequest{})
-	if err != nil || len(left.GetSemaphores()) != 1 || left.GetSemaphores()[0].GetName() != "lock" {
+	left, err := adminpb.NewInspectClient(conn).List(t.Context(),
+		&adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES})
+	if err != nil || len(left.GetSemaphores()) != 1 || string(left.GetSemaphores()[0].GetName()) != "lock" {
 		t.Errorf("left are %v, %v", left, err)
 	}
 }
@@ -220,9 +224,10 @@ func TestInspectPages(t *testing.T) {
 		next(t, streams[i%sessions])
 	}
 	for _, size := range []uint32{0, 1, 100, 256, 10_000} {
-		r, held, pages := &adminpb.ListSessionsRequest{PageSize: size}, make(map[uint64]int), 0
+		r := &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, PageSize: size}
+		held, pages := make(map[uint64]int), 0
 		for {
-			page, err := adminpb.NewInspectClient(conn).ListSessions(t.Context(), r)
+			page, err := adminpb.NewInspectClient(conn).List(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,9 +253,55 @@ func TestInspectPages(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"x", "AQ", "AgEBAQEBAQ", "AQEBAQEBAQEB"} {
-		if _, err := adminpb.NewInspectClient(conn).ListNodes(t.Context(),
-			&adminpb.ListNodesRequest{PageToken: token}); status.Code(err) != codes.InvalidArgument {
+		if _, err := adminpb.NewInspectClient(conn).List(t.Context(),
+			&adminpb.PageRequest{Kind: adminpb.PageRequest_NODES,
+				PageToken: token}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("token %s: %v", token, err)
+		}
+	}
+	for _, kind := range []adminpb.PageRequest_Kind{0, 5} {
+		_, err := adminpb.NewInspectClient(conn).List(t.Context(), &adminpb.PageRequest{Kind: kind})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "want NODES") {
+			t.Errorf("kind %d: %v", kind, err)
+		}
+	}
+}
+
+// TestListsAreWhole: names and data come byte by byte, data up to the length asked for, and a page has few large
+// ones.
+func TestListsAreWhole(t *testing.T) {
+	_, conn := startTest(t, nil)
+	stream, _ := openAs(t, conn, "", "")
+	const semaphores, each = 40, 128 << 10
+	name := func(i int) string { return fmt.Sprintf("a\tb\x1b\x00%s/%d", strings.Repeat("n", 900), i) }
+	data := []byte(strings.Repeat("\x00\xff\n ", each/4))
+	for i := range semaphores {
+		send(t, stream, create(uint64(i+1), name(i), data))
+		next(t, stream)
+	}
+	for _, wanted := range []uint32{0, 1, each, 1 << 31} {
+		r := &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, DataBytes: wanted}
+		seen, pages := 0, 0
+		for ; pages == 0 || r.PageToken != ""; pages++ {
+			page, err := adminpb.NewInspectClient(conn).List(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range page.GetSemaphores() {
+				if want := data[:min(len(data), int(wanted))]; string(s.GetName()) != name(seen) ||
+					!bytes.Equal(s.GetData(), want) || s.GetDataBytes() != each {
+					t.Fatalf("%d bytes wanted: semaphore %d is %.20q with %d bytes of %d", wanted, seen, s.GetName(),
+						len(s.GetData()), s.GetDataBytes())
+				}
+				seen++
+			}
+			if size := proto.Size(page); size > 256*(16<<10)+each {
+				t.Errorf("%d bytes wanted: a page has %d", wanted, size)
+			}
+			r.PageToken = page.GetNextPageToken()
+		}
+		if seen != semaphores || (pages > 1) != (wanted >= each) {
+			t.Errorf("%d bytes wanted: %d semaphores on %d pages", wanted, seen, pages)
 		}
 	}
 }
@@ -278,7 +329,7 @@ func TestInspectRights(t *testing.T) {
 		"token-of-alice": {[]string{testNode}, true},
 		"token-of-bob":   {[]string{testNode}, false},
 	} {
-		nodes, err := inspect.ListNodes(g.as(token), &adminpb.ListNodesRequest{})
+		nodes, err := inspect.List(g.as(token), &adminpb.PageRequest{Kind: adminpb.PageRequest_NODES})
 		var seen []string
 		for _, n := range nodes.GetNodes() {
 			seen = append(seen, n.GetPath())
@@ -287,13 +338,13 @@ func TestInspectRights(t *testing.T) {
 			t.Errorf("%s sees nodes %v, %v", token, seen, err)
 		}
 		for _, path := range []string{testNode, other} {
-			_, err := inspect.ListSemaphores(g.as(token), &adminpb.ListSemaphoresRequest{Path: path})
+			_, err := inspect.List(g.as(token), &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: path})
 			if got := status.Code(err); (got == codes.OK) != slices.Contains(want.paths, path) ||
 				got != codes.OK && got != codes.NotFound {
 				t.Errorf("%s lists %s: %v", token, path, err)
 			}
 		}
-		sessions := listSessions(t, g.as(token), g.conn, &adminpb.ListSessionsRequest{})
+		sessions := listSessions(t, g.as(token), g.conn, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS})
 		if len(sessions) != 1 || sessions[0].GetId() != own ||
 			(sessions[0].GetClient() != nil) != want.client {
 			t.Errorf("%s sees sessions %v", token, sessions)
@@ -370,16 +421,8 @@ func TestInspectIsForLocalCallers(t *testing.T) {
 	}
 	_, conn := startTest(t, func(c *Config) { c.Inspect = InspectOff })
 	for method, call := range map[string]func(adminpb.InspectClient) error{
-		"ListNodes": func(c adminpb.InspectClient) error {
-			_, err := c.ListNodes(t.Context(), &adminpb.ListNodesRequest{})
-			return err
-		},
-		"ListSemaphores": func(c adminpb.InspectClient) error {
-			_, err := c.ListSemaphores(t.Context(), &adminpb.ListSemaphoresRequest{})
-			return err
-		},
-		"ListSessions": func(c adminpb.InspectClient) error {
-			_, err := c.ListSessions(t.Context(), &adminpb.ListSessionsRequest{})
+		"List": func(c adminpb.InspectClient) error {
+			_, err := c.List(t.Context(), &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS})
 			return err
 		},
 		"EndSession": func(c adminpb.InspectClient) error {

@@ -44,8 +44,8 @@ func eventsUntil(t *testing.T, stream eventClient, last string) (words []string)
 			t.Fatalf("behind %q: %v", words, err)
 		}
 		word := fmt.Sprintf("%s %d", e.GetKind(), e.GetSession())
-		if e.GetSemaphore() != "" {
-			word += " " + e.GetSemaphore()
+		if len(e.GetSemaphore()) > 0 {
+			word += " " + string(e.GetSemaphore())
 		}
 		if e.GetReason() != "" {
 			word += fmt.Sprintf(" by %q: %s", e.GetUser(), e.GetReason())

@@ -17,12 +17,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // callerTimeout bounds what a command asks of a server, unless --timeout says otherwise.
@@ -221,27 +221,20 @@ func guardNames(root *cobra.Command) {
 	})
 }
 
-// page is an answer of the inspection service that lists something.
-type page[T any] interface {
-	*T
-	proto.Message
-	GetNextPageToken() string
-}
+// shownDataBytes bounds the data of a semaphore, an owner or a waiter in lists.
+const shownDataBytes = 128
 
-// allPages calls show for the pages of a list, one after the other, until one is the last or show fails.
-func allPages[T any, P page[T]](ctx context.Context, c *caller, method string, request proto.Message,
-	show func(P) error) error {
-	message := request.ProtoReflect()
-	token := message.Descriptor().Fields().ByName("page_token")
+// pages calls show for the pages of a list, one after the other, until one is the last or show fails.
+func (c *caller) pages(ctx context.Context, request *adminpb.PageRequest, show func(*adminpb.Page) error) error {
 	for {
-		answer := P(new(T))
-		if err := c.inspect(ctx, method, request, answer); err != nil {
+		page := new(adminpb.Page)
+		if err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, request, page); err != nil {
 			return err
 		}
-		if err := show(answer); err != nil || answer.GetNextPageToken() == "" {
+		if err := show(page); err != nil || page.GetNextPageToken() == "" {
 			return err
 		}
-		message.Set(token, protoreflect.ValueOfString(answer.GetNextPageToken()))
+		request.PageToken = page.GetNextPageToken()
 	}
 }
 

@@ -110,8 +110,7 @@ func (c *caller) completeNodes(ctx context.Context, begun string, add func(word,
 
 func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add func(word, about string) bool) {
 	_ = c.listSemaphores(ctx, node, begun, func(s *adminpb.Semaphore) error {
-		whole := uint64(len(s.GetName())) == s.GetNameBytes()
-		if whole && !add(s.GetName(), heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
+		if !add(string(s.GetName()), heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
 			return errEnough
 		}
 		return nil

@@ -124,8 +124,8 @@ func (e *export) node(ctx context.Context, path string) error {
 	e.nodes++
 	var names []string
 	err := c.listSemaphores(ctx, path, "", func(s *adminpb.Semaphore) error {
-		if !s.GetEphemeral() { // so the name is whole
-			names = append(names, s.GetName())
+		if !s.GetEphemeral() {
+			names = append(names, string(s.GetName()))
 		}
 		return nil
 	})

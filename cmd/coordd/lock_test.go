@@ -426,9 +426,10 @@ func TestLockSurvives(t *testing.T) {
 			if len(owner) != 1 || fmt.Sprint("ready ", owner[0].GetOrderId()) != ready[i] {
 				t.Fatalf("%s is held by %v, and was by %q", name, owner, ready[i])
 			}
-			found := new(adminpb.ListSessionsResponse)
-			err := c.Invoke(t.Context(), adminpb.Inspect_ListSessions_FullMethodName,
-				&adminpb.ListSessionsRequest{Path: "/local/app", Session: owner[0].GetSessionId()}, found)
+			found := new(adminpb.Page)
+			err := c.Invoke(t.Context(), adminpb.Inspect_List_FullMethodName,
+				&adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: "/local/app",
+					Session: owner[0].GetSessionId()}, found)
 			return err == nil && len(found.GetSessions()) == 1 && found.GetSessions()[0].GetAttached()
 		})
 	}

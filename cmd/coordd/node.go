@@ -348,8 +348,8 @@ func pathOr(c *caller, args []string, fallback string) string {
 
 // listNodes calls show for each node below a path.
 func (c *caller) listNodes(ctx context.Context, path string, show func(*adminpb.Node) error) error {
-	return allPages(ctx, c, adminpb.Inspect_ListNodes_FullMethodName, &adminpb.ListNodesRequest{Path: path},
-		func(page *adminpb.ListNodesResponse) error { return each(page.GetNodes(), show) })
+	return c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_NODES, Path: path},
+		func(page *adminpb.Page) error { return each(page.GetNodes(), show) })
 }
 
 // depthMost bounds how deep a tree is looked into.

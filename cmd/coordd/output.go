@@ -175,6 +175,16 @@ func showBytes(data []byte) bytesShown {
 	return bytesShown{Base64: &text}
 }
 
+// wholeRunes leaves out the rune at the end of a text that was cut within it.
+func wholeRunes(data []byte) []byte {
+	for cut := 1; cut < utf8.UTFMax && cut <= len(data); cut++ {
+		if end := data[len(data)-cut:]; utf8.RuneStart(end[0]) && !utf8.FullRune(end) {
+			return data[:len(data)-cut]
+		}
+	}
+	return data
+}
+
 // dataCellMost is how much of data a line of text has room for.
 const dataCellMost = 60
 

@@ -397,9 +397,9 @@ func resourceDescribeCommand(env *cmdline.Env) *cobra.Command {
 				return err
 			}
 			shown := showResource(c.path(args[0]), resource)
-			page := new(adminpb.ListResourcesResponse)
-			err = c.inspect(ctx, adminpb.Inspect_ListResources_FullMethodName,
-				&adminpb.ListResourcesRequest{Path: shown.Node, Resource: args[1]}, page)
+			page := new(adminpb.Page)
+			err = c.inspect(ctx, adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{
+				Kind: adminpb.PageRequest_RESOURCES, Path: shown.Node, Resource: args[1]}, page)
 			if err != nil && !isNotOurs(err) {
 				return err
 			}
@@ -477,9 +477,9 @@ func resourceListCommand(env *cmdline.Env) *cobra.Command {
 				resource = args[1]
 			}
 			rows := out.list(env.Stdout, "NODE", "RESOURCE", "RATE", "AVAILABLE", "GRANTED", "USED", "WAITERS")
-			err := allPages(ctx, c, adminpb.Inspect_ListResources_FullMethodName,
-				&adminpb.ListResourcesRequest{Path: pathOr(c, args, ""), Resource: resource},
-				func(page *adminpb.ListResourcesResponse) error {
+			err := c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_RESOURCES, Path: pathOr(c, args, ""),
+				Resource: resource},
+				func(page *adminpb.Page) error {
 					return each(page.GetResources(), func(r *adminpb.Resource) error {
 						row := rowOf(r)
 						return rows.add(row, row.cells()...)

@@ -279,9 +279,9 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 			if asked++; asked > toldMost {
 				return nil
 			}
-			page := new(adminpb.ListSessionsResponse)
-			err := c.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName,
-				&adminpb.ListSessionsRequest{Path: s.Node, Session: l.Session}, page)
+			page := new(adminpb.Page)
+			err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{
+				Kind: adminpb.PageRequest_SESSIONS, Path: s.Node, Session: l.Session}, page)
 			if isNotOurs(err) {
 				return nil
 			}
@@ -335,7 +335,7 @@ type semaphoreRow struct {
 	Limit     uint64 `json:"limit"`
 	Count     uint64 `json:"count"`
 	Ephemeral bool   `json:"ephemeral"`
-	Data      string `json:"data"`
+	bytesShown
 	DataBytes uint64 `json:"data_bytes"`
 	Owners    uint64 `json:"owners"`
 	Waiters   uint64 `json:"waiters"`
@@ -345,7 +345,7 @@ func semaphoreListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	return askCommand(env, &question{use: "ls [NODE] [PREFIX]",
 		short: "List the semaphores of a coordination node, or of all below a path",
-		long: "Data is shown up to 128 bytes and without control characters. A listing is not a snapshot.\n\n" +
+		long: "Data is shown up to 128 bytes. A listing is not a snapshot.\n\n" +
 			oursText,
 		example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
@@ -356,12 +356,16 @@ func semaphoreListCommand(env *cmdline.Env) *cobra.Command {
 			}
 			return endList(env, rows, "semaphores", c.listSemaphores(ctx, pathOr(c, args, ""), prefix,
 				func(s *adminpb.Semaphore) error {
-					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(),
-						s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(),
+					data := s.GetData()
+					if uint64(len(data)) < s.GetDataBytes() {
+						data = wholeRunes(data)
+					}
+					row := &semaphoreRow{s.GetPath(), string(s.GetName()), uint64(len(s.GetName())), s.GetLimit(),
+						s.GetCount(), s.GetEphemeral(), showBytes(data), s.GetDataBytes(), s.GetOwnerCount(),
 						s.GetWaiterCount()}
-					return rows.add(row, row.Node, dataText([]byte(row.Name)),
+					return rows.add(row, row.Node, dataText(s.GetName()),
 						heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners),
-						fmt.Sprint(row.Waiters), dataText([]byte(row.Data)))
+						fmt.Sprint(row.Waiters), dataText(data))
 				}))
 		}}, out)
 }
@@ -369,9 +373,9 @@ func semaphoreListCommand(env *cmdline.Env) *cobra.Command {
 // listSemaphores calls show for each semaphore below a path whose name has a prefix, once also where its links are
 // spread over several pages.
 func (c *caller) listSemaphores(ctx context.Context, path, prefix string, show func(*adminpb.Semaphore) error) error {
-	return allPages(ctx, c, adminpb.Inspect_ListSemaphores_FullMethodName,
-		&adminpb.ListSemaphoresRequest{Path: path, Prefix: prefix},
-		func(page *adminpb.ListSemaphoresResponse) error {
+	return c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: path, Prefix: []byte(prefix),
+		DataBytes: shownDataBytes},
+		func(page *adminpb.Page) error {
 			return each(page.GetSemaphores(), func(s *adminpb.Semaphore) error {
 				if s.GetContinued() {
 					return nil

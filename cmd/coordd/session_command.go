@@ -77,11 +77,11 @@ func showSession(s *adminpb.Session) *sessionShown {
 // add adds what a page has of a session that began on an earlier one.
 func (s *sessionShown) add(page *adminpb.Session) {
 	for _, l := range page.GetOwned() {
-		s.Owns = append(s.Owns, &sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(),
+		s.Owns = append(s.Owns, &sessionHolds{string(l.GetName()), l.GetOrderId(), l.GetCount(),
 			timeShown(l.GetSinceMillis())})
 	}
 	for _, l := range page.GetAwaited() {
-		s.Awaits = append(s.Awaits, &sessionAwaits{sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(),
+		s.Awaits = append(s.Awaits, &sessionAwaits{sessionHolds{string(l.GetName()), l.GetOrderId(), l.GetCount(),
 			timeShown(l.GetSinceMillis())}, waitShown(l.GetTimeoutMillis())})
 	}
 }
@@ -118,9 +118,8 @@ func (c *caller) sessions(ctx context.Context, path string, id uint64,
 		first, last = s, showSession(s)
 		return err
 	}
-	err := allPages(ctx, c, adminpb.Inspect_ListSessions_FullMethodName,
-		&adminpb.ListSessionsRequest{Path: path, Session: id},
-		func(page *adminpb.ListSessionsResponse) error { return each(page.GetSessions(), next) })
+	err := c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: path, Session: id},
+		func(page *adminpb.Page) error { return each(page.GetSessions(), next) })
 	if err != nil || last == nil {
 		return err
 	}

@@ -86,8 +86,8 @@ func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*to
 	ctx, cancel := context.WithTimeout(ctx, callerTimeout)
 	defer cancel()
 	pages := 0
-	err := allPages(ctx, c, adminpb.Inspect_ListSemaphores_FullMethodName, &adminpb.ListSemaphoresRequest{Path: path},
-		func(page *adminpb.ListSemaphoresResponse) error {
+	err := c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: path},
+		func(page *adminpb.Page) error {
 			for _, s := range page.GetSemaphores() {
 				shown.consider(s, counted, seconds)
 			}
@@ -105,7 +105,7 @@ func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*to
 
 func (t *topShown) consider(s *adminpb.Semaphore, grants map[semaphoreName]int, seconds float64) {
 	for _, l := range s.GetWaiters() {
-		t.Waits = append(t.Waits, &topWait{s.GetPath(), s.GetName(), l.GetSession(), l.GetOrderId(),
+		t.Waits = append(t.Waits, &topWait{s.GetPath(), string(s.GetName()), l.GetSession(), l.GetOrderId(),
 			timeShown(l.GetSinceMillis()), l.GetSinceMillis()})
 	}
 	slices.SortStableFunc(t.Waits, func(a, b *topWait) int { return cmp.Compare(a.since, b.since) })
@@ -113,10 +113,10 @@ func (t *topShown) consider(s *adminpb.Semaphore, grants map[semaphoreName]int, 
 	if s.GetContinued() {
 		return
 	}
-	lock := &topLock{Node: s.GetPath(), Name: s.GetName(), Owners: s.GetOwnerCount(),
+	lock := &topLock{Node: s.GetPath(), Name: string(s.GetName()), Owners: s.GetOwnerCount(),
 		Waiters: s.GetWaiterCount(), Held: heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())}
 	if grants != nil {
-		rate := float64(grants[semaphoreName{s.GetPath(), s.GetName()}]) / seconds
+		rate := float64(grants[semaphoreName{s.GetPath(), string(s.GetName())}]) / seconds
 		lock.Grants = &rate
 	}
 	t.Locks = append(t.Locks, lock)
@@ -223,7 +223,7 @@ func (g *grantCount) followOnce(ctx context.Context, c *caller, path string) err
 		case adminpb.Event_BEGIN:
 			g.since, g.count = time.Now(), make(map[semaphoreName]int)
 		case adminpb.Event_LOCK_GRANTED:
-			if name := (semaphoreName{event.GetPath(), event.GetSemaphore()}); len(g.count) < grantsMost ||
+			if name := (semaphoreName{event.GetPath(), string(event.GetSemaphore())}); len(g.count) < grantsMost ||
 				g.count[name] > 0 {
 				g.count[name]++
 			}

@@ -115,23 +115,12 @@ func (p *process) allocated(ctx context.Context) (objects, bytes float64) {
 func (p *process) look(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := fetch(ctx, "http://"+p.metrics+"/metrics")
 	inspect := adminpb.NewInspectClient(conn)
-	for _, list := range []func(token string) (interface{ GetNextPageToken() string }, error){
-		func(token string) (interface{ GetNextPageToken() string }, error) {
-			return inspect.ListNodes(ctx, &adminpb.ListNodesRequest{PageToken: token})
-		},
-		func(token string) (interface{ GetNextPageToken() string }, error) {
-			return inspect.ListSemaphores(ctx, &adminpb.ListSemaphoresRequest{PageToken: token})
-		},
-		func(token string) (interface{ GetNextPageToken() string }, error) {
-			return inspect.ListSessions(ctx, &adminpb.ListSessionsRequest{PageToken: token})
-		},
-	} {
+	for _, kind := range []adminpb.PageRequest_Kind{adminpb.PageRequest_NODES, adminpb.PageRequest_SEMAPHORES,
+		adminpb.PageRequest_SESSIONS} {
 		for token := ""; err == nil; {
-			var page interface{ GetNextPageToken() string }
-			if page, err = list(token); err == nil {
-				token = page.GetNextPageToken()
-			}
-			if token == "" {
+			var page *adminpb.Page
+			page, err = inspect.List(ctx, &adminpb.PageRequest{Kind: kind, PageToken: token})
+			if token = page.GetNextPageToken(); token == "" {
 				break
 			}
 		}

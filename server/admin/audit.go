@@ -36,9 +36,7 @@ type Audit struct {
 // readsOnly are the administrators' calls that change nothing and take nothing away.
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
-	adminpb.Cluster_Quotas_FullMethodName:    true,
-	adminpb.Inspect_ListNodes_FullMethodName: true, adminpb.Inspect_ListSemaphores_FullMethodName: true,
-	adminpb.Inspect_ListSessions_FullMethodName: true, adminpb.Inspect_ListResources_FullMethodName: true,
+	adminpb.Cluster_Quotas_FullMethodName: true, adminpb.Inspect_List_FullMethodName: true,
 	adminpb.Inspect_Watch_FullMethodName: true}
 
 // audited reports whether a call is to be found in the log.

@@ -1,4 +1,4 @@
-// coordd's own service to look at coordination nodes, semaphores, sessions and resources of rate
+// coordd's own service to list coordination nodes, semaphores, sessions and resources of rate
 // limiters, to watch what happens to sessions and semaphores, and to end and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
@@ -9,8 +9,8 @@
 // pages are read is listed, once. Page tokens are keys: they stay good whatever happens to what they name, and mean
 // nothing to anybody but a server.
 //
-// Names of semaphores are whole, up to 1024 bytes, and may have control characters. Other texts and data of clients are shown
-// without control characters and up to 128 bytes of it. The numbers beside them say how long they are.
+// Names of semaphores are whole, and bytes: they need not be UTF-8. Data is bytes, as much of it as the request asks for. Other
+// texts of clients are shown without control characters and up to 128 bytes of them; the numbers beside them are their lengths.
 //
 // Refusals are gRPC statuses: PERMISSION_DENIED; NOT_FOUND, also for a node that the caller may not read;
 // INVALID_ARGUMENT; FAILED_PRECONDITION as the protocol has it; UNAVAILABLE while there is no leader.
@@ -37,6 +37,61 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type PageRequest_Kind int32
+
+const (
+	PageRequest_KIND_UNSPECIFIED PageRequest_Kind = 0
+	PageRequest_NODES            PageRequest_Kind = 1 // in the order in which they were made
+	PageRequest_SEMAPHORES       PageRequest_Kind = 2 // of each node in the order in which they were made
+	PageRequest_SESSIONS         PageRequest_Kind = 3 // of each node ascending by id
+	PageRequest_RESOURCES        PageRequest_Kind = 4 // of rate limiters, of each node in the order in which they were made, so parents before their children
+)
+
+// Enum value maps for PageRequest_Kind.
+var (
+	PageRequest_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "NODES",
+		2: "SEMAPHORES",
+		3: "SESSIONS",
+		4: "RESOURCES",
+	}
+	PageRequest_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"NODES":            1,
+		"SEMAPHORES":       2,
+		"SESSIONS":         3,
+		"RESOURCES":        4,
+	}
+)
+
+func (x PageRequest_Kind) Enum() *PageRequest_Kind {
+	p := new(PageRequest_Kind)
+	*p = x
+	return p
+}
+
+func (x PageRequest_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PageRequest_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_server_adminpb_inspect_proto_enumTypes[0].Descriptor()
+}
+
+func (PageRequest_Kind) Type() protoreflect.EnumType {
+	return &file_server_adminpb_inspect_proto_enumTypes[0]
+}
+
+func (x PageRequest_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PageRequest_Kind.Descriptor instead.
+func (PageRequest_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{0, 0}
+}
 
 type Event_Kind int32
 
@@ -120,11 +175,11 @@ func (x Event_Kind) String() string {
 }
 
 func (Event_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[0].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[1].Descriptor()
 }
 
 func (Event_Kind) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[0]
+	return &file_server_adminpb_inspect_proto_enumTypes[1]
 }
 
 func (x Event_Kind) Number() protoreflect.EnumNumber {
@@ -133,32 +188,39 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15, 0}
 }
 
-type ListNodesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                          // of a node, or of a directory, whose nodes at any depth are listed; empty: all
-	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // rows, 64 to 256; 0: 256. A page may have fewer, also none, and not be the last
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+type PageRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Kind     PageRequest_Kind       `protobuf:"varint,1,opt,name=kind,proto3,enum=coordd.admin.v1.PageRequest_Kind" json:"kind,omitempty"`
+	Path     string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`         // of a node, or of a directory, whose nodes at any depth are meant; empty: all
+	Prefix   []byte                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`     // of the names of semaphores
+	Resource string                 `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"` // only this one and what is below it; empty: all
+	Session  uint64                 `protobuf:"varint,5,opt,name=session,proto3" json:"session,omitempty"`  // of the node at path, only this one; 0: all
+	// Rows, 64 to 256; 0: 256. A semaphore, a session, a resource, an owner and a waiter are a row each, and 16 KiB of data are
+	// another one. A page may have fewer, also none, and not be the last.
+	PageSize      uint32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	DataBytes     uint32 `protobuf:"varint,8,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of the data of each semaphore, owner and waiter; 0: none of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListNodesRequest) Reset() {
-	*x = ListNodesRequest{}
+func (x *PageRequest) Reset() {
+	*x = PageRequest{}
 	mi := &file_server_adminpb_inspect_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListNodesRequest) String() string {
+func (x *PageRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListNodesRequest) ProtoMessage() {}
+func (*PageRequest) ProtoMessage() {}
 
-func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
+func (x *PageRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_server_adminpb_inspect_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -170,54 +232,95 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
-func (*ListNodesRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use PageRequest.ProtoReflect.Descriptor instead.
+func (*PageRequest) Descriptor() ([]byte, []int) {
 	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ListNodesRequest) GetPath() string {
+func (x *PageRequest) GetKind() PageRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return PageRequest_KIND_UNSPECIFIED
+}
+
+func (x *PageRequest) GetPath() string {
 	if x != nil {
 		return x.Path
 	}
 	return ""
 }
 
-func (x *ListNodesRequest) GetPageSize() uint32 {
+func (x *PageRequest) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *PageRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PageRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *PageRequest) GetPageSize() uint32 {
 	if x != nil {
 		return x.PageSize
 	}
 	return 0
 }
 
-func (x *ListNodesRequest) GetPageToken() string {
+func (x *PageRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
 	}
 	return ""
 }
 
-type ListNodesResponse struct {
+func (x *PageRequest) GetDataBytes() uint32 {
+	if x != nil {
+		return x.DataBytes
+	}
+	return 0
+}
+
+// Has elements of the kind that was asked for.
+type Page struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`                                        // in the order in which they were made
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was all
+	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Semaphores    []*Semaphore           `protobuf:"bytes,2,rep,name=semaphores,proto3" json:"semaphores,omitempty"`
+	Sessions      []*Session             `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	Resources     []*Resource            `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was all
+	// The servers whose buckets of resources the page has not, and why: "server b does not answer".
+	Unknown       []string `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListNodesResponse) Reset() {
-	*x = ListNodesResponse{}
+func (x *Page) Reset() {
+	*x = Page{}
 	mi := &file_server_adminpb_inspect_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListNodesResponse) String() string {
+func (x *Page) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListNodesResponse) ProtoMessage() {}
+func (*Page) ProtoMessage() {}
 
-func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
+func (x *Page) ProtoReflect() protoreflect.Message {
 	mi := &file_server_adminpb_inspect_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -229,23 +332,51 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
-func (*ListNodesResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use Page.ProtoReflect.Descriptor instead.
+func (*Page) Descriptor() ([]byte, []int) {
 	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *ListNodesResponse) GetNodes() []*Node {
+func (x *Page) GetNodes() []*Node {
 	if x != nil {
 		return x.Nodes
 	}
 	return nil
 }
 
-func (x *ListNodesResponse) GetNextPageToken() string {
+func (x *Page) GetSemaphores() []*Semaphore {
+	if x != nil {
+		return x.Semaphores
+	}
+	return nil
+}
+
+func (x *Page) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Page) GetResources() []*Resource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *Page) GetNextPageToken() string {
 	if x != nil {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *Page) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
 }
 
 type Node struct {
@@ -332,135 +463,14 @@ func (x *Node) GetCreatedMillis() uint64 {
 	return 0
 }
 
-type ListSemaphoresRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                          // as for nodes
-	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`                      // of their names
-	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // rows: semaphores, owners and waiters
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSemaphoresRequest) Reset() {
-	*x = ListSemaphoresRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSemaphoresRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSemaphoresRequest) ProtoMessage() {}
-
-func (x *ListSemaphoresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSemaphoresRequest.ProtoReflect.Descriptor instead.
-func (*ListSemaphoresRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *ListSemaphoresRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *ListSemaphoresRequest) GetPrefix() string {
-	if x != nil {
-		return x.Prefix
-	}
-	return ""
-}
-
-func (x *ListSemaphoresRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListSemaphoresRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-type ListSemaphoresResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphores    []*Semaphore           `protobuf:"bytes,1,rep,name=semaphores,proto3" json:"semaphores,omitempty"` // of each node in the order in which they were made
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSemaphoresResponse) Reset() {
-	*x = ListSemaphoresResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSemaphoresResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSemaphoresResponse) ProtoMessage() {}
-
-func (x *ListSemaphoresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSemaphoresResponse.ProtoReflect.Descriptor instead.
-func (*ListSemaphoresResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *ListSemaphoresResponse) GetSemaphores() []*Semaphore {
-	if x != nil {
-		return x.Semaphores
-	}
-	return nil
-}
-
-func (x *ListSemaphoresResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
 type Semaphore struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of its node
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`    // within the node, and never given to another semaphore
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	NameBytes     uint64                 `protobuf:"varint,4,opt,name=name_bytes,json=nameBytes,proto3" json:"name_bytes,omitempty"`
-	Data          string                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
-	DataBytes     uint64                 `protobuf:"varint,6,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`
-	Count         uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"` // that owners hold
+	Name          []byte                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`                             // the beginning of it
+	DataBytes     uint64                 `protobuf:"varint,6,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // how long it is
+	Count         uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`                          // that owners hold
 	Limit         uint64                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
 	Ephemeral     bool                   `protobuf:"varint,9,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
 	OwnerCount    uint64                 `protobuf:"varint,10,opt,name=owner_count,json=ownerCount,proto3" json:"owner_count,omitempty"` // how many there are
@@ -474,7 +484,7 @@ type Semaphore struct {
 
 func (x *Semaphore) Reset() {
 	*x = Semaphore{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[5]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +496,7 @@ func (x *Semaphore) String() string {
 func (*Semaphore) ProtoMessage() {}
 
 func (x *Semaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[5]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +509,7 @@ func (x *Semaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Semaphore.ProtoReflect.Descriptor instead.
 func (*Semaphore) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{5}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Semaphore) GetPath() string {
@@ -516,25 +526,18 @@ func (x *Semaphore) GetId() uint64 {
 	return 0
 }
 
-func (x *Semaphore) GetName() string {
+func (x *Semaphore) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
-func (x *Semaphore) GetNameBytes() uint64 {
-	if x != nil {
-		return x.NameBytes
-	}
-	return 0
-}
-
-func (x *Semaphore) GetData() string {
+func (x *Semaphore) GetData() []byte {
 	if x != nil {
 		return x.Data
 	}
-	return ""
+	return nil
 }
 
 func (x *Semaphore) GetDataBytes() uint64 {
@@ -605,20 +608,20 @@ type Link struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
 	Semaphore     uint64                 `protobuf:"varint,2,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                       // of the semaphore
+	Name          []byte                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                       // of the semaphore
 	OrderId       uint64                 `protobuf:"varint,4,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"` // the fencing token
 	Count         uint64                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	SinceMillis   uint64                 `protobuf:"varint,6,opt,name=since_millis,json=sinceMillis,proto3" json:"since_millis,omitempty"`       // since when it owns, or waits, since 1970; 0: unknown
 	TimeoutMillis uint64                 `protobuf:"varint,7,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"` // of a wait; 2^64-1: for ever
-	Data          string                 `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
-	DataBytes     uint64                 `protobuf:"varint,9,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`
+	Data          []byte                 `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`                                         // the beginning of it
+	DataBytes     uint64                 `protobuf:"varint,9,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`             // how long it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[6]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +633,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[6]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +646,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{6}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Link) GetSession() uint64 {
@@ -660,11 +663,11 @@ func (x *Link) GetSemaphore() uint64 {
 	return 0
 }
 
-func (x *Link) GetName() string {
+func (x *Link) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
 func (x *Link) GetOrderId() uint64 {
@@ -695,11 +698,11 @@ func (x *Link) GetTimeoutMillis() uint64 {
 	return 0
 }
 
-func (x *Link) GetData() string {
+func (x *Link) GetData() []byte {
 	if x != nil {
 		return x.Data
 	}
-	return ""
+	return nil
 }
 
 func (x *Link) GetDataBytes() uint64 {
@@ -707,126 +710,6 @@ func (x *Link) GetDataBytes() uint64 {
 		return x.DataBytes
 	}
 	return 0
-}
-
-type ListSessionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                          // as for nodes
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`                   // of the node at path, only this one; 0: all
-	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // rows: sessions, and what they hold and wait for
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSessionsRequest) Reset() {
-	*x = ListSessionsRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSessionsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSessionsRequest) ProtoMessage() {}
-
-func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
-func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ListSessionsRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *ListSessionsRequest) GetSession() uint64 {
-	if x != nil {
-		return x.Session
-	}
-	return 0
-}
-
-func (x *ListSessionsRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListSessionsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-type ListSessionsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"` // of each node ascending by id
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSessionsResponse) Reset() {
-	*x = ListSessionsResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSessionsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSessionsResponse) ProtoMessage() {}
-
-func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
-func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *ListSessionsResponse) GetSessions() []*Session {
-	if x != nil {
-		return x.Sessions
-	}
-	return nil
-}
-
-func (x *ListSessionsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
 }
 
 type Session struct {
@@ -855,7 +738,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[9]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +750,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[9]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +763,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{9}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Session) GetPath() string {
@@ -1007,7 +890,7 @@ type SessionClient struct {
 
 func (x *SessionClient) Reset() {
 	*x = SessionClient{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +902,7 @@ func (x *SessionClient) String() string {
 func (*SessionClient) ProtoMessage() {}
 
 func (x *SessionClient) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +915,7 @@ func (x *SessionClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClient.ProtoReflect.Descriptor instead.
 func (*SessionClient) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{10}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SessionClient) GetAddress() string {
@@ -1063,135 +946,6 @@ func (x *SessionClient) GetSinceMillis() uint64 {
 	return 0
 }
 
-type ListResourcesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                          // as for nodes
-	Resource      string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`                  // only this one and what is below it; empty: all
-	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // rows: resources
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListResourcesRequest) Reset() {
-	*x = ListResourcesRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListResourcesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListResourcesRequest) ProtoMessage() {}
-
-func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
-func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *ListResourcesRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *ListResourcesRequest) GetResource() string {
-	if x != nil {
-		return x.Resource
-	}
-	return ""
-}
-
-func (x *ListResourcesRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListResourcesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-type ListResourcesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resources     []*Resource            `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"` // of each node in the order in which they were made, so parents before their children
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The servers whose buckets the page has not, and why: "server b does not answer".
-	Unknown       []string `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListResourcesResponse) Reset() {
-	*x = ListResourcesResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListResourcesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListResourcesResponse) ProtoMessage() {}
-
-func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
-func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *ListResourcesResponse) GetResources() []*Resource {
-	if x != nil {
-		return x.Resources
-	}
-	return nil
-}
-
-func (x *ListResourcesResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-func (x *ListResourcesResponse) GetUnknown() []string {
-	if x != nil {
-		return x.Unknown
-	}
-	return nil
-}
-
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`           // of its node
@@ -1206,7 +960,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +972,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +985,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Resource) GetPath() string {
@@ -1288,7 +1042,7 @@ type ResourceSettings struct {
 
 func (x *ResourceSettings) Reset() {
 	*x = ResourceSettings{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1054,7 @@ func (x *ResourceSettings) String() string {
 func (*ResourceSettings) ProtoMessage() {}
 
 func (x *ResourceSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1067,7 @@ func (x *ResourceSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSettings.ProtoReflect.Descriptor instead.
 func (*ResourceSettings) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResourceSettings) GetMaxUnitsPerSecond() float64 {
@@ -1362,7 +1116,7 @@ type ResourceBucket struct {
 
 func (x *ResourceBucket) Reset() {
 	*x = ResourceBucket{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1128,7 @@ func (x *ResourceBucket) String() string {
 func (*ResourceBucket) ProtoMessage() {}
 
 func (x *ResourceBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1141,7 @@ func (x *ResourceBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceBucket.ProtoReflect.Descriptor instead.
 func (*ResourceBucket) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResourceBucket) GetServer() string {
@@ -1464,7 +1218,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1230,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1243,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EndSessionRequest) GetPath() string {
@@ -1521,7 +1275,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1287,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,13 +1300,13 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 type DeleteSemaphoreRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"` // instead of the name
 	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1561,7 +1315,7 @@ type DeleteSemaphoreRequest struct {
 
 func (x *DeleteSemaphoreRequest) Reset() {
 	*x = DeleteSemaphoreRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1327,7 @@ func (x *DeleteSemaphoreRequest) String() string {
 func (*DeleteSemaphoreRequest) ProtoMessage() {}
 
 func (x *DeleteSemaphoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1340,7 @@ func (x *DeleteSemaphoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphoreRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphoreRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteSemaphoreRequest) GetPath() string {
@@ -1596,11 +1350,11 @@ func (x *DeleteSemaphoreRequest) GetPath() string {
 	return ""
 }
 
-func (x *DeleteSemaphoreRequest) GetName() string {
+func (x *DeleteSemaphoreRequest) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
 func (x *DeleteSemaphoreRequest) GetId() uint64 {
@@ -1625,7 +1379,7 @@ type DeleteSemaphoreResponse struct {
 
 func (x *DeleteSemaphoreResponse) Reset() {
 	*x = DeleteSemaphoreResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1391,7 @@ func (x *DeleteSemaphoreResponse) String() string {
 func (*DeleteSemaphoreResponse) ProtoMessage() {}
 
 func (x *DeleteSemaphoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1404,7 @@ func (x *DeleteSemaphoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphoreResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphoreResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
 }
 
 type WatchRequest struct {
@@ -1665,7 +1419,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1431,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1444,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -1725,7 +1479,7 @@ type Event struct {
 	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since and this is not about that
 	Node          uint64                 `protobuf:"varint,8,opt,name=node,proto3" json:"node,omitempty"`
 	Session       uint64                 `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
-	Semaphore     string                 `protobuf:"bytes,10,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Semaphore     []byte                 `protobuf:"bytes,10,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // its name
 	OrderId       uint64                 `protobuf:"varint,11,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
 	Count         uint64                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"` // of what the session owns or wants; of NODE_DROPPED: the sessions that ended with it
 	User          string                 `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
@@ -1738,7 +1492,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1504,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1517,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -1829,11 +1583,11 @@ func (x *Event) GetSession() uint64 {
 	return 0
 }
 
-func (x *Event) GetSemaphore() string {
+func (x *Event) GetSemaphore() []byte {
 	if x != nil {
 		return x.Semaphore
 	}
-	return ""
+	return nil
 }
 
 func (x *Event) GetOrderId() uint64 {
@@ -1882,15 +1636,34 @@ var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"b\n" +
-	"\x10ListNodesRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xd7\x02\n" +
+	"\vPageRequest\x125\n" +
+	"\x04kind\x18\x01 \x01(\x0e2!.coordd.admin.v1.PageRequest.KindR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\fR\x06prefix\x12\x1a\n" +
+	"\bresource\x18\x04 \x01(\tR\bresource\x12\x18\n" +
+	"\asession\x18\x05 \x01(\x04R\asession\x12\x1b\n" +
+	"\tpage_size\x18\x06 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"h\n" +
-	"\x11ListNodesResponse\x12+\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x15.coordd.admin.v1.NodeR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa3\x01\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\x12\x1d\n" +
+	"\n" +
+	"data_bytes\x18\b \x01(\rR\tdataBytes\"T\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
+	"\x05NODES\x10\x01\x12\x0e\n" +
+	"\n" +
+	"SEMAPHORES\x10\x02\x12\f\n" +
+	"\bSESSIONS\x10\x03\x12\r\n" +
+	"\tRESOURCES\x10\x04\"\xa0\x02\n" +
+	"\x04Page\x12+\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x15.coordd.admin.v1.NodeR\x05nodes\x12:\n" +
+	"\n" +
+	"semaphores\x18\x02 \x03(\v2\x1a.coordd.admin.v1.SemaphoreR\n" +
+	"semaphores\x124\n" +
+	"\bsessions\x18\x03 \x03(\v2\x18.coordd.admin.v1.SessionR\bsessions\x127\n" +
+	"\tresources\x18\x04 \x03(\v2\x19.coordd.admin.v1.ResourceR\tresources\x12&\n" +
+	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12\x18\n" +
+	"\aunknown\x18\x06 \x03(\tR\aunknown\"\xa3\x01\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x1a\n" +
@@ -1899,25 +1672,12 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"semaphores\x18\x04 \x01(\x04R\n" +
 	"semaphores\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12%\n" +
-	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\x7f\n" +
-	"\x15ListSemaphoresRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"|\n" +
-	"\x16ListSemaphoresResponse\x12:\n" +
-	"\n" +
-	"semaphores\x18\x01 \x03(\v2\x1a.coordd.admin.v1.SemaphoreR\n" +
-	"semaphores\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x03\n" +
+	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\x82\x03\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n" +
-	"\n" +
-	"name_bytes\x18\x04 \x01(\x04R\tnameBytes\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\tR\x04data\x12\x1d\n" +
+	"\x04name\x18\x03 \x01(\fR\x04name\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
 	"data_bytes\x18\x06 \x01(\x04R\tdataBytes\x12\x14\n" +
 	"\x05count\x18\a \x01(\x04R\x05count\x12\x14\n" +
@@ -1933,23 +1693,14 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04Link\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12\x19\n" +
+	"\x04name\x18\x03 \x01(\fR\x04name\x12\x19\n" +
 	"\border_id\x18\x04 \x01(\x04R\aorderId\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x04R\x05count\x12!\n" +
 	"\fsince_millis\x18\x06 \x01(\x04R\vsinceMillis\x12%\n" +
 	"\x0etimeout_millis\x18\a \x01(\x04R\rtimeoutMillis\x12\x12\n" +
-	"\x04data\x18\b \x01(\tR\x04data\x12\x1d\n" +
+	"\x04data\x18\b \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
-	"data_bytes\x18\t \x01(\x04R\tdataBytes\"\x7f\n" +
-	"\x13ListSessionsRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\asession\x18\x02 \x01(\x04R\asession\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"t\n" +
-	"\x14ListSessionsResponse\x124\n" +
-	"\bsessions\x18\x01 \x03(\v2\x18.coordd.admin.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x04\n" +
+	"data_bytes\x18\t \x01(\x04R\tdataBytes\"\xb8\x04\n" +
 	"\aSession\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12 \n" +
@@ -1973,17 +1724,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12!\n" +
-	"\fsince_millis\x18\x04 \x01(\x04R\vsinceMillis\"\x82\x01\n" +
-	"\x14ListResourcesRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
-	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"\x92\x01\n" +
-	"\x15ListResourcesResponse\x127\n" +
-	"\tresources\x18\x01 \x03(\v2\x19.coordd.admin.v1.ResourceR\tresources\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aunknown\x18\x03 \x03(\tR\aunknown\"\xfb\x01\n" +
+	"\fsince_millis\x18\x04 \x01(\x04R\vsinceMillis\"\xfb\x01\n" +
 	"\bResource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x1a\n" +
@@ -2013,7 +1754,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x12EndSessionResponse\"f\n" +
 	"\x16DeleteSemaphoreRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\"\x19\n" +
 	"\x17DeleteSemaphoreResponse\"R\n" +
@@ -2033,7 +1774,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04node\x18\b \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\t \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\n" +
-	" \x01(\tR\tsemaphore\x12\x19\n" +
+	" \x01(\fR\tsemaphore\x12\x19\n" +
 	"\border_id\x18\v \x01(\x04R\aorderId\x12\x14\n" +
 	"\x05count\x18\f \x01(\x04R\x05count\x12\x12\n" +
 	"\x04user\x18\r \x01(\tR\x04user\x12\x16\n" +
@@ -2060,12 +1801,9 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"WAIT_ENDED\x10\r\x12\x15\n" +
 	"\x11SEMAPHORE_DELETED\x10\x0e\x12\x12\n" +
 	"\x0eSESSION_TRACED\x10\x10\x12\x10\n" +
-	"\fNODE_DROPPED\x10\x0f2\xfc\x04\n" +
-	"\aInspect\x12R\n" +
-	"\tListNodes\x12!.coordd.admin.v1.ListNodesRequest\x1a\".coordd.admin.v1.ListNodesResponse\x12a\n" +
-	"\x0eListSemaphores\x12&.coordd.admin.v1.ListSemaphoresRequest\x1a'.coordd.admin.v1.ListSemaphoresResponse\x12[\n" +
-	"\fListSessions\x12$.coordd.admin.v1.ListSessionsRequest\x1a%.coordd.admin.v1.ListSessionsResponse\x12^\n" +
-	"\rListResources\x12%.coordd.admin.v1.ListResourcesRequest\x1a&.coordd.admin.v1.ListResourcesResponse\x12U\n" +
+	"\fNODE_DROPPED\x10\x0f2\xc5\x02\n" +
+	"\aInspect\x12;\n" +
+	"\x04List\x12\x1c.coordd.admin.v1.PageRequest\x1a\x15.coordd.admin.v1.Page\x12U\n" +
 	"\n" +
 	"EndSession\x12\".coordd.admin.v1.EndSessionRequest\x1a#.coordd.admin.v1.EndSessionResponse\x12d\n" +
 	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponse\x12@\n" +
@@ -2083,66 +1821,56 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_adminpb_inspect_proto_rawDescData
 }
 
-var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_server_adminpb_inspect_proto_goTypes = []any{
-	(Event_Kind)(0),                 // 0: coordd.admin.v1.Event.Kind
-	(*ListNodesRequest)(nil),        // 1: coordd.admin.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 2: coordd.admin.v1.ListNodesResponse
-	(*Node)(nil),                    // 3: coordd.admin.v1.Node
-	(*ListSemaphoresRequest)(nil),   // 4: coordd.admin.v1.ListSemaphoresRequest
-	(*ListSemaphoresResponse)(nil),  // 5: coordd.admin.v1.ListSemaphoresResponse
-	(*Semaphore)(nil),               // 6: coordd.admin.v1.Semaphore
-	(*Link)(nil),                    // 7: coordd.admin.v1.Link
-	(*ListSessionsRequest)(nil),     // 8: coordd.admin.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),    // 9: coordd.admin.v1.ListSessionsResponse
-	(*Session)(nil),                 // 10: coordd.admin.v1.Session
-	(*SessionClient)(nil),           // 11: coordd.admin.v1.SessionClient
-	(*ListResourcesRequest)(nil),    // 12: coordd.admin.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil),   // 13: coordd.admin.v1.ListResourcesResponse
-	(*Resource)(nil),                // 14: coordd.admin.v1.Resource
-	(*ResourceSettings)(nil),        // 15: coordd.admin.v1.ResourceSettings
-	(*ResourceBucket)(nil),          // 16: coordd.admin.v1.ResourceBucket
-	(*EndSessionRequest)(nil),       // 17: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 18: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 19: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 20: coordd.admin.v1.DeleteSemaphoreResponse
-	(*WatchRequest)(nil),            // 21: coordd.admin.v1.WatchRequest
-	(*Event)(nil),                   // 22: coordd.admin.v1.Event
+	(PageRequest_Kind)(0),           // 0: coordd.admin.v1.PageRequest.Kind
+	(Event_Kind)(0),                 // 1: coordd.admin.v1.Event.Kind
+	(*PageRequest)(nil),             // 2: coordd.admin.v1.PageRequest
+	(*Page)(nil),                    // 3: coordd.admin.v1.Page
+	(*Node)(nil),                    // 4: coordd.admin.v1.Node
+	(*Semaphore)(nil),               // 5: coordd.admin.v1.Semaphore
+	(*Link)(nil),                    // 6: coordd.admin.v1.Link
+	(*Session)(nil),                 // 7: coordd.admin.v1.Session
+	(*SessionClient)(nil),           // 8: coordd.admin.v1.SessionClient
+	(*Resource)(nil),                // 9: coordd.admin.v1.Resource
+	(*ResourceSettings)(nil),        // 10: coordd.admin.v1.ResourceSettings
+	(*ResourceBucket)(nil),          // 11: coordd.admin.v1.ResourceBucket
+	(*EndSessionRequest)(nil),       // 12: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 13: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 14: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 15: coordd.admin.v1.DeleteSemaphoreResponse
+	(*WatchRequest)(nil),            // 16: coordd.admin.v1.WatchRequest
+	(*Event)(nil),                   // 17: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
-	3,  // 0: coordd.admin.v1.ListNodesResponse.nodes:type_name -> coordd.admin.v1.Node
-	6,  // 1: coordd.admin.v1.ListSemaphoresResponse.semaphores:type_name -> coordd.admin.v1.Semaphore
-	7,  // 2: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
-	7,  // 3: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
-	10, // 4: coordd.admin.v1.ListSessionsResponse.sessions:type_name -> coordd.admin.v1.Session
-	11, // 5: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
-	7,  // 6: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
-	7,  // 7: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	14, // 8: coordd.admin.v1.ListResourcesResponse.resources:type_name -> coordd.admin.v1.Resource
-	15, // 9: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
-	15, // 10: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
-	16, // 11: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	0,  // 12: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	1,  // 13: coordd.admin.v1.Inspect.ListNodes:input_type -> coordd.admin.v1.ListNodesRequest
-	4,  // 14: coordd.admin.v1.Inspect.ListSemaphores:input_type -> coordd.admin.v1.ListSemaphoresRequest
-	8,  // 15: coordd.admin.v1.Inspect.ListSessions:input_type -> coordd.admin.v1.ListSessionsRequest
-	12, // 16: coordd.admin.v1.Inspect.ListResources:input_type -> coordd.admin.v1.ListResourcesRequest
-	17, // 17: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	19, // 18: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	21, // 19: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	2,  // 20: coordd.admin.v1.Inspect.ListNodes:output_type -> coordd.admin.v1.ListNodesResponse
-	5,  // 21: coordd.admin.v1.Inspect.ListSemaphores:output_type -> coordd.admin.v1.ListSemaphoresResponse
-	9,  // 22: coordd.admin.v1.Inspect.ListSessions:output_type -> coordd.admin.v1.ListSessionsResponse
-	13, // 23: coordd.admin.v1.Inspect.ListResources:output_type -> coordd.admin.v1.ListResourcesResponse
-	18, // 24: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	20, // 25: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	22, // 26: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
+	4,  // 1: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
+	5,  // 2: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
+	7,  // 3: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
+	9,  // 4: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
+	6,  // 5: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
+	6,  // 6: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
+	8,  // 7: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
+	6,  // 8: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
+	6,  // 9: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
+	10, // 10: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
+	10, // 11: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
+	11, // 12: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	1,  // 13: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	2,  // 14: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	12, // 15: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	14, // 16: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	16, // 17: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	3,  // 18: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	13, // 19: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	15, // 20: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	17, // 21: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	18, // [18:22] is the sub-list for method output_type
+	14, // [14:18] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -2155,8 +1883,8 @@ func file_server_adminpb_inspect_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   22,
+			NumEnums:      2,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-// coordd's own service to look at coordination nodes, semaphores, sessions and resources of rate
+// coordd's own service to list coordination nodes, semaphores, sessions and resources of rate
 // limiters, to watch what happens to sessions and semaphores, and to end and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
@@ -9,8 +9,8 @@
 // pages are read is listed, once. Page tokens are keys: they stay good whatever happens to what they name, and mean
 // nothing to anybody but a server.
 //
-// Names of semaphores are whole, up to 1024 bytes, and may have control characters. Other texts and data of clients are shown
-// without control characters and up to 128 bytes of it. The numbers beside them say how long they are.
+// Names of semaphores are whole, and bytes: they need not be UTF-8. Data is bytes, as much of it as the request asks for. Other
+// texts of clients are shown without control characters and up to 128 bytes of them; the numbers beside them are their lengths.
 //
 // Refusals are gRPC statuses: PERMISSION_DENIED; NOT_FOUND, also for a node that the caller may not read;
 // INVALID_ARGUMENT; FAILED_PRECONDITION as the protocol has it; UNAVAILABLE while there is no leader.
@@ -36,10 +36,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Inspect_ListNodes_FullMethodName       = "/coordd.admin.v1.Inspect/ListNodes"
-	Inspect_ListSemaphores_FullMethodName  = "/coordd.admin.v1.Inspect/ListSemaphores"
-	Inspect_ListSessions_FullMethodName    = "/coordd.admin.v1.Inspect/ListSessions"
-	Inspect_ListResources_FullMethodName   = "/coordd.admin.v1.Inspect/ListResources"
+	Inspect_List_FullMethodName            = "/coordd.admin.v1.Inspect/List"
 	Inspect_EndSession_FullMethodName      = "/coordd.admin.v1.Inspect/EndSession"
 	Inspect_DeleteSemaphore_FullMethodName = "/coordd.admin.v1.Inspect/DeleteSemaphore"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
@@ -49,11 +46,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type InspectClient interface {
-	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
-	ListSemaphores(ctx context.Context, in *ListSemaphoresRequest, opts ...grpc.CallOption) (*ListSemaphoresResponse, error)
-	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// Lists resources of rate limiters, with what each server has of them.
-	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
+	List(ctx context.Context, in *PageRequest, opts ...grpc.CallOption) (*Page, error)
 	// Ends a session at once: whatever it holds goes to whoever waits. Its client, if it can be told, gets
 	// Failure(SESSION_EXPIRED "Session has expired"). One that cannot be told believes that it holds its locks until its
 	// session timeout has passed.
@@ -74,40 +67,10 @@ func NewInspectClient(cc grpc.ClientConnInterface) InspectClient {
 	return &inspectClient{cc}
 }
 
-func (c *inspectClient) ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error) {
+func (c *inspectClient) List(ctx context.Context, in *PageRequest, opts ...grpc.CallOption) (*Page, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListNodesResponse)
-	err := c.cc.Invoke(ctx, Inspect_ListNodes_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *inspectClient) ListSemaphores(ctx context.Context, in *ListSemaphoresRequest, opts ...grpc.CallOption) (*ListSemaphoresResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListSemaphoresResponse)
-	err := c.cc.Invoke(ctx, Inspect_ListSemaphores_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *inspectClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListSessionsResponse)
-	err := c.cc.Invoke(ctx, Inspect_ListSessions_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *inspectClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListResourcesResponse)
-	err := c.cc.Invoke(ctx, Inspect_ListResources_FullMethodName, in, out, cOpts...)
+	out := new(Page)
+	err := c.cc.Invoke(ctx, Inspect_List_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +120,7 @@ type Inspect_WatchClient = grpc.ServerStreamingClient[Event]
 // All implementations must embed UnimplementedInspectServer
 // for forward compatibility.
 type InspectServer interface {
-	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
-	ListSemaphores(context.Context, *ListSemaphoresRequest) (*ListSemaphoresResponse, error)
-	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// Lists resources of rate limiters, with what each server has of them.
-	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
+	List(context.Context, *PageRequest) (*Page, error)
 	// Ends a session at once: whatever it holds goes to whoever waits. Its client, if it can be told, gets
 	// Failure(SESSION_EXPIRED "Session has expired"). One that cannot be told believes that it holds its locks until its
 	// session timeout has passed.
@@ -182,17 +141,8 @@ type InspectServer interface {
 // pointer dereference when methods are called.
 type UnimplementedInspectServer struct{}
 
-func (UnimplementedInspectServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
-}
-func (UnimplementedInspectServer) ListSemaphores(context.Context, *ListSemaphoresRequest) (*ListSemaphoresResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListSemaphores not implemented")
-}
-func (UnimplementedInspectServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
-}
-func (UnimplementedInspectServer) ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListResources not implemented")
+func (UnimplementedInspectServer) List(context.Context, *PageRequest) (*Page, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
 func (UnimplementedInspectServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
@@ -224,74 +174,20 @@ func RegisterInspectServer(s grpc.ServiceRegistrar, srv InspectServer) {
 	s.RegisterService(&Inspect_ServiceDesc, srv)
 }
 
-func _Inspect_ListNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListNodesRequest)
+func _Inspect_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PageRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(InspectServer).ListNodes(ctx, in)
+		return srv.(InspectServer).List(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Inspect_ListNodes_FullMethodName,
+		FullMethod: Inspect_List_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InspectServer).ListNodes(ctx, req.(*ListNodesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Inspect_ListSemaphores_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListSemaphoresRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(InspectServer).ListSemaphores(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Inspect_ListSemaphores_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InspectServer).ListSemaphores(ctx, req.(*ListSemaphoresRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Inspect_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListSessionsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(InspectServer).ListSessions(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Inspect_ListSessions_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InspectServer).ListSessions(ctx, req.(*ListSessionsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Inspect_ListResources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListResourcesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(InspectServer).ListResources(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Inspect_ListResources_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InspectServer).ListResources(ctx, req.(*ListResourcesRequest))
+		return srv.(InspectServer).List(ctx, req.(*PageRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -351,20 +247,8 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*InspectServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "ListNodes",
-			Handler:    _Inspect_ListNodes_Handler,
-		},
-		{
-			MethodName: "ListSemaphores",
-			Handler:    _Inspect_ListSemaphores_Handler,
-		},
-		{
-			MethodName: "ListSessions",
-			Handler:    _Inspect_ListSessions_Handler,
-		},
-		{
-			MethodName: "ListResources",
-			Handler:    _Inspect_ListResources_Handler,
+			MethodName: "List",
+			Handler:    _Inspect_List_Handler,
 		},
 		{
 			MethodName: "EndSession",

@@ -26,8 +26,8 @@ const (
 )
 
 type SessionsRequest struct {
-	state   protoimpl.MessageState       `protogen:"open.v1"`
-	Request *adminpb.ListSessionsRequest `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Request *adminpb.PageRequest   `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
 	// The client, as commands name one.
 	Subject       []byte `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool   `protobuf:"varint,3,opt,name=enforced,proto3" json:"enforced,omitempty"`
@@ -65,7 +65,7 @@ func (*SessionsRequest) Descriptor() ([]byte, []int) {
 	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *SessionsRequest) GetRequest() *adminpb.ListSessionsRequest {
+func (x *SessionsRequest) GetRequest() *adminpb.PageRequest {
 	if x != nil {
 		return x.Request
 	}
@@ -87,8 +87,8 @@ func (x *SessionsRequest) GetEnforced() bool {
 }
 
 type SessionsResponse struct {
-	state    protoimpl.MessageState        `protogen:"open.v1"`
-	Response *adminpb.ListSessionsResponse `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Response *adminpb.Page          `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
 	// For each session of the response the stream that it is attached to, and the server of that; 0: none.
 	Servers       []uint64 `protobuf:"varint,2,rep,packed,name=servers,proto3" json:"servers,omitempty"`
 	Streams       []uint64 `protobuf:"varint,3,rep,packed,name=streams,proto3" json:"streams,omitempty"`
@@ -126,7 +126,7 @@ func (*SessionsResponse) Descriptor() ([]byte, []int) {
 	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *SessionsResponse) GetResponse() *adminpb.ListSessionsResponse {
+func (x *SessionsResponse) GetResponse() *adminpb.Page {
 	if x != nil {
 		return x.Response
 	}
@@ -347,13 +347,13 @@ var File_server_clusterpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_clusterpb_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x1eserver/clusterpb/inspect.proto\x12\x0fcoordd.relay.v1\x1a\x1cserver/adminpb/inspect.proto\"\x87\x01\n" +
-	"\x0fSessionsRequest\x12>\n" +
-	"\arequest\x18\x01 \x01(\v2$.coordd.admin.v1.ListSessionsRequestR\arequest\x12\x18\n" +
+	"\x1eserver/clusterpb/inspect.proto\x12\x0fcoordd.relay.v1\x1a\x1cserver/adminpb/inspect.proto\"\x7f\n" +
+	"\x0fSessionsRequest\x126\n" +
+	"\arequest\x18\x01 \x01(\v2\x1c.coordd.admin.v1.PageRequestR\arequest\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\fR\asubject\x12\x1a\n" +
-	"\benforced\x18\x03 \x01(\bR\benforced\"\x89\x01\n" +
-	"\x10SessionsResponse\x12A\n" +
-	"\bresponse\x18\x01 \x01(\v2%.coordd.admin.v1.ListSessionsResponseR\bresponse\x12\x18\n" +
+	"\benforced\x18\x03 \x01(\bR\benforced\"y\n" +
+	"\x10SessionsResponse\x121\n" +
+	"\bresponse\x18\x01 \x01(\v2\x15.coordd.admin.v1.PageR\bresponse\x12\x18\n" +
 	"\aservers\x18\x02 \x03(\x04R\aservers\x12\x18\n" +
 	"\astreams\x18\x03 \x03(\x04R\astreams\"*\n" +
 	"\x0eClientsRequest\x12\x18\n" +
@@ -385,20 +385,20 @@ func file_server_clusterpb_inspect_proto_rawDescGZIP() []byte {
 
 var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_server_clusterpb_inspect_proto_goTypes = []any{
-	(*SessionsRequest)(nil),              // 0: coordd.relay.v1.SessionsRequest
-	(*SessionsResponse)(nil),             // 1: coordd.relay.v1.SessionsResponse
-	(*ClientsRequest)(nil),               // 2: coordd.relay.v1.ClientsRequest
-	(*ClientsResponse)(nil),              // 3: coordd.relay.v1.ClientsResponse
-	(*BucketsRequest)(nil),               // 4: coordd.relay.v1.BucketsRequest
-	(*BucketsResponse)(nil),              // 5: coordd.relay.v1.BucketsResponse
-	(*adminpb.ListSessionsRequest)(nil),  // 6: coordd.admin.v1.ListSessionsRequest
-	(*adminpb.ListSessionsResponse)(nil), // 7: coordd.admin.v1.ListSessionsResponse
-	(*adminpb.SessionClient)(nil),        // 8: coordd.admin.v1.SessionClient
-	(*adminpb.ResourceBucket)(nil),       // 9: coordd.admin.v1.ResourceBucket
+	(*SessionsRequest)(nil),        // 0: coordd.relay.v1.SessionsRequest
+	(*SessionsResponse)(nil),       // 1: coordd.relay.v1.SessionsResponse
+	(*ClientsRequest)(nil),         // 2: coordd.relay.v1.ClientsRequest
+	(*ClientsResponse)(nil),        // 3: coordd.relay.v1.ClientsResponse
+	(*BucketsRequest)(nil),         // 4: coordd.relay.v1.BucketsRequest
+	(*BucketsResponse)(nil),        // 5: coordd.relay.v1.BucketsResponse
+	(*adminpb.PageRequest)(nil),    // 6: coordd.admin.v1.PageRequest
+	(*adminpb.Page)(nil),           // 7: coordd.admin.v1.Page
+	(*adminpb.SessionClient)(nil),  // 8: coordd.admin.v1.SessionClient
+	(*adminpb.ResourceBucket)(nil), // 9: coordd.admin.v1.ResourceBucket
 }
 var file_server_clusterpb_inspect_proto_depIdxs = []int32{
-	6, // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.ListSessionsRequest
-	7, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.ListSessionsResponse
+	6, // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
+	7, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
 	8, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
 	9, // 3: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
 	0, // 4: coordd.relay.v1.Inspect.Sessions:input_type -> coordd.relay.v1.SessionsRequest

@@ -11,7 +11,9 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -23,45 +25,112 @@ const (
 	maxPageTurns = 64
 )
 
-// upToDate is page, once this server has everything that was committed before the call.
-func (s *Service) upToDate(ctx context.Context, q *coordination.Inspection, token string, size uint32,
-	add func(*group.Inspected) int) (next string, err error) {
-	if _, err := placeOf(token); err != nil { // before anybody waits for it
-		return "", err
-	}
-	if err := s.Group.CatchUp(ctx); err != nil {
-		return "", calls.GRPCStatus(ctx, outcome.Outcome{}, err)
-	}
-	return s.page(ctx, q, token, size, add)
+// errMissing is the refusal for a path where the caller may see nothing. It does not reveal what else is there.
+var errMissing = status.Error(codes.NotFound,
+	"There is no such directory, or no such coordination node whose rows you may read")
+
+// errLeadsElsewhere is the answer to another server that takes this one for the leader; it never reaches a client.
+var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
+
+var kinds = map[adminpb.PageRequest_Kind]coordination.InspectionKind{
+	adminpb.PageRequest_NODES:      coordination.InspectNodes,
+	adminpb.PageRequest_SEMAPHORES: coordination.InspectSemaphores,
+	adminpb.PageRequest_SESSIONS:   coordination.InspectSessions,
+	adminpb.PageRequest_RESOURCES:  coordination.InspectResources}
+
+// listing is a page under way.
+type listing struct {
+	q         *coordination.Inspection
+	at        coordination.InspectionPlace
+	left      int // rows that there is room for
+	page      *clusterpb.SessionsResponse
+	resources []coordination.ResourceKey // those of the page
 }
 
-// page collects a page of what this server has applied, turn by turn. add takes what a turn found and returns
-// how many rows the page has then. It returns the token of the next page, empty if there is none.
-func (s *Service) page(ctx context.Context, q *coordination.Inspection, token string, size uint32,
-	add func(*group.Inspected) int) (next string, err error) {
-	at, err := placeOf(token)
-	if err != nil {
-		return "", err
+func newListing(r *adminpb.PageRequest, caller coordination.Caller) (*listing, error) {
+	kind, known := kinds[r.GetKind()]
+	if !known {
+		return nil, status.Error(codes.InvalidArgument, "kind: want NODES, SEMAPHORES, SESSIONS or RESOURCES")
 	}
-	most := maxPageRows
-	if size != 0 {
-		most = int(min(max(size, coordination.MinInspectedRows), maxPageRows))
+	at, err := placeOf(r.GetPageToken())
+	l := &listing{at: at, left: maxPageRows, page: &clusterpb.SessionsResponse{Response: &adminpb.Page{}},
+		q: &coordination.Inspection{Kind: kind, Path: scheme.SplitLoose(r.GetPath()), Prefix: string(r.GetPrefix()),
+			Resource: r.GetResource(), Session: coordination.SessionID(r.GetSession()),
+			Data: int(min(r.GetDataBytes(), coordination.MaxSemaphoreDataBytes)), Caller: caller}}
+	if size := r.GetPageSize(); size != 0 {
+		l.left = int(min(max(size, coordination.MinInspectedRows), maxPageRows))
 	}
-	for turns, rows := 0, 0; turns < maxPageTurns && most-rows >= coordination.MinInspectedRows; turns++ {
-		found, err := s.Group.Inspect(ctx, q, at, most-rows)
+	return l, err
+}
+
+// page collects a page of what this server has applied, turn by turn, once it has everything that was committed
+// before the call. Errors: errLeadsElsewhere, those for clients.
+func (s *Service) page(ctx context.Context, l *listing) error {
+	if err := s.Group.CatchUp(ctx); err != nil {
+		return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	for turns := 0; turns < maxPageTurns && l.left >= coordination.MinInspectedRows; turns++ {
+		found, err := s.Group.Inspect(ctx, l.q, l.at, l.left)
 		switch {
 		case err != nil:
-			return "", calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+			return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 		case found.Missing:
-			return "", errMissing
+			return errMissing
+		case l.q.Kind == coordination.InspectSessions && found.Standings == nil:
+			return errLeadsElsewhere
 		}
-		rows = add(&found)
+		l.add(&found)
 		if found.Done {
-			return "", nil
+			return nil
 		}
-		at = found.Next
+		l.at = found.Next
 	}
-	return tokenOf(at), nil
+	l.page.Response.NextPageToken = tokenOf(l.at)
+	return nil
+}
+
+// add adds what a turn found to the page. What is continued is so after an element of the page or of the one before.
+func (l *listing) add(found *group.Inspected) {
+	to := l.page.Response
+	l.left -= len(found.Nodes) + len(found.Semaphores) + len(found.Sessions) + len(found.Resources) + found.Weight
+	for i := range found.Nodes {
+		to.Nodes = append(to.Nodes, nodeToPB(&found.Nodes[i]))
+	}
+	for i := range found.Semaphores {
+		seen := &found.Semaphores[i]
+		if len(to.Semaphores) == 0 || !seen.Continued {
+			to.Semaphores = append(to.Semaphores, semaphoreToPB(seen, l.q.Data))
+		}
+		p := to.Semaphores[len(to.Semaphores)-1]
+		p.Owners, p.Waiters = l.addLinks(seen.Links, p.Owners, p.Waiters)
+	}
+	for i := range found.Sessions {
+		seen, standing := &found.Sessions[i], &found.Standings[i]
+		if len(to.Sessions) == 0 || !seen.Continued {
+			to.Sessions = append(to.Sessions, sessionToPB(seen, standing))
+			l.page.Servers = append(l.page.Servers, standing.Server)
+			l.page.Streams = append(l.page.Streams, uint64(standing.Stream))
+		}
+		p := to.Sessions[len(to.Sessions)-1]
+		p.Owned, p.Awaited = l.addLinks(seen.Links, p.Owned, p.Awaited)
+	}
+	for i := range found.Resources {
+		seen := &found.Resources[i]
+		to.Resources = append(to.Resources, resourceToPB(seen))
+		l.resources = append(l.resources, coordination.ResourceKey{Node: seen.Node, ID: seen.ID})
+	}
+}
+
+func (l *listing) addLinks(links []coordination.InspectedLink, owners, waiters []*adminpb.Link) (_, _ []*adminpb.Link) {
+	l.left -= len(links)
+	for i := range links {
+		if p := linkToPB(&links[i], l.q.Data); links[i].Owner {
+			owners = append(owners, p)
+		} else {
+			waiters = append(waiters, p)
+		}
+	}
+	return owners, waiters
 }
 
 // tokenVersion begins every token: one of another version means nothing.

@@ -14,7 +14,7 @@ import (
 )
 
 // fillBuckets fills in what the servers have of the resources of a page.
-func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesResponse,
+func (s *Service) fillBuckets(ctx context.Context, page *adminpb.Page,
 	keys []coordination.ResourceKey) {
 	if len(keys) == 0 {
 		return

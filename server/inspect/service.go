@@ -13,7 +13,6 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
-	"github.com/coordd/coordd/server/group"
 )
 
 // Service answers clients.
@@ -24,11 +23,6 @@ type Service struct {
 	Serves func(ctx context.Context) error
 	Logger *slog.Logger
 }
-
-// errMissing is for a path where there is nothing that the caller may see: that there is something else is
-// not told.
-var errMissing = status.Error(codes.NotFound,
-	"There is no such directory, or no such coordination node whose rows you may read")
 
 // begin admits a call and bounds it.
 func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller, error) {
@@ -45,102 +39,30 @@ func (s *Service) administers(caller coordination.Caller) bool {
 	return !caller.Enforced || s.Group.Accounts().IsAdministrator(caller.Subject)
 }
 
-// ListNodes implements adminpb.InspectServer.
-func (s *Service) ListNodes(ctx context.Context, r *adminpb.ListNodesRequest) (*adminpb.ListNodesResponse, error) {
+// List implements adminpb.InspectServer.
+func (s *Service) List(ctx context.Context, r *adminpb.PageRequest) (*adminpb.Page, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	q := &coordination.Inspection{Kind: coordination.InspectNodes, Path: scheme.SplitLoose(r.GetPath()),
-		Caller: caller}
-	response := &adminpb.ListNodesResponse{}
-	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(),
-		func(found *group.Inspected) int {
-			for i := range found.Nodes {
-				response.Nodes = append(response.Nodes, nodeToPB(&found.Nodes[i]))
-			}
-			return len(response.Nodes)
-		})
-	return response, err
-}
-
-// ListSemaphores implements adminpb.InspectServer.
-func (s *Service) ListSemaphores(ctx context.Context,
-	r *adminpb.ListSemaphoresRequest) (*adminpb.ListSemaphoresResponse, error) {
-	ctx, cancel, caller, err := s.begin(ctx)
-	if err != nil {
+	l, err := newListing(r, caller)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.q.Kind == coordination.InspectSessions:
+		page, err := s.sessions(ctx, r, caller)
+		if err != nil {
+			return nil, err
+		}
+		s.fillClients(ctx, page, caller)
+		return page.GetResponse(), nil
+	}
+	if err := s.page(ctx, l); err != nil {
 		return nil, err
 	}
-	defer cancel()
-	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Path: scheme.SplitLoose(r.GetPath()),
-		Prefix: r.GetPrefix(), Caller: caller}
-	response, rows := &adminpb.ListSemaphoresResponse{}, 0
-	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(),
-		func(found *group.Inspected) int {
-			for i := range found.Semaphores {
-				seen := &found.Semaphores[i]
-				if last := len(response.Semaphores) - 1; !seen.Continued || last < 0 {
-					response.Semaphores = append(response.Semaphores, semaphoreToPB(seen))
-					rows++
-				}
-				p := response.Semaphores[len(response.Semaphores)-1]
-				for j := range seen.Links {
-					if l := linkToPB(&seen.Links[j]); seen.Links[j].Owner {
-						p.Owners = append(p.Owners, l)
-					} else {
-						p.Waiters = append(p.Waiters, l)
-					}
-					rows++
-				}
-			}
-			return rows
-		})
-	return response, err
-}
-
-// ListSessions implements adminpb.InspectServer.
-func (s *Service) ListSessions(ctx context.Context,
-	r *adminpb.ListSessionsRequest) (*adminpb.ListSessionsResponse, error) {
-	ctx, cancel, caller, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	page, err := s.sessions(ctx, r, caller)
-	if err != nil {
-		return nil, err
-	}
-	s.fillClients(ctx, page, caller)
-	return page.GetResponse(), nil
-}
-
-// ListResources implements adminpb.InspectServer.
-func (s *Service) ListResources(ctx context.Context,
-	r *adminpb.ListResourcesRequest) (*adminpb.ListResourcesResponse, error) {
-	ctx, cancel, caller, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	q := &coordination.Inspection{Kind: coordination.InspectResources, Path: scheme.SplitLoose(r.GetPath()),
-		Resource: r.GetResource(), Caller: caller}
-	response := &adminpb.ListResourcesResponse{}
-	var keys []coordination.ResourceKey
-	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(),
-		func(found *group.Inspected) int {
-			for i := range found.Resources {
-				seen := &found.Resources[i]
-				response.Resources = append(response.Resources, resourceToPB(seen))
-				keys = append(keys, coordination.ResourceKey{Node: seen.Node, ID: seen.ID})
-			}
-			return len(response.Resources)
-		})
-	if err != nil {
-		return nil, err
-	}
-	s.fillBuckets(ctx, response, keys)
-	return response, nil
+	s.fillBuckets(ctx, l.page.Response, l.resources)
+	return l.page.Response, nil
 }
 
 // EndSession implements adminpb.InspectServer.
@@ -164,7 +86,7 @@ func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) 
 // DeleteSemaphore implements adminpb.InspectServer.
 func (s *Service) DeleteSemaphore(ctx context.Context,
 	r *adminpb.DeleteSemaphoreRequest) (*adminpb.DeleteSemaphoreResponse, error) {
-	if (r.GetName() == "") == (r.GetId() == 0) {
+	if (len(r.GetName()) == 0) == (r.GetId() == 0) {
 		return nil, status.Error(codes.InvalidArgument, "Give the semaphore's name or its id, and not both")
 	}
 	ctx, cancel, caller, err := s.begin(ctx)
@@ -172,7 +94,7 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 		return nil, err
 	}
 	defer cancel()
-	node, semaphore, err := s.find(ctx, caller, r.GetPath(), r.GetName())
+	node, semaphore, err := s.find(ctx, caller, r.GetPath(), string(r.GetName()))
 	if err != nil {
 		return nil, err
 	}

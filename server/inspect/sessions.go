@@ -13,7 +13,6 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
@@ -24,13 +23,8 @@ import (
 // clientPatience is how long a page waits for the servers that hold the streams of its sessions.
 const clientPatience = 300 * time.Millisecond
 
-var (
-	// errLeadsElsewhere is what a server answers another one that takes it for the leader; it never reaches a
-	// client.
-	errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
-	errOlderLeader    = status.Error(codes.Unimplemented,
-		"The leader has no inspection service: it is of an older version")
-)
+var errOlderLeader = status.Error(codes.Unimplemented,
+	"The leader has no inspection service: it is of an older version")
 
 // Connection is who is at the other end of a stream. The group's clients have it.
 type Connection interface {
@@ -38,7 +32,7 @@ type Connection interface {
 }
 
 // sessions has the leader list sessions, wherever it is.
-func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest,
+func (s *Service) sessions(ctx context.Context, r *adminpb.PageRequest,
 	caller coordination.Caller) (page *clusterpb.SessionsResponse, err error) {
 	unasked := s.Group.AskLeader(ctx, func(bool) group.Asked {
 		if s.Group.Leads() {
@@ -69,57 +63,19 @@ func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest,
 }
 
 // sessionsHere lists sessions as the leader. Errors: errLeadsElsewhere, those for clients.
-func (s *Service) sessionsHere(ctx context.Context, r *adminpb.ListSessionsRequest,
+func (s *Service) sessionsHere(ctx context.Context, r *adminpb.PageRequest,
 	caller coordination.Caller) (*clusterpb.SessionsResponse, error) {
 	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
-	q := &coordination.Inspection{Kind: coordination.InspectSessions, Path: scheme.SplitLoose(r.GetPath()),
-		Session: coordination.SessionID(r.GetSession()), Caller: caller}
-	page, rows, deposed := &clusterpb.SessionsResponse{Response: &adminpb.ListSessionsResponse{}}, 0, false
-	next, err := s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
-		if deposed = deposed || found.Standings == nil; deposed {
-			return maxPageRows
-		}
-		for i := range found.Sessions {
-			rows += addSession(page, &found.Sessions[i], &found.Standings[i])
-		}
-		return rows
-	})
-	switch {
-	case deposed:
-		return nil, errLeadsElsewhere
-	case err != nil:
+	l, err := newListing(r, caller)
+	if err == nil {
+		err = s.page(ctx, l)
+	}
+	if err != nil {
 		return nil, err
 	}
-	page.Response.NextPageToken = next
-	return page, nil
-}
-
-// addSession adds a session to a page, or more of its last one. It returns how many rows that was.
-func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSession,
-	standing *group.Standing) (rows int) {
-	list := page.Response.Sessions
-	if len(list) == 0 || !seen.Continued {
-		p := sessionToPB(seen)
-		p.Attached, p.DetachedMillis, p.LeftMillis = standing.Attached, standing.DetachedMillis,
-			standing.LeftMillis
-		list = append(list, p)
-		page.Response.Sessions = list
-		page.Servers, page.Streams = append(page.Servers, standing.Server),
-			append(page.Streams, uint64(standing.Stream))
-		rows++
-	}
-	p := list[len(list)-1]
-	for i := range seen.Links {
-		if l := linkToPB(&seen.Links[i]); seen.Links[i].Owner {
-			p.Owned = append(p.Owned, l)
-		} else {
-			p.Awaited = append(p.Awaited, l)
-		}
-		rows++
-	}
-	return rows
+	return l.page, nil
 }
 
 // fillClients fills in who has the sessions of a page: the servers that hold their streams know.

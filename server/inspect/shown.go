@@ -1,43 +1,38 @@
 package inspect
 
 import (
-	"strings"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group"
 )
 
 const (
-	// maxShownBytes bounds what is shown of a text or of data that a client has chosen.
+	// maxShownBytes bounds the part of a text of a client that is shown.
 	maxShownBytes = 128
-	// maxNameBytes bounds the name of a semaphore. Only an ephemeral one may have a longer name.
-	maxNameBytes = coordination.MaxSemaphoreNameBytes
 )
 
 // Shown is a text that a client has chosen as this service shows it.
 func Shown[T ~string | ~[]byte](text T) string { return lograte.Printable(text, maxShownBytes) }
-
-// name is a semaphore's name as requests take it, cut behind maxNameBytes.
-func name(of string) string { return strings.ToValidUTF8(of[:min(len(of), maxNameBytes)], "") }
 
 func nodeToPB(n *coordination.InspectedNode) *adminpb.Node {
 	return &adminpb.Node{Path: n.Path.String(), Id: uint64(n.ID), Sessions: uint64(n.Sessions),
 		Semaphores: uint64(n.Semaphores), Owner: Shown(n.Owner), CreatedMillis: n.Created.PlanStep}
 }
 
-func semaphoreToPB(s *coordination.InspectedSemaphore) *adminpb.Semaphore {
-	return &adminpb.Semaphore{Path: s.Path.String(), Id: uint64(s.ID), Name: name(s.Name),
-		NameBytes: uint64(len(s.Name)), Data: Shown(s.Data), DataBytes: uint64(len(s.Data)), Count: s.Count,
-		Limit: s.Limit, Ephemeral: s.Ephemeral, OwnerCount: uint64(s.Owners), WaiterCount: uint64(s.Waiters),
+func semaphoreToPB(s *coordination.InspectedSemaphore, data int) *adminpb.Semaphore {
+	return &adminpb.Semaphore{Path: s.Path.String(), Id: uint64(s.ID), Name: []byte(s.Name),
+		Data: s.Data[:min(len(s.Data), data)], DataBytes: uint64(len(s.Data)), Count: s.Count, Limit: s.Limit,
+		Ephemeral: s.Ephemeral, OwnerCount: uint64(s.Owners), WaiterCount: uint64(s.Waiters),
 		Continued: s.Continued}
 }
 
-func sessionToPB(s *coordination.InspectedSession) *adminpb.Session {
+func sessionToPB(s *coordination.InspectedSession, standing *group.Standing) *adminpb.Session {
 	return &adminpb.Session{Path: s.Path.String(), Id: uint64(s.ID), Description: Shown(s.Description),
 		DescriptionBytes: uint64(len(s.Description)), TimeoutMillis: s.TimeoutMillis,
-		BeganMillis: s.BeganMillis, HasKey: s.Protected, Continued: s.Continued}
+		BeganMillis: s.BeganMillis, HasKey: s.Protected, Continued: s.Continued, Attached: standing.Attached,
+		DetachedMillis: standing.DetachedMillis, LeftMillis: standing.LeftMillis}
 }
 
 func resourceToPB(r *coordination.InspectedResource) *adminpb.Resource {
@@ -56,8 +51,8 @@ func bucketToPB(s *quota.State) *adminpb.ResourceBucket {
 		Waiting: s.Waiting, Asks: s.Asks, Assigned: s.Assigned, Granted: s.Granted, Used: s.Used}
 }
 
-func linkToPB(l *coordination.InspectedLink) *adminpb.Link {
-	return &adminpb.Link{Session: uint64(l.Session), Semaphore: uint64(l.Semaphore), Name: name(l.Name),
+func linkToPB(l *coordination.InspectedLink, data int) *adminpb.Link {
+	return &adminpb.Link{Session: uint64(l.Session), Semaphore: uint64(l.Semaphore), Name: []byte(l.Name),
 		OrderId: uint64(l.Order), Count: l.Count, SinceMillis: l.BeganMillis, TimeoutMillis: l.TimeoutMillis,
-		Data: Shown(l.Data), DataBytes: uint64(len(l.Data))}
+		Data: l.Data[:min(len(l.Data), data)], DataBytes: uint64(len(l.Data))}
 }

@@ -216,7 +216,7 @@ func (w *watch) findPaths(list []group.Event) error {
 func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
 	p := &adminpb.Event{Kind: eventKinds[e.Kind], Ring: w.from.Ring(), Sequence: e.Sequence,
 		TimeMillis: e.StampMillis, Path: w.path, Node: uint64(e.Node), Session: uint64(e.Session),
-		Semaphore: name(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}
+		Semaphore: []byte(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}
 	if w.node == 0 {
 		p.Path = w.paths[e.Node]
 	}
