@@ -22,6 +22,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/inspect"
 )
 
 // listSessions reads all pages.
@@ -306,6 +307,66 @@ func TestListsAreWhole(t *testing.T) {
 	}
 }
 
+// TestOrderedLists: semaphores that are held or awaited come in the order and number asked for, with a mark
+// if there are more.
+func TestOrderedLists(t *testing.T) {
+	s, conn := startTest(t, nil)
+	first, holder := openAs(t, conn, "", "")
+	for i, name := range []string{"b", "a", "c"} {
+		send(t, first, wait(uint64(i+1), name))
+		next(t, first)
+	}
+	send(t, first, create(4, "free", nil))
+	next(t, first)
+	second, waiter := openAs(t, conn, "", "")
+	for i, name := range []string{"c", "a"} {
+		send(t, second, wait(uint64(i+1), name))
+		next(t, second)
+	}
+	ask := func(r *adminpb.PageRequest) (names string, page *adminpb.Page) {
+		r.Kind = adminpb.PageRequest_SEMAPHORES
+		s.inspect.Load().Boards = inspect.NewBoards(s.group) // the last one may be from before
+		page, err := adminpb.NewInspectClient(conn).List(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sem := range page.GetSemaphores() {
+			names += string(sem.GetName())
+		}
+		return names, page
+	}
+	for _, test := range []struct {
+		request *adminpb.PageRequest
+		names   string
+		more    bool
+	}{
+		{&adminpb.PageRequest{Filter: adminpb.PageRequest_HELD}, "bac", false},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME}, "abc", false},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, Path: testNode, Prefix: []byte("b")}, "b", false},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, Path: testNode + "x"}, "", false},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, PageSize: 2}, "ab", true},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, PageSize: 3}, "abc", false},
+	} {
+		if names, page := ask(test.request); names != test.names || page.GetMore() != test.more {
+			t.Errorf("%v: %q, more: %v", test.request, names, page.GetMore())
+		}
+	}
+	names, page := ask(&adminpb.PageRequest{Order: adminpb.PageRequest_OLDEST_WAIT})
+	lock := page.GetSemaphores()[0]
+	if page.GetTotal() != 3 || len(names) != 3 || names[2] != 'b' || lock.GetOwners()[0].GetSession() != holder ||
+		lock.GetWaiters()[0].GetSession() != waiter || len(page.GetSemaphores()[2].GetWaiters()) != 0 {
+		t.Errorf("%q of %d: %v", names, page.GetTotal(), page)
+	}
+	for _, wrong := range []*adminpb.PageRequest{{Kind: adminpb.PageRequest_SEMAPHORES, Order: 4},
+		{Kind: adminpb.PageRequest_SESSIONS, Order: adminpb.PageRequest_NAME},
+		{Kind: adminpb.PageRequest_SEMAPHORES, Order: adminpb.PageRequest_NAME, PageToken: "x"}} {
+		_, err := adminpb.NewInspectClient(conn).List(t.Context(), wrong)
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "order: want") {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
+
 // TestInspectRights: nobody sees, ends or deletes what he may not read or erase, and nobody but
 // administrators sees who others are.
 func TestInspectRights(t *testing.T) {
@@ -320,6 +381,8 @@ func TestInspectRights(t *testing.T) {
 	stream, started := g.session("token-of-alice")
 	defer stream.CloseSend()
 	own := started.GetSessionStarted().GetSessionId()
+	send(t, stream, wait(1, "lock"))
+	next(t, stream)
 	inspect := adminpb.NewInspectClient(g.conn)
 	for token, want := range map[string]struct {
 		paths  []string
@@ -354,6 +417,16 @@ func TestInspectRights(t *testing.T) {
 			t.Errorf("%s sees the client %v, unknown because of %q", token, c, sessions[0].GetClientUnknown())
 		}
 	}
+	g.permit(testNode, revoking("bob", "ydb.granular.select_row"))
+	for token, want := range map[string]struct{ seen, total int }{"token-of-root": {1, 1}, "token-of-alice": {1, 0},
+		"token-of-bob": {0, 0}} {
+		page, err := inspect.List(g.as(token), &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES,
+			Order: adminpb.PageRequest_NAME})
+		if err != nil || len(page.GetSemaphores()) != want.seen || page.GetTotal() != uint64(want.total) {
+			t.Errorf("%s sees the board %v, %v", token, page, err)
+		}
+	}
+	g.permit(testNode, granting("bob", "ydb.granular.select_row"))
 	for _, test := range []struct {
 		token, path string
 		want        codes.Code

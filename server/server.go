@@ -256,7 +256,8 @@ func (s *Server) openGroup(ctx context.Context) error {
 		c.hooks.Opened(opened)
 	}
 	s.readiness.Store, s.admin.Store = s.store, s.store
-	s.inspect.Store(&inspect.Service{Runner: s.calls, Serves: s.inspects, Logger: c.Logger})
+	s.inspect.Store(&inspect.Service{Runner: s.calls, Serves: s.inspects, Logger: c.Logger,
+		Boards: inspect.NewBoards(s.group)})
 	return nil
 }
 

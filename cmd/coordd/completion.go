@@ -68,7 +68,8 @@ func candidates(env *cmdline.Env, f *callerFlags, kind string, args []string, be
 	case "RESOURCE":
 		c.completeResources(ctx, c.path(args[0]), add)
 	case "SESSION":
-		_ = c.sessions(ctx, c.path(args[0]), 0, func(_ *adminpb.Session, s *sessionShown) error {
+		all := &adminpb.PageRequest{Path: c.path(args[0])}
+		_ = c.sessions(ctx, all, func(_ *adminpb.Session, s *sessionShown) error {
 			if !add(fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description)) {
 				return errEnough
 			}

@@ -102,9 +102,9 @@ func clientLine(s *adminpb.Session) string {
 	}
 }
 
-// sessions calls tell for each session below a path, or for one of a node.
-func (c *caller) sessions(ctx context.Context, path string, id uint64,
-	tell func(first *adminpb.Session, s *sessionShown) error) error {
+// sessions calls show for each session that the request is about.
+func (c *caller) sessions(ctx context.Context, request *adminpb.PageRequest,
+	show func(first *adminpb.Session, s *sessionShown) error) error {
 	var first *adminpb.Session
 	var last *sessionShown // may continue on the next page
 	next := func(s *adminpb.Session) (err error) {
@@ -113,17 +113,17 @@ func (c *caller) sessions(ctx context.Context, path string, id uint64,
 			return nil
 		}
 		if last != nil {
-			err = tell(first, last)
+			err = show(first, last)
 		}
 		first, last = s, showSession(s)
 		return err
 	}
-	err := c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: path, Session: id},
-		func(page *adminpb.Page) error { return each(page.GetSessions(), next) })
+	request.Kind = adminpb.PageRequest_SESSIONS
+	err := c.pages(ctx, request, func(page *adminpb.Page) error { return each(page.GetSessions(), next) })
 	if err != nil || last == nil {
 		return err
 	}
-	return tell(first, last)
+	return show(first, last)
 }
 
 func sessionListCommand(env *cmdline.Env) *cobra.Command {
@@ -142,7 +142,7 @@ func sessionListCommand(env *cmdline.Env) *cobra.Command {
 			}
 			rows := out.list(env.Stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE",
 				"CLIENT")
-			err := c.sessions(ctx, pathOr(c, args, ""), 0,
+			err := c.sessions(ctx, &adminpb.PageRequest{Path: pathOr(c, args, "")},
 				func(first *adminpb.Session, s *sessionShown) error {
 					if mine && (s.Client == nil || s.Client.User != me) {
 						return nil
@@ -202,7 +202,8 @@ func sessionShowCommand(env *cmdline.Env) *cobra.Command {
 				return err
 			}
 			found := false
-			err = c.sessions(ctx, c.path(args[0]), id, func(first *adminpb.Session, s *sessionShown) error {
+			one := &adminpb.PageRequest{Path: c.path(args[0]), Session: id}
+			err = c.sessions(ctx, one, func(first *adminpb.Session, s *sessionShown) error {
 				found = true
 				return out.one(env.Stdout, s, func(w io.Writer) { printSession(w, first, s) })
 			})
@@ -271,8 +272,9 @@ func sessionKillCommand(env *cmdline.Env) *cobra.Command {
 				return fmt.Sprintf("ended session %d of %s", id, node), end(ctx, c, node, id)
 			}
 			ended, most := 0, uint64(time.Now().Add(-older).UnixMilli())
-			err := c.sessions(ctx, node, 0, func(s *adminpb.Session, _ *sessionShown) error {
-				if since := s.GetDetachedMillis(); s.GetAttached() || older > 0 && (since == 0 || since > most) {
+			detached := &adminpb.PageRequest{Path: node, Filter: adminpb.PageRequest_DETACHED}
+			err := c.sessions(ctx, detached, func(s *adminpb.Session, _ *sessionShown) error {
+				if since := s.GetDetachedMillis(); older > 0 && (since == 0 || since > most) {
 					return nil
 				}
 				err := end(ctx, c, s.GetPath(), s.GetId())

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -24,8 +23,8 @@ const (
 	topEvery = 2 * time.Second
 	// topRows is how many locks and waits are shown.
 	topRows = 10
-	// topPages bounds what is looked at for it, each time.
-	topPages = 200
+	// topSize bounds the locks among which they are chosen.
+	topSize = 1000
 )
 
 // topShown is what is going on at a time.
@@ -79,60 +78,58 @@ func topCommand(env *cmdline.Env) *cobra.Command {
 	return command
 }
 
-// look asks for all semaphores, and keeps the few that stand out.
+// look asks for the semaphores that stand out, and keeps few of them.
 func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*topShown, error) {
-	shown := &topShown{Time: time.Now().UTC().Format(time.RFC3339), Locks: []*topLock{}, Waits: []*topWait{}}
+	shown := &topShown{time.Now().UTC().Format(time.RFC3339), true, []*topLock{}, []*topWait{}}
 	counted, seconds := grants.take()
 	ctx, cancel := context.WithTimeout(ctx, callerTimeout)
 	defer cancel()
-	pages := 0
-	err := c.pages(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: path},
-		func(page *adminpb.Page) error {
-			for _, s := range page.GetSemaphores() {
-				shown.consider(s, counted, seconds)
+	locks := make(map[semaphoreName]*topLock)
+	for name := range counted { // most are free between two grants
+		locks[name] = &topLock{Node: name.node, Name: name.name, Held: "free"}
+	}
+	for _, order := range []adminpb.PageRequest_Order{adminpb.PageRequest_OLDEST_WAIT,
+		adminpb.PageRequest_LONGEST_HELD} {
+		page := new(adminpb.Page)
+		if err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{Path: path,
+			Kind: adminpb.PageRequest_SEMAPHORES, Order: order, PageSize: topSize}, page); err != nil {
+			return nil, err
+		}
+		shown.Whole = shown.Whole && !page.GetMore()
+		for _, s := range page.GetSemaphores() {
+			name := semaphoreName{s.GetPath(), string(s.GetName())}
+			locks[name] = &topLock{Node: name.node, Name: name.name, Owners: s.GetOwnerCount(),
+				Waiters: s.GetWaiterCount(), Held: heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())}
+			for _, l := range s.GetWaiters() {
+				if order == adminpb.PageRequest_OLDEST_WAIT && len(shown.Waits) < topRows {
+					shown.Waits = append(shown.Waits, &topWait{name.node, name.name, l.GetSession(), l.GetOrderId(),
+						timeShown(l.GetSinceMillis()), l.GetSinceMillis()})
+				}
 			}
-			shown.Whole = page.GetNextPageToken() == ""
-			if pages++; pages == topPages {
-				return errEnough
-			}
-			return nil
-		})
-	if errors.Is(err, errEnough) {
-		err = nil
+		}
 	}
-	return shown, err
-}
-
-func (t *topShown) consider(s *adminpb.Semaphore, grants map[semaphoreName]int, seconds float64) {
-	for _, l := range s.GetWaiters() {
-		t.Waits = append(t.Waits, &topWait{s.GetPath(), string(s.GetName()), l.GetSession(), l.GetOrderId(),
-			timeShown(l.GetSinceMillis()), l.GetSinceMillis()})
+	for name, lock := range locks {
+		if counted != nil {
+			rate := float64(counted[name]) / seconds
+			lock.Grants = &rate
+		}
+		shown.Locks = append(shown.Locks, lock)
 	}
-	slices.SortStableFunc(t.Waits, func(a, b *topWait) int { return cmp.Compare(a.since, b.since) })
-	t.Waits = t.Waits[:min(len(t.Waits), topRows)]
-	if s.GetContinued() {
-		return
-	}
-	lock := &topLock{Node: s.GetPath(), Name: string(s.GetName()), Owners: s.GetOwnerCount(),
-		Waiters: s.GetWaiterCount(), Held: heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())}
-	if grants != nil {
-		rate := float64(grants[semaphoreName{s.GetPath(), string(s.GetName())}]) / seconds
-		lock.Grants = &rate
-	}
-	t.Locks = append(t.Locks, lock)
-	slices.SortStableFunc(t.Locks, func(a, b *topLock) int {
-		if a.Grants != nil && b.Grants != nil && *a.Grants != *b.Grants {
+	slices.SortFunc(shown.Locks, func(a, b *topLock) int {
+		if a.Grants != nil && *a.Grants != *b.Grants {
 			return cmp.Compare(*b.Grants, *a.Grants)
 		}
-		return cmp.Or(cmp.Compare(b.Waiters, a.Waiters), cmp.Compare(b.Owners, a.Owners))
+		return cmp.Or(cmp.Compare(b.Waiters, a.Waiters), cmp.Compare(b.Owners, a.Owners), cmp.Compare(a.Node, b.Node),
+			cmp.Compare(a.Name, b.Name))
 	})
-	t.Locks = t.Locks[:min(len(t.Locks), topRows)]
+	shown.Locks = shown.Locks[:min(len(shown.Locks), topRows)]
+	return shown, nil
 }
 
 func (t *topShown) text(w io.Writer) {
 	more := ""
 	if !t.Whole {
-		more = ", of the first semaphores only: there are too many"
+		more = ", of those held or awaited for longest: there are too many"
 	}
 	fmt.Fprintf(w, "%s%s\n", t.Time, more)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -93,6 +93,107 @@ func (PageRequest_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{0, 0}
 }
 
+type PageRequest_Filter int32
+
+const (
+	PageRequest_ALL      PageRequest_Filter = 0
+	PageRequest_HELD     PageRequest_Filter = 1 // semaphores that are held or awaited
+	PageRequest_DETACHED PageRequest_Filter = 2 // sessions that no client has
+)
+
+// Enum value maps for PageRequest_Filter.
+var (
+	PageRequest_Filter_name = map[int32]string{
+		0: "ALL",
+		1: "HELD",
+		2: "DETACHED",
+	}
+	PageRequest_Filter_value = map[string]int32{
+		"ALL":      0,
+		"HELD":     1,
+		"DETACHED": 2,
+	}
+)
+
+func (x PageRequest_Filter) Enum() *PageRequest_Filter {
+	p := new(PageRequest_Filter)
+	*p = x
+	return p
+}
+
+func (x PageRequest_Filter) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PageRequest_Filter) Descriptor() protoreflect.EnumDescriptor {
+	return file_server_adminpb_inspect_proto_enumTypes[1].Descriptor()
+}
+
+func (PageRequest_Filter) Type() protoreflect.EnumType {
+	return &file_server_adminpb_inspect_proto_enumTypes[1]
+}
+
+func (x PageRequest_Filter) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PageRequest_Filter.Descriptor instead.
+func (PageRequest_Filter) EnumDescriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{0, 1}
+}
+
+type PageRequest_Order int32
+
+const (
+	PageRequest_KEY          PageRequest_Order = 0 // see Kind
+	PageRequest_OLDEST_WAIT  PageRequest_Order = 1
+	PageRequest_LONGEST_HELD PageRequest_Order = 2
+	PageRequest_NAME         PageRequest_Order = 3
+)
+
+// Enum value maps for PageRequest_Order.
+var (
+	PageRequest_Order_name = map[int32]string{
+		0: "KEY",
+		1: "OLDEST_WAIT",
+		2: "LONGEST_HELD",
+		3: "NAME",
+	}
+	PageRequest_Order_value = map[string]int32{
+		"KEY":          0,
+		"OLDEST_WAIT":  1,
+		"LONGEST_HELD": 2,
+		"NAME":         3,
+	}
+)
+
+func (x PageRequest_Order) Enum() *PageRequest_Order {
+	p := new(PageRequest_Order)
+	*p = x
+	return p
+}
+
+func (x PageRequest_Order) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PageRequest_Order) Descriptor() protoreflect.EnumDescriptor {
+	return file_server_adminpb_inspect_proto_enumTypes[2].Descriptor()
+}
+
+func (PageRequest_Order) Type() protoreflect.EnumType {
+	return &file_server_adminpb_inspect_proto_enumTypes[2]
+}
+
+func (x PageRequest_Order) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PageRequest_Order.Descriptor instead.
+func (PageRequest_Order) EnumDescriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{0, 2}
+}
+
 type Event_Kind int32
 
 const (
@@ -175,11 +276,11 @@ func (x Event_Kind) String() string {
 }
 
 func (Event_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[1].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[3].Descriptor()
 }
 
 func (Event_Kind) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[1]
+	return &file_server_adminpb_inspect_proto_enumTypes[3]
 }
 
 func (x Event_Kind) Number() protoreflect.EnumNumber {
@@ -200,9 +301,13 @@ type PageRequest struct {
 	Session  uint64                 `protobuf:"varint,5,opt,name=session,proto3" json:"session,omitempty"`  // of the node at path, only this one; 0: all
 	// Rows, 64 to 256; 0: 256. A semaphore, a session, a resource, an owner and a waiter are a row each, and 16 KiB of data are
 	// another one. A page may have fewer, also none, and not be the last.
-	PageSize      uint32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	DataBytes     uint32 `protobuf:"varint,8,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of the data of each semaphore, owner and waiter; 0: none of it
+	PageSize  uint32             `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string             `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	DataBytes uint32             `protobuf:"varint,8,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of the data of each semaphore, owner and waiter; 0: none of it
+	Filter    PageRequest_Filter `protobuf:"varint,9,opt,name=filter,proto3,enum=coordd.admin.v1.PageRequest_Filter" json:"filter,omitempty"`
+	// Of semaphores that are held or awaited. With another order than KEY the answer is one page of up to 1000 rows without
+	// a token: the first of them, each with one owner and one waiter, the oldest, as they were up to a second ago.
+	Order         PageRequest_Order `protobuf:"varint,10,opt,name=order,proto3,enum=coordd.admin.v1.PageRequest_Order" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +398,20 @@ func (x *PageRequest) GetDataBytes() uint32 {
 	return 0
 }
 
+func (x *PageRequest) GetFilter() PageRequest_Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return PageRequest_ALL
+}
+
+func (x *PageRequest) GetOrder() PageRequest_Order {
+	if x != nil {
+		return x.Order
+	}
+	return PageRequest_KEY
+}
+
 // Has elements of the kind that was asked for.
 type Page struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -302,7 +421,11 @@ type Page struct {
 	Resources     []*Resource            `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was all
 	// The servers whose buckets of resources the page has not, and why: "server b does not answer".
-	Unknown       []string `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown []string `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	// With another order than KEY: whether there are more than the page has, and, for administrators, how many semaphores are
+	// held or awaited in all.
+	More          bool   `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	Total         uint64 `protobuf:"varint,8,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,6 +500,20 @@ func (x *Page) GetUnknown() []string {
 		return x.Unknown
 	}
 	return nil
+}
+
+func (x *Page) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *Page) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 type Node struct {
@@ -1636,7 +1773,7 @@ var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xd7\x02\n" +
+	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xb8\x04\n" +
 	"\vPageRequest\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.coordd.admin.v1.PageRequest.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -1647,14 +1784,26 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\a \x01(\tR\tpageToken\x12\x1d\n" +
 	"\n" +
-	"data_bytes\x18\b \x01(\rR\tdataBytes\"T\n" +
+	"data_bytes\x18\b \x01(\rR\tdataBytes\x12;\n" +
+	"\x06filter\x18\t \x01(\x0e2#.coordd.admin.v1.PageRequest.FilterR\x06filter\x128\n" +
+	"\x05order\x18\n" +
+	" \x01(\x0e2\".coordd.admin.v1.PageRequest.OrderR\x05order\"T\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05NODES\x10\x01\x12\x0e\n" +
 	"\n" +
 	"SEMAPHORES\x10\x02\x12\f\n" +
 	"\bSESSIONS\x10\x03\x12\r\n" +
-	"\tRESOURCES\x10\x04\"\xa0\x02\n" +
+	"\tRESOURCES\x10\x04\")\n" +
+	"\x06Filter\x12\a\n" +
+	"\x03ALL\x10\x00\x12\b\n" +
+	"\x04HELD\x10\x01\x12\f\n" +
+	"\bDETACHED\x10\x02\"=\n" +
+	"\x05Order\x12\a\n" +
+	"\x03KEY\x10\x00\x12\x0f\n" +
+	"\vOLDEST_WAIT\x10\x01\x12\x10\n" +
+	"\fLONGEST_HELD\x10\x02\x12\b\n" +
+	"\x04NAME\x10\x03\"\xca\x02\n" +
 	"\x04Page\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.coordd.admin.v1.NodeR\x05nodes\x12:\n" +
 	"\n" +
@@ -1663,7 +1812,9 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\bsessions\x18\x03 \x03(\v2\x18.coordd.admin.v1.SessionR\bsessions\x127\n" +
 	"\tresources\x18\x04 \x03(\v2\x19.coordd.admin.v1.ResourceR\tresources\x12&\n" +
 	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aunknown\x18\x06 \x03(\tR\aunknown\"\xa3\x01\n" +
+	"\aunknown\x18\x06 \x03(\tR\aunknown\x12\x12\n" +
+	"\x04more\x18\a \x01(\bR\x04more\x12\x14\n" +
+	"\x05total\x18\b \x01(\x04R\x05total\"\xa3\x01\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x1a\n" +
@@ -1821,56 +1972,60 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_adminpb_inspect_proto_rawDescData
 }
 
-var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(PageRequest_Kind)(0),           // 0: coordd.admin.v1.PageRequest.Kind
-	(Event_Kind)(0),                 // 1: coordd.admin.v1.Event.Kind
-	(*PageRequest)(nil),             // 2: coordd.admin.v1.PageRequest
-	(*Page)(nil),                    // 3: coordd.admin.v1.Page
-	(*Node)(nil),                    // 4: coordd.admin.v1.Node
-	(*Semaphore)(nil),               // 5: coordd.admin.v1.Semaphore
-	(*Link)(nil),                    // 6: coordd.admin.v1.Link
-	(*Session)(nil),                 // 7: coordd.admin.v1.Session
-	(*SessionClient)(nil),           // 8: coordd.admin.v1.SessionClient
-	(*Resource)(nil),                // 9: coordd.admin.v1.Resource
-	(*ResourceSettings)(nil),        // 10: coordd.admin.v1.ResourceSettings
-	(*ResourceBucket)(nil),          // 11: coordd.admin.v1.ResourceBucket
-	(*EndSessionRequest)(nil),       // 12: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 13: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 14: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 15: coordd.admin.v1.DeleteSemaphoreResponse
-	(*WatchRequest)(nil),            // 16: coordd.admin.v1.WatchRequest
-	(*Event)(nil),                   // 17: coordd.admin.v1.Event
+	(PageRequest_Filter)(0),         // 1: coordd.admin.v1.PageRequest.Filter
+	(PageRequest_Order)(0),          // 2: coordd.admin.v1.PageRequest.Order
+	(Event_Kind)(0),                 // 3: coordd.admin.v1.Event.Kind
+	(*PageRequest)(nil),             // 4: coordd.admin.v1.PageRequest
+	(*Page)(nil),                    // 5: coordd.admin.v1.Page
+	(*Node)(nil),                    // 6: coordd.admin.v1.Node
+	(*Semaphore)(nil),               // 7: coordd.admin.v1.Semaphore
+	(*Link)(nil),                    // 8: coordd.admin.v1.Link
+	(*Session)(nil),                 // 9: coordd.admin.v1.Session
+	(*SessionClient)(nil),           // 10: coordd.admin.v1.SessionClient
+	(*Resource)(nil),                // 11: coordd.admin.v1.Resource
+	(*ResourceSettings)(nil),        // 12: coordd.admin.v1.ResourceSettings
+	(*ResourceBucket)(nil),          // 13: coordd.admin.v1.ResourceBucket
+	(*EndSessionRequest)(nil),       // 14: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 15: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 16: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 17: coordd.admin.v1.DeleteSemaphoreResponse
+	(*WatchRequest)(nil),            // 18: coordd.admin.v1.WatchRequest
+	(*Event)(nil),                   // 19: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	0,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
-	4,  // 1: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
-	5,  // 2: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
-	7,  // 3: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
-	9,  // 4: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
-	6,  // 5: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
-	6,  // 6: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
-	8,  // 7: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
-	6,  // 8: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
-	6,  // 9: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	10, // 10: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
-	10, // 11: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
-	11, // 12: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	1,  // 13: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	2,  // 14: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	12, // 15: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	14, // 16: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	16, // 17: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	3,  // 18: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	13, // 19: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	15, // 20: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	17, // 21: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	1,  // 1: coordd.admin.v1.PageRequest.filter:type_name -> coordd.admin.v1.PageRequest.Filter
+	2,  // 2: coordd.admin.v1.PageRequest.order:type_name -> coordd.admin.v1.PageRequest.Order
+	6,  // 3: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
+	7,  // 4: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
+	9,  // 5: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
+	11, // 6: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
+	8,  // 7: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
+	8,  // 8: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
+	10, // 9: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
+	8,  // 10: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
+	8,  // 11: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
+	12, // 12: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
+	12, // 13: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
+	13, // 14: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	3,  // 15: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 16: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	14, // 17: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	16, // 18: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	18, // 19: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	5,  // 20: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	15, // 21: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	17, // 22: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	19, // 23: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	20, // [20:24] is the sub-list for method output_type
+	16, // [16:20] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -1883,7 +2038,7 @@ func file_server_adminpb_inspect_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      4,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,

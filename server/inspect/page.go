@@ -41,6 +41,7 @@ var kinds = map[adminpb.PageRequest_Kind]coordination.InspectionKind{
 // listing is a page under way.
 type listing struct {
 	q         *coordination.Inspection
+	filter    adminpb.PageRequest_Filter
 	at        coordination.InspectionPlace
 	left      int // rows that there is room for
 	page      *clusterpb.SessionsResponse
@@ -53,7 +54,8 @@ func newListing(r *adminpb.PageRequest, caller coordination.Caller) (*listing, e
 		return nil, status.Error(codes.InvalidArgument, "kind: want NODES, SEMAPHORES, SESSIONS or RESOURCES")
 	}
 	at, err := placeOf(r.GetPageToken())
-	l := &listing{at: at, left: maxPageRows, page: &clusterpb.SessionsResponse{Response: &adminpb.Page{}},
+	l := &listing{filter: r.GetFilter(), at: at, left: maxPageRows,
+		page: &clusterpb.SessionsResponse{Response: &adminpb.Page{}},
 		q: &coordination.Inspection{Kind: kind, Path: scheme.SplitLoose(r.GetPath()), Prefix: string(r.GetPrefix()),
 			Resource: r.GetResource(), Session: coordination.SessionID(r.GetSession()),
 			Data: int(min(r.GetDataBytes(), coordination.MaxSemaphoreDataBytes)), Caller: caller}}
@@ -98,6 +100,9 @@ func (l *listing) add(found *group.Inspected) {
 	}
 	for i := range found.Semaphores {
 		seen := &found.Semaphores[i]
+		if l.filter == adminpb.PageRequest_HELD && seen.Owners+seen.Waiters == 0 {
+			continue
+		}
 		if len(to.Semaphores) == 0 || !seen.Continued {
 			to.Semaphores = append(to.Semaphores, semaphoreToPB(seen, l.q.Data))
 		}
@@ -106,7 +111,10 @@ func (l *listing) add(found *group.Inspected) {
 	}
 	for i := range found.Sessions {
 		seen, standing := &found.Sessions[i], &found.Standings[i]
-		if len(to.Sessions) == 0 || !seen.Continued {
+		if l.filter == adminpb.PageRequest_DETACHED && standing.Attached {
+			continue
+		}
+		if last := len(to.Sessions) - 1; last < 0 || !seen.Continued || to.Sessions[last].GetId() != uint64(seen.ID) {
 			to.Sessions = append(to.Sessions, sessionToPB(seen, standing))
 			l.page.Servers = append(l.page.Servers, standing.Server)
 			l.page.Streams = append(l.page.Streams, uint64(standing.Stream))

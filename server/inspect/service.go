@@ -22,6 +22,7 @@ type Service struct {
 	// Serves returns the refusal for a caller that the service does not serve at all.
 	Serves func(ctx context.Context) error
 	Logger *slog.Logger
+	Boards *Boards
 }
 
 // begin admits a call and bounds it.
@@ -46,6 +47,9 @@ func (s *Service) List(ctx context.Context, r *adminpb.PageRequest) (*adminpb.Pa
 		return nil, err
 	}
 	defer cancel()
+	if r.GetOrder() != adminpb.PageRequest_KEY {
+		return s.Boards.page(ctx, r, caller, s.administers(caller))
+	}
 	l, err := newListing(r, caller)
 	switch {
 	case err != nil:

@@ -1,0 +1,246 @@
+package inspect
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/group"
+)
+
+const (
+	// maxBoardRows bounds the rows of a board in each order.
+	maxBoardRows = 10_000
+	// boardLife is the time for which a board is shown before another one is made.
+	boardLife = time.Second
+	// maxOrderedRows bounds an answer.
+	maxOrderedRows = 1000
+)
+
+// Boards makes boards while somebody looks, one at a time for all callers.
+type Boards struct {
+	group  *group.Group
+	making chan struct{} // holds one while a board is made
+	mutex  sync.Mutex
+	last   *board // nil where none is fresh
+}
+
+// NewBoards returns Boards without a board, of what a group has.
+func NewBoards(of *group.Group) *Boards { return &Boards{group: of, making: make(chan struct{}, 1)} }
+
+// fresh returns a board that is not older than boardLife, or nil.
+func (s *Boards) fresh() *board {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.last
+}
+
+// show keeps a board for boardLife.
+func (s *Boards) show(made *board) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.last = made
+	time.AfterFunc(boardLife, func() {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		if s.last == made {
+			s.last = nil
+		}
+	})
+}
+
+// board has the semaphores that are held or awaited, in several orders, as they were while it was made. It does not
+// change.
+type board struct {
+	total  uint64
+	orders map[adminpb.PageRequest_Order][]*boardRow
+}
+
+// boardRow is a semaphore with its oldest owner and waiter.
+type boardRow struct {
+	node   coordination.NodeID
+	shown  *adminpb.Semaphore
+	waits  uint64 // since when, since 1970; 0: unknown, or nobody
+	holds  uint64
+	waited bool
+	held   bool
+}
+
+// compare has the comparison of each order. What is unknown comes last among those that wait, or are held.
+var compare = map[adminpb.PageRequest_Order]func(a, b *boardRow) int{
+	adminpb.PageRequest_OLDEST_WAIT: func(a, b *boardRow) int {
+		return cmp.Or(boolean(b.waited, a.waited), cmp.Compare(a.waits-1, b.waits-1), byName(a, b))
+	},
+	adminpb.PageRequest_LONGEST_HELD: func(a, b *boardRow) int {
+		return cmp.Or(boolean(b.held, a.held), cmp.Compare(a.holds-1, b.holds-1), byName(a, b))
+	},
+	adminpb.PageRequest_NAME: byName,
+}
+
+func byName(a, b *boardRow) int {
+	return cmp.Or(bytes.Compare(a.shown.GetName(), b.shown.GetName()),
+		strings.Compare(a.shown.GetPath(), b.shown.GetPath()))
+}
+
+func boolean(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// board returns a fresh board, and makes it if nobody else has.
+func (s *Boards) board(ctx context.Context) (*board, error) {
+	select {
+	case s.making <- struct{}{}:
+		defer func() { <-s.making }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if b := s.fresh(); b != nil {
+		return b, nil
+	}
+	b := &board{orders: make(map[adminpb.PageRequest_Order][]*boardRow)}
+	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Data: maxShownBytes}
+	var last *boardRow
+	for at := (coordination.InspectionPlace{}); ; {
+		found, err := s.group.Inspect(ctx, q, at, maxPageRows)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found.Semaphores {
+			seen := &found.Semaphores[i]
+			if !seen.Continued || last == nil || uint64(seen.ID) != last.shown.GetId() || seen.Node != last.node {
+				b.add(last)
+				last = &boardRow{node: seen.Node, shown: semaphoreToPB(seen, maxShownBytes)}
+				last.shown.Continued = false
+			}
+			last.addLinks(seen.Links)
+		}
+		if found.Done {
+			break
+		}
+		at = found.Next
+	}
+	b.add(last)
+	for order := range compare {
+		b.cut(order)
+	}
+	s.show(b)
+	return b, nil
+}
+
+// addLinks takes the first owner and the first waiter.
+func (r *boardRow) addLinks(links []coordination.InspectedLink) {
+	for i := range links {
+		switch l := &links[i]; {
+		case l.Owner && !r.held:
+			r.held, r.holds, r.shown.Owners = true, l.BeganMillis, []*adminpb.Link{linkToPB(l, maxShownBytes)}
+		case !l.Owner && !r.waited:
+			r.waited, r.waits, r.shown.Waiters = true, l.BeganMillis, []*adminpb.Link{linkToPB(l, maxShownBytes)}
+		}
+	}
+}
+
+// add adds a row that is held or awaited. It keeps up to twice as many as a board has until it cuts.
+func (b *board) add(row *boardRow) {
+	if row == nil || !row.held && !row.waited {
+		return
+	}
+	b.total++
+	for order := range compare {
+		b.orders[order] = append(b.orders[order], row)
+		if len(b.orders[order]) >= 2*maxBoardRows {
+			b.cut(order)
+		}
+	}
+}
+
+func (b *board) cut(order adminpb.PageRequest_Order) {
+	rows := b.orders[order]
+	slices.SortFunc(rows, compare[order])
+	kept := min(len(rows), maxBoardRows)
+	clear(rows[kept:])
+	b.orders[order] = rows[:kept]
+}
+
+// page answers a request with an order from a board; all reports that the caller may see everything.
+func (s *Boards) page(ctx context.Context, r *adminpb.PageRequest, caller coordination.Caller,
+	all bool) (*adminpb.Page, error) {
+	if compare[r.GetOrder()] == nil || r.GetKind() != adminpb.PageRequest_SEMAPHORES || r.GetPageToken() != "" {
+		return nil, status.Error(codes.InvalidArgument,
+			"order: want KEY, or OLDEST_WAIT, LONGEST_HELD or NAME for SEMAPHORES without a page token")
+	}
+	if err := s.group.CatchUp(ctx); err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	b, err := s.board(ctx)
+	if err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	rows := b.orders[r.GetOrder()]
+	page := &adminpb.Page{More: uint64(len(rows)) < b.total}
+	if all {
+		page.Total = b.total
+	}
+	path := scheme.SplitLoose(r.GetPath()).String()
+	wanted := func(row *boardRow) bool {
+		at := row.shown.GetPath()
+		return (r.GetPath() == "" || at == path || strings.HasPrefix(at, path+"/")) &&
+			strings.HasPrefix(string(row.shown.GetName()), string(r.GetPrefix()))
+	}
+	visible := make(map[coordination.NodeID]bool)
+	most := int(min(cmp.Or(r.GetPageSize(), maxPageRows), maxOrderedRows))
+	for chunk := range slices.Chunk(rows, maxPageRows) {
+		if err := s.mayRead(ctx, caller, chunk, visible); err != nil {
+			return nil, err
+		}
+		for _, row := range chunk {
+			switch {
+			case !visible[row.node] || !wanted(row):
+			case len(page.GetSemaphores()) == most:
+				page.More = true
+				return page, nil
+			default:
+				page.Semaphores = append(page.Semaphores, row.shown)
+			}
+		}
+	}
+	return page, nil
+}
+
+// mayRead finds out which nodes of rows the caller may read.
+func (s *Boards) mayRead(ctx context.Context, caller coordination.Caller, rows []*boardRow,
+	visible map[coordination.NodeID]bool) error {
+	_, err := s.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		subject := m.Subject(caller)
+		for _, row := range rows {
+			if _, known := visible[row.node]; known {
+				continue
+			}
+			entry, found := m.Tree().Lookup(m.PathOfNode(row.node))
+			visible[row.node] = found && entry.Node == row.node &&
+				(subject.Exempt || m.Tree().Rights(entry, subject)&scheme.SelectRow != 0)
+		}
+		return outcome.Done()
+	})
+	if err != nil {
+		return calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	return nil
+}
