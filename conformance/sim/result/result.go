@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/coverage"
+	"runtime/pprof"
 	"syscall"
 	"time"
 
@@ -53,6 +54,7 @@ type Result struct {
 // coverage leave that in the folder that the environment names.
 func (r Result) Exit() {
 	r.CPU = plan.Duration(cpu())
+	pprof.StopCPUProfile() // of -test.cpuprofile
 	if folder := os.Getenv("GOCOVERDIR"); folder != "" {
 		if err := write(folder); err != nil {
 			fmt.Fprintln(os.Stderr, "coverage:", err)

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	_ "unsafe" // for go:linkname
 )
@@ -85,18 +87,38 @@ func shift(node Node, monotonic, wall int64) { simShift(int32(node), monotonic, 
 
 // HookDisk installs a hook before everything that changes a file.
 func HookDisk(h DiskHook) {
+	// To look at the inode is cheaper than to ask for the name. Inodes are other ones in each run, so this is no map:
+	// when one grows depends on its keys.
+	var names []inode
 	simFileHook = func(op, name, to string, offset int64, data []byte) (int, error) {
+		if to != "" || op == string(Remove) {
+			names = names[:0]
+		}
 		return h(Op(op), name, to, offset, data)
 	}
 	here, _ := os.Getwd()
 	simDescriptorHook = func(op string, fd int, offset int64) error {
-		name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-		if err != nil {
+		var stat syscall.Stat_t
+		if err := syscall.Fstat(fd, &stat); err != nil {
 			return err
 		}
-		_, err = h(Op(op), strings.TrimPrefix(name, here+"/"), "", offset, nil)
+		at := slices.IndexFunc(names, func(i inode) bool { return i.number == stat.Ino })
+		if at < 0 {
+			link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+			if err != nil {
+				return err
+			}
+			at = len(names)
+			names = append(names, inode{stat.Ino, strings.TrimPrefix(link, here+"/")})
+		}
+		_, err := h(Op(op), names[at].name, "", offset, nil)
 		return err
 	}
+}
+
+type inode struct {
+	number uint64
+	name   string
 }
 
 // Switches returns how many goroutine switches there have been.

@@ -69,6 +69,9 @@ func (o *options) job(seed uint64) job {
 	if o.operations != "" {
 		j.operations = filepath.Join(o.operations, strconv.FormatUint(seed, 10))
 	}
+	if o.profile != "" {
+		j.profile = filepath.Join(o.profile, strconv.FormatUint(seed, 10))
+	}
 	return j
 }
 

@@ -46,11 +46,14 @@ func run(ctx context.Context, o *options) error {
 	if o.sabotage != "" {
 		return sabotage(ctx, o, base)
 	}
-	if o.operations != "" {
-		if o.operations, err = filepath.Abs(o.operations); err != nil {
-			return err
+	for _, dir := range []*string{&o.operations, &o.profile} {
+		if *dir == "" {
+			continue
 		}
-		if err := os.MkdirAll(o.operations, 0o755); err != nil {
+		if *dir, err = filepath.Abs(*dir); err == nil {
+			err = os.MkdirAll(*dir, 0o755)
+		}
+		if err != nil {
 			return err
 		}
 	}

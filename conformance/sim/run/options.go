@@ -25,6 +25,7 @@ type options struct {
 	sabotage     string // a pattern of names; "" is not to be done
 	drawn        bool   // from was drawn
 	operations   string // a folder; "": they are not wanted
+	profile      string // the same
 }
 
 func flags() *options {
@@ -47,6 +48,7 @@ func flags() *options {
 	flag.BoolVar(&o.cover, "cover", false, "measure which statements of raftstore, server and coordination are reached")
 	flag.BoolVar(&o.need, "marks", false, "fail if a mark is not reached by any seed")
 	flag.StringVar(&o.sabotage, "sabotage", "", "plant the defects whose names match, and want each to be found")
+	flag.StringVar(&o.profile, "profile", "", "write a profile of the processor time of each seed into this folder")
 	flag.StringVar(&o.operations, "operations", "", "write the clients' operations into this folder, a file a seed")
 	flag.Parse()
 	if o.from == 0 {

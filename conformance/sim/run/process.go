@@ -33,6 +33,7 @@ type job struct {
 	seed              uint64
 	plan, trace, logs string
 	operations        string
+	profile           string
 	env               []string
 }
 
@@ -63,7 +64,7 @@ func (p *program) run(ctx context.Context, j job) (outcome, error) {
 	}
 	args := []string{"-test.run", "^TestSeed$", "-seed", strconv.FormatUint(j.seed, 10), "-dir", "d"}
 	for name, file := range map[string]string{"-plan": j.plan, "-trace": j.trace, "-logs": j.logs,
-		"-operations": j.operations} {
+		"-operations": j.operations, "-test.cpuprofile": j.profile} {
 		if file != "" {
 			args = append(args, name, file)
 		}
