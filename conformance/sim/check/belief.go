@@ -17,23 +17,14 @@ type beliefs struct {
 	ended   []Tenure
 }
 
-// believe finds out when clients had proof that they held tokens, and compares these times with each other. It does the
-// same to the beliefs that clients state themselves.
+// believe finds out when clients had proof that they held tokens, and compares these times with each other.
 func (j *judge) believe() {
 	all := make(map[sessionKey]*beliefs)
 	limits := make(map[string]uint64)
 	forced := make(map[string]bool) // their owners may have lost them silently
 	next := make(map[*stream]int)   // of its proofs
-	paths := make(map[int]string)   // of the node of each client
-	var stated []Tenure
 	for place, e := range j.events {
 		switch fact := e.Fact.(type) {
-		case *Opened:
-			paths[fact.Client] = fact.Path
-		case *Believes:
-			t := fact.Tenure
-			t.Name = paths[fact.Client] + "/" + t.Name
-			stated = append(stated, t)
 		case *Sent:
 			s := j.streams[fact.Stream]
 			if s == nil {
@@ -75,10 +66,8 @@ func (j *judge) believe() {
 		}
 		return limits[name]
 	}
-	for _, list := range [][]Tenure{tenures, stated} {
-		if err := Tenures(list, limit, 0); err != nil {
-			j.report(j.events[len(j.events)-1].At, "belief", "%v", err)
-		}
+	if err := Tenures(tenures, limit, 0); err != nil {
+		j.report(j.events[len(j.events)-1].At, "belief", "%v", err)
 	}
 }
 

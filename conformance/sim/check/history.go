@@ -19,7 +19,7 @@ type Event struct {
 	Fact
 }
 
-// Fact is the content of an event: *Opened, *Sent, *Got, *Ended, *Executed, *Believes or *Note.
+// Fact is the content of an event: *Opened, *Sent, *Got, *Ended, *Executed or *Note.
 type Fact interface{ fact() }
 
 // Opened is a client opening a stream. Streams are numbered from 1 in the order in which they are opened.
@@ -57,12 +57,6 @@ type Executed struct {
 	Entry  *coordination.Entry
 }
 
-// Believes is a time during which a client had proof that it owned tokens of a semaphore.
-type Believes struct {
-	Client int
-	Tenure Tenure
-}
-
 // Note is something that the world did: a fault, a start, an end, a leader. No check depends on it.
 type Note struct{ Text string }
 
@@ -71,7 +65,6 @@ func (*Sent) fact()     {}
 func (*Got) fact()      {}
 func (*Ended) fact()    {}
 func (*Executed) fact() {}
-func (*Believes) fact() {}
 func (*Note) fact()     {}
 
 // History is an append-only list of events. Its methods may be called concurrently; none of them waits.

@@ -185,13 +185,6 @@ var lies = map[string]struct {
 			&coordination.ExpireSession{Node: 1, Session: 1, AttachEpoch: epoch, Term: attach.Term}}}
 		return slices.Insert(list, at+1, Event{list[at].At, &Executed{Server: 1, Index: last, Entry: e}})
 	}},
-	"two clients believe to be owners": {"belief", func(t *testing.T, list []Event) []Event {
-		for client := range 2 {
-			list = append(list, Event{list[len(list)-1].At, &Believes{Client: client, Tenure: Tenure{Name: "a",
-				Session: uint64(client), Count: 1, From: time.Second, Until: 2 * time.Second}}})
-		}
-		return list
-	}},
 	"two owners at once": {"belief", func(t *testing.T, list []Event) []Event {
 		pending := place(t, list, 0, reply(model.Pending))
 		granted := list[place(t, list, 1, result(model.Acquire))]

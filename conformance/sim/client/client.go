@@ -6,11 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/conformance/sim/plan"
@@ -30,6 +28,8 @@ type World interface {
 	Servers() int
 	// Dial connects a host to a server's address for clients.
 	Dial(ctx context.Context, from string, server int) (net.Conn, error)
+	// Shared returns the connection to a server that clients share.
+	Shared(server int) (*grpc.ClientConn, error)
 	Trace() *trace.Trace
 	History() *check.History
 	// Violation reports that a server broke a promise.
@@ -56,16 +56,13 @@ type Client struct {
 	request uint64 // id of the last one
 	own     counter
 	thefts  int
-
-	beliefs sync.Mutex
-	proof   time.Duration // when the session lived for certain
-	held    map[string]*check.Tenure
+	held    map[string]uint64 // tokens that the session has by the last answer
 }
 
 // New returns a client that does nothing yet.
 func New(number int, p plan.Client, node plan.Node, chance *rand.Rand, w World) *Client {
 	return &Client{world: w, number: number, plan: p, node: node, chance: chance, over: make(chan struct{}),
-		timeout: p.Timeout.Std(), held: map[string]*check.Tenure{}}
+		timeout: p.Timeout.Std(), held: map[string]uint64{}}
 }
 
 // Number returns the client's index in its plan.
@@ -91,7 +88,6 @@ func (c *Client) Run(ctx context.Context) {
 		c.world.Trace().Note("client %d leaves server %d: %v", c.number, server, err)
 		pause(ctx, time.Duration(c.chance.IntN(200))*time.Millisecond)
 	}
-	c.endTenures()
 }
 
 // pause sleeps, no longer than ctx lasts.
@@ -114,17 +110,25 @@ const (
 
 func (c *Client) path() string { return fmt.Sprintf("/local/n%d", c.plan.Node) }
 
+// Connect returns a connection of a host to a server. It notices a dead one, as those of SDKs do.
+func Connect(w World, host string, server int) (*grpc.ClientConn, error) {
+	return grpc.NewClient(fmt.Sprintf("passthrough:///server-%d", server),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return w.Dial(ctx, host, server)
+		}))
+}
+
 // visit works on one server until something fails.
 func (c *Client) visit(ctx context.Context, server int) error {
-	conn, err := grpc.NewClient(fmt.Sprintf("passthrough:///server-%d", server),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return c.world.Dial(ctx, c.Host(), server)
-		}))
+	conn, err := c.connect(server)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	if !c.plan.Shared {
+		defer conn.Close()
+	}
 	if err := c.makeNode(ctx, conn); err != nil {
 		return err
 	}
@@ -139,125 +143,44 @@ func (c *Client) visit(ctx context.Context, server int) error {
 	return c.work(ctx, s)
 }
 
+func (c *Client) connect(server int) (*grpc.ClientConn, error) {
+	if c.plan.Shared {
+		return c.world.Shared(server)
+	}
+	return Connect(c.world, c.Host(), server)
+}
+
 // makeNode makes the coordination node, unless that is known to be there.
 func (c *Client) makeNode(ctx context.Context, conn *grpc.ClientConn) error {
 	if c.made {
 		return nil
 	}
+	mode := func(strict bool) Ydb_Coordination.ConsistencyMode {
+		if strict {
+			return Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT
+		}
+		return Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_RELAXED
+	}
 	config := &Ydb_Coordination.Config{
 		SelfCheckPeriodMillis:    uint32(c.node.SelfCheck.Std().Milliseconds()),
 		SessionGracePeriodMillis: uint32(c.node.Grace.Std().Milliseconds()),
-		ReadConsistencyMode:      Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_RELAXED,
-		AttachConsistencyMode:    Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT,
-	}
-	if c.node.StrictReads {
-		config.ReadConsistencyMode = Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT
-	}
-	if c.node.RelaxedAttach {
-		config.AttachConsistencyMode = Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_RELAXED
+		ReadConsistencyMode:      mode(c.node.StrictReads),
+		AttachConsistencyMode:    mode(!c.node.RelaxedAttach),
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	r, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(ctx,
-		&Ydb_Coordination.CreateNodeRequest{Path: c.path(), Config: config})
-	if err != nil {
-		return err
-	}
-	switch status := r.GetOperation().GetStatus(); status {
-	case Ydb.StatusIds_SUCCESS, Ydb.StatusIds_ALREADY_EXISTS:
-		c.made = true
-		return nil
-	default:
-		return fmt.Errorf("create the node: %v %v", status, r.GetOperation().GetIssues())
-	}
-}
-
-// trusted is the part of a session's timeout after a proof during which it certainly lives, in percent: clocks of
-// servers may be fast by 5 %.
-const trusted = 94
-
-func (c *Client) now() time.Duration { return c.world.Trace().Now() }
-
-// believes returns until when the session lives for certain.
-func (c *Client) believes() time.Duration { return c.proof + c.timeout*trusted/100 }
-
-// prove takes the proof that the session lived at a moment. If it came too late, the client has believed nothing for a
-// while.
-func (c *Client) prove(at time.Duration) {
-	c.beliefs.Lock()
-	defer c.beliefs.Unlock()
-	if at <= c.proof {
-		return
-	}
-	now, until := c.now(), c.believes()
-	if until < now {
-		for _, name := range slices.Sorted(maps.Keys(c.held)) {
-			t := c.held[name]
-			c.believed(t, until)
-			t.From = now
-		}
-	}
-	c.proof = at
-}
-
-// believed writes down that the client knew that it held tokens, until a moment.
-func (c *Client) believed(t *check.Tenure, until time.Duration) {
-	done := *t
-	done.Until = min(until, c.believes())
-	if done.From < done.Until {
-		c.world.History().Add(c.now(), &check.Believes{Client: c.number, Tenure: done})
-	}
-}
-
-// holds takes that the session has tokens of a semaphore.
-func (c *Client) holds(name string, count uint64) {
-	c.drops(name)
-	c.beliefs.Lock()
-	defer c.beliefs.Unlock()
-	c.held[name] = &check.Tenure{Name: name, Session: c.session, Count: count, From: c.now()}
-}
-
-// drops takes that the session may have no tokens of a semaphore from now on.
-func (c *Client) drops(name string) {
-	c.beliefs.Lock()
-	defer c.beliefs.Unlock()
-	c.drop(name)
-}
-
-// drop is drops with the lock held.
-func (c *Client) drop(name string) {
-	if t := c.held[name]; t != nil {
-		c.believed(t, c.now())
-		delete(c.held, name)
-	}
-}
-
-// endTenures takes that the session may be over.
-func (c *Client) endTenures() {
-	c.beliefs.Lock()
-	defer c.beliefs.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(c.held)) {
-		c.drop(name)
-	}
-}
-
-// holding returns how many tokens of a semaphore the client knows to have.
-func (c *Client) holding(name string) uint64 {
-	c.beliefs.Lock()
-	defer c.beliefs.Unlock()
-	if t := c.held[name]; t != nil {
-		return t.Count
-	}
-	return 0
+	err := operate(ctx, Ydb.StatusIds_ALREADY_EXISTS, func(ctx context.Context) (operated, error) {
+		return Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(ctx,
+			&Ydb_Coordination.CreateNodeRequest{Path: c.path(), Config: config})
+	})
+	c.made = err == nil
+	return err
 }
 
 // lose forgets the session, which is over or not wanted any more.
 func (c *Client) lose() {
-	c.endTenures()
+	clear(c.held)
 	c.session = 0
-	c.beliefs.Lock()
-	defer c.beliefs.Unlock()
-	c.proof = 0
 }
 
 var errMoved = errors.New("the session is attached elsewhere")

@@ -10,17 +10,11 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance/model"
 	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/conformance/sim/plan"
-)
-
-type (
-	request  = Ydb_Coordination.SessionRequest
-	response = Ydb_Coordination.SessionResponse
 )
 
 // stream is one Session call, on which a session is attached.
@@ -35,12 +29,12 @@ type stream struct {
 	chance *rand.Rand
 
 	mutex     sync.Mutex
-	waiting   map[uint64]chan *response // by request id; 0: the start's answer
-	pings     map[uint64]time.Duration  // when those without a pong were sent
-	heard     time.Duration             // when the last message came
-	changed   int                       // notices of watches
+	waiting   map[uint64]chan model.Reply // by request id; 0: the start's answer
+	heard     time.Duration               // when the last message came
 	abandoned bool
 }
+
+func (c *Client) now() time.Duration { return c.world.Trace().Now() }
 
 // attach opens a stream and attaches the client's session, or a new one.
 func (c *Client) attach(ctx context.Context, conn *grpc.ClientConn, server int) (*stream, error) {
@@ -54,21 +48,19 @@ func (c *Client) attach(ctx context.Context, conn *grpc.ClientConn, server int) 
 	s := &stream{client: c, chance: rand.New(rand.NewPCG(c.chance.Uint64(), 0)), rpc: rpc, cancel: cancel,
 		over: make(chan struct{}), heard: c.now(),
 		number:  c.world.History().Open(c.now(), c.number, server, c.path()),
-		waiting: map[uint64]chan *response{0: make(chan *response, 1)}, pings: map[uint64]time.Duration{}}
+		waiting: map[uint64]chan model.Reply{0: make(chan model.Reply, 1)}}
 	go s.read()
 	c.seqNo++
-	asked := c.now()
-	start := &Ydb_Coordination.SessionRequest_SessionStart{Path: c.path(), SessionId: c.session, SeqNo: c.seqNo,
+	err = s.send(model.Request{Kind: model.Start, Path: c.path(), Session: c.session, SeqNo: c.seqNo,
 		TimeoutMillis: uint64(c.timeout.Milliseconds()), Description: fmt.Sprint("client ", c.number),
-		ProtectionKey: []byte(fmt.Sprintf("key of %d", c.number))}
-	err = s.send(&request{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
+		ProtectionKey: fmt.Sprint("key of ", c.number)})
 	if err != nil {
 		return nil, errors.Join(err, s.leave())
 	}
 	answer, err := s.await(0, answerPatience)
 	connecting.Stop()
 	if err == nil {
-		err = c.attached(answer, asked)
+		err = c.attached(&answer)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.leave())
@@ -78,23 +70,20 @@ func (c *Client) attach(ctx context.Context, conn *grpc.ClientConn, server int) 
 }
 
 // attached takes the answer to a start.
-func (c *Client) attached(answer *response, asked time.Duration) error {
-	started := answer.GetSessionStarted()
-	if started == nil {
-		f := answer.GetFailure()
-		if f.GetStatus() == Ydb.StatusIds_PRECONDITION_FAILED { // the state is full: that is an answer, too
+func (c *Client) attached(answer *model.Reply) error {
+	if answer.Kind != model.Started {
+		if answer.Status == model.PreconditionFailed { // the state is full: that is an answer, too
 			c.steps.Add(1)
 		}
-		if c.session != 0 && f != nil && f.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+		if answer.Kind == model.Failure && answer.Status != model.Unavailable {
 			c.lose()
 		}
-		return fmt.Errorf("not started: %v", answer)
+		return fmt.Errorf("not started: %+v", *answer)
 	}
-	if c.session != 0 && started.GetSessionId() != c.session {
-		c.world.Violation("client %d attached session %d and got %d", c.number, c.session, started.GetSessionId())
+	if c.session != 0 && answer.Session != c.session {
+		c.world.Violation("client %d attached session %d and got %d", c.number, c.session, answer.Session)
 	}
-	c.session = started.GetSessionId()
-	c.prove(asked)
+	c.session = answer.Session
 	return nil
 }
 
@@ -109,19 +98,20 @@ func (s *stream) leave() error {
 }
 
 // send writes a request down and sends it.
-func (s *stream) send(r *request) error {
+func (s *stream) send(r model.Request) error {
 	s.sends.Lock()
 	defer s.sends.Unlock()
-	s.client.world.History().Add(s.client.now(), &check.Sent{Client: s.client.number, Stream: s.number, Request: r})
-	return s.rpc.Send(r)
+	m := r.Proto()
+	s.client.world.History().Add(s.client.now(), &check.Sent{Client: s.client.number, Stream: s.number, Request: m})
+	return s.rpc.Send(m)
 }
 
 // read receives until the stream ends.
 func (s *stream) read() {
 	c := s.client
 	for {
-		if c.plan.Kind == plan.Mute {
-			s.dawdle()
+		if c.plan.Kind == plan.Mute && s.chance.IntN(50) == 0 { // messages lie, now and then longer than a session lives
+			time.Sleep(time.Duration(s.chance.Int64N(2 * int64(c.timeout))))
 		}
 		m, err := s.rpc.Recv()
 		if err != nil {
@@ -139,79 +129,40 @@ func (s *stream) read() {
 			return
 		}
 		c.world.History().Add(c.now(), &check.Got{Client: c.number, Stream: s.number, Message: m})
-		s.take(m)
-	}
-}
-
-// dawdle lets messages lie, now and then longer than a session lives.
-func (s *stream) dawdle() {
-	if s.chance.IntN(50) == 0 {
-		time.Sleep(time.Duration(s.chance.Int64N(2 * int64(s.client.timeout))))
-	}
-}
-
-// take handles a message.
-func (s *stream) take(m *response) {
-	s.mutex.Lock()
-	s.heard = s.client.now()
-	s.mutex.Unlock()
-	switch {
-	case m.GetPing() != nil:
-		pong := &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}
-		_ = s.send(&request{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: pong}}) // Recv says why it failed
-	case m.GetPong() != nil:
-		s.mutex.Lock()
-		sent, known := s.pings[m.GetPong().GetOpaque()]
-		delete(s.pings, m.GetPong().GetOpaque())
-		s.mutex.Unlock()
-		if known {
-			s.client.prove(sent)
+		if m.GetPing() != nil {
+			// Recv returns why this failed.
+			_ = s.send(model.Request{Kind: model.Pong, Opaque: m.GetPing().GetOpaque()})
 		}
-	case m.GetDescribeSemaphoreChanged() != nil:
-		s.mutex.Lock()
-		s.changed++
-		s.mutex.Unlock()
-	case m.GetAcquireSemaphorePending() != nil: // its result comes later
-	default:
-		s.mutex.Lock()
-		defer s.mutex.Unlock()
-		if waits := s.waiting[requestOf(m)]; waits != nil {
-			select {
-			case waits <- m:
-			default: // what was answered once is answered again: the history shows it
-			}
-		}
+		s.take(model.ReplyOf(m))
 	}
 }
 
-// requestOf returns the id of the request that a message answers, 0 for an answer to the start, and for a failure.
-func requestOf(m *response) uint64 {
-	switch {
-	case m.GetAcquireSemaphoreResult() != nil:
-		return m.GetAcquireSemaphoreResult().GetReqId()
-	case m.GetReleaseSemaphoreResult() != nil:
-		return m.GetReleaseSemaphoreResult().GetReqId()
-	case m.GetDescribeSemaphoreResult() != nil:
-		return m.GetDescribeSemaphoreResult().GetReqId()
-	case m.GetCreateSemaphoreResult() != nil:
-		return m.GetCreateSemaphoreResult().GetReqId()
-	case m.GetUpdateSemaphoreResult() != nil:
-		return m.GetUpdateSemaphoreResult().GetReqId()
-	case m.GetDeleteSemaphoreResult() != nil:
-		return m.GetDeleteSemaphoreResult().GetReqId()
-	}
-	return 0
-}
-
-// expect makes room for the answer to a request.
-func (s *stream) expect(id uint64) {
+// take hands an answer to the goroutine that waits for it.
+func (s *stream) take(r model.Reply) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.waiting[id] = make(chan *response, 1)
+	s.heard = s.client.now()
+	switch r.Kind {
+	case model.Started, model.Stopped, model.Failure, model.Result:
+		select {
+		case s.waiting[r.ReqID] <- r: // nil if nothing waits
+		default: // what was answered once is answered again: the history shows it
+		}
+	}
+}
+
+// begin sends a request with a new id.
+func (s *stream) begin(r model.Request) (id uint64, err error) {
+	s.client.request++
+	r.ReqID = s.client.request
+	s.mutex.Lock()
+	s.waiting[r.ReqID] = make(chan model.Reply, 1)
+	s.mutex.Unlock()
+	return r.ReqID, s.send(r)
 }
 
 // await waits for the answer to a request.
-func (s *stream) await(id uint64, patience time.Duration) (*response, error) {
+func (s *stream) await(id uint64, patience time.Duration) (model.Reply, error) {
 	s.mutex.Lock()
 	waits := s.waiting[id]
 	s.mutex.Unlock()
@@ -221,40 +172,95 @@ func (s *stream) await(id uint64, patience time.Duration) (*response, error) {
 		s.mutex.Unlock()
 	}()
 	select {
-	case m := <-waits:
-		return m, nil
+	case r := <-waits:
+		return r, nil
 	case <-s.over:
 		select {
-		case m := <-waits: // it came before the end
-			return m, nil
+		case r := <-waits: // it came before the end
+			return r, nil
 		default:
-			return nil, s.err
+			return model.Reply{}, s.err
 		}
 	case <-time.After(patience):
-		return nil, fmt.Errorf("no answer to request %d in %v", id, patience)
+		return model.Reply{}, fmt.Errorf("no answer to request %d in %v", id, patience)
 	}
+}
+
+// all sends requests and waits for all answers.
+func (s *stream) all(wait time.Duration, list []model.Request) error {
+	var ids []uint64
+	for _, r := range list {
+		id, err := s.begin(r)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		if _, err := s.await(id, wait+answerPatience); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// call sends a request and waits for its answer. A status that a client does not get at any time is an error.
+func (s *stream) call(r model.Request) (model.Reply, error) {
+	id, err := s.begin(r)
+	if err != nil {
+		return model.Reply{}, err
+	}
+	wait := time.Duration(0)
+	if r.Kind == model.Acquire {
+		wait = time.Duration(r.TimeoutMillis) * time.Millisecond
+	}
+	answer, err := s.await(id, wait+answerPatience)
+	switch {
+	case err != nil:
+	case answer.Kind != model.Result || answer.To != r.Kind:
+		err = fmt.Errorf("%s: %+v", r.Kind, answer)
+	case answer.Status == model.Success, answer.Status == model.NotFound, answer.Status == model.PreconditionFailed,
+		answer.Status == model.AlreadyExists && r.Kind == model.Create:
+	default:
+		err = fmt.Errorf("%s: %w: %v", r.Kind, errRefused, answer.Status)
+	}
+	return answer, err
+}
+
+var errRefused = errors.New("refused")
+
+// acquire takes tokens, and reports whether it got them.
+func (s *stream) acquire(r model.Request) (bool, error) {
+	r.Kind = model.Acquire
+	delete(s.client.held, r.Name) // another count may be taken from now on
+	answer, err := s.call(r)
+	if err == nil && answer.Done {
+		s.client.held[r.Name] = r.Count
+	}
+	return answer.Done, err
+}
+
+// release gives tokens back.
+func (s *stream) release(name string) error {
+	delete(s.client.held, name)
+	_, err := s.call(model.Request{Kind: model.Release, Name: name})
+	return err
 }
 
 // keepAlive pings the server, and gives the stream up when nothing comes any more.
 func (s *stream) keepAlive(ctx context.Context) {
 	c := s.client
-	for opaque := uint64(1); ; opaque++ {
-		now := c.now()
+	for opaque := uint64(1); ctx.Err() == nil; opaque++ {
 		s.mutex.Lock()
-		s.pings[opaque] = now
-		silence := now - s.heard
+		silence := c.now() - s.heard
 		s.mutex.Unlock()
 		if silence > c.timeout {
 			s.cancel()
 			return
 		}
-		ping := &Ydb_Coordination.SessionRequest_PingPong{Opaque: opaque}
-		if s.send(&request{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: ping}}) != nil {
+		if s.send(model.Request{Kind: model.Ping, Opaque: opaque}) != nil {
 			return
 		}
 		pause(ctx, c.timeout/5)
-		if ctx.Err() != nil {
-			return
-		}
 	}
 }

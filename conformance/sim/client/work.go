@@ -5,17 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/coordd/coordd/conformance/model"
 	"github.com/coordd/coordd/conformance/sim/plan"
 )
 
@@ -50,10 +51,11 @@ func (c *Client) shared(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, c.chance.IntN(max(1, c.plan.Names)))
 }
 
-// patience draws how long an acquire waits in the queue.
-func (c *Client) patience() time.Duration {
-	return time.Duration(c.chance.IntN(3)) * time.Duration(c.chance.IntN(700)) * time.Millisecond
-}
+// wait draws how long an acquire waits in the queue, in milliseconds.
+func (c *Client) wait() uint64 { return uint64(c.chance.IntN(3) * c.chance.IntN(700)) }
+
+// text draws data.
+func (c *Client) text() string { return strconv.FormatUint(c.chance.Uint64(), 10) }
 
 // counter is a number in a semaphore that only its client changes. Acknowledged values must not get lost.
 type counter struct {
@@ -64,50 +66,43 @@ type counter struct {
 
 // count increments the client's own counter, or compares the stored value with the acknowledged one.
 func (c *Client) count(s *stream) error {
-	name := fmt.Sprint("own-", c.number)
+	r := model.Request{Kind: model.Describe, Name: fmt.Sprint("own-", c.number)}
 	switch {
 	case !c.own.made:
-		if err := s.create(name, 1, []byte("0")); err != nil {
-			return err
-		}
-		c.own.made = true
+		r.Kind, r.Limit, r.Data = model.Create, 1, "0"
 	case c.chance.IntN(2) == 0:
 		c.own.tried++
-		value := c.own.tried
-		m, err := s.call(0, updating(name, strconv.AppendUint(nil, value, 10)))
-		if err != nil {
-			return err
-		}
-		result := m.GetUpdateSemaphoreResult()
-		if result.GetStatus() == Ydb.StatusIds_NOT_FOUND {
-			c.world.Violation("client %d: its own semaphore is gone", c.number)
-		}
-		if result.GetStatus() != Ydb.StatusIds_SUCCESS {
-			return fmt.Errorf("update: %v", m)
-		}
-		c.own.acknowledged = value
+		r.Kind, r.Data = model.Update, strconv.FormatUint(c.own.tried, 10)
+	}
+	answer, err := s.call(r)
+	switch {
+	case err != nil:
+		return err
+	case r.Kind == model.Create:
+		c.own.made = true
+	case answer.Status != model.Success:
+		c.world.Violation("client %d: %s of its own semaphore: %v", c.number, r.Kind, answer.Status)
+	case r.Kind == model.Update:
+		c.own.acknowledged = c.own.tried
 	default:
-		m, err := s.call(0, describing(name, false, false))
-		if err != nil {
-			return err
-		}
-		result := m.GetDescribeSemaphoreResult()
-		if result.GetStatus() != Ydb.StatusIds_SUCCESS {
-			return fmt.Errorf("describe: %v", m)
-		}
-		value, err := strconv.ParseUint(string(result.GetSemaphoreDescription().GetData()), 10, 64)
+		value, err := strconv.ParseUint(answer.Description.Data, 10, 64)
 		if err != nil || value < c.own.acknowledged {
 			c.world.Violation("client %d: %d was acknowledged, and %q is stored", c.number, c.own.acknowledged,
-				result.GetSemaphoreDescription().GetData())
+				answer.Description.Data)
 		}
 	}
 	return nil
 }
 
+// lock is an acquire of an ephemeral semaphore that no other session may share.
+func (c *Client) lock(name string, wait uint64) model.Request {
+	return model.Request{Kind: model.Acquire, Name: name, Count: math.MaxUint64, TimeoutMillis: wait, Ephemeral: true}
+}
+
 // mutex takes and returns a lock, and counts while it has it.
 func (c *Client) mutex(ctx context.Context, s *stream) error {
 	name := c.shared("lock")
-	got, err := s.acquire(name, exclusive, c.patience(), true)
+	got, err := s.acquire(c.lock(name, c.wait()))
 	if err != nil {
 		return err
 	}
@@ -129,13 +124,14 @@ func (c *Client) counting(ctx context.Context, s *stream) error {
 	name := c.shared("count")
 	if c.chance.IntN(20) == 0 || c.steps.Load() == 0 {
 		for i := range max(1, c.plan.Names) {
-			if err := s.create(fmt.Sprint("count-", i), countingLimit, nil); err != nil {
+			create := model.Request{Kind: model.Create, Name: fmt.Sprint("count-", i), Limit: countingLimit}
+			if _, err := s.call(create); err != nil {
 				return err
 			}
 		}
 	}
-	count := 1 + c.chance.Uint64N(cmp.Or(c.holding(name), countingLimit))
-	switch _, err := s.acquire(name, count, c.patience(), false); {
+	count := 1 + c.chance.Uint64N(cmp.Or(c.held[name], countingLimit))
+	switch _, err := s.acquire(model.Request{Name: name, Count: count, TimeoutMillis: c.wait()}); {
 	case errors.Is(err, errRefused): // it has fewer tokens than it knows, and may not take more
 		return s.release(name)
 	case err != nil:
@@ -150,62 +146,61 @@ func (c *Client) counting(ctx context.Context, s *stream) error {
 
 // mixed has several requests under way, of all kinds, on few names.
 func (c *Client) mixed(_ context.Context, s *stream) error {
-	var ids []uint64
+	var list []model.Request
 	for range max(1, c.plan.Pipeline) {
-		id, err := s.begin(c.any())
-		if err != nil {
-			return err
-		}
-		ids = append(ids, id)
+		list = append(list, c.any())
 	}
-	for _, id := range ids {
-		if _, err := s.await(id, 2*time.Second+answerPatience); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.all(2*time.Second, list)
 }
 
 // any draws a request.
-func (c *Client) any() func(uint64) *request {
-	name, data := c.shared("mixed"), strconv.AppendUint(nil, c.chance.Uint64(), 10)
-	switch at := c.chance.IntN(16); {
-	case at < 4:
-		return acquiring(name, 1+c.chance.Uint64N(countingLimit), c.patience(), false)
-	case at < 5:
-		return acquiring(name+"-e", exclusive, c.patience(), true)
-	case at < 8:
-		return releasing(name)
-	case at < 9:
-		return releasing(name + "-e")
-	case at < 11:
-		return creating(name, countingLimit, data)
-	case at < 13:
-		return updating(name, data)
-	case at < 14:
-		return deleting(name, c.chance.IntN(2) == 0)
-	default:
-		return describing(name, c.chance.IntN(2) == 0, c.chance.IntN(3) == 0)
+func (c *Client) any() model.Request {
+	r := model.Request{Kind: []model.Kind{model.Acquire, model.Acquire, model.Acquire, model.Acquire, model.Release,
+		model.Release, model.Release, model.Create, model.Create, model.Update, model.Update, model.Delete,
+		model.Describe, model.Describe}[c.chance.IntN(14)], Name: c.shared("mixed")}
+	ephemeral := c.chance.IntN(5) == 0
+	switch r.Kind {
+	case model.Acquire:
+		r.Count, r.TimeoutMillis = 1+c.chance.Uint64N(countingLimit), c.wait()
+		if ephemeral {
+			return c.lock(r.Name+"-e", r.TimeoutMillis)
+		}
+	case model.Release:
+		if ephemeral {
+			r.Name += "-e"
+		}
+	case model.Create:
+		r.Limit, r.Data = countingLimit, c.text()
+	case model.Update:
+		r.Data = c.text()
+	case model.Delete:
+		r.Force = c.chance.IntN(2) == 0
+	case model.Describe:
+		r.IncludeOwners, r.WatchData = c.chance.IntN(2) == 0, c.chance.IntN(3) == 0
+		r.IncludeWaiters, r.WatchOwners = r.IncludeOwners, r.IncludeOwners && r.WatchData
 	}
+	return r
 }
 
 // watcher describes with a watch, and changes what it watches.
 func (c *Client) watcher(ctx context.Context, s *stream) error {
-	name := c.shared("watched")
+	r := model.Request{Kind: model.Create, Name: c.shared("watched"), Limit: 1}
 	if c.steps.Load() == 0 || c.chance.IntN(20) == 0 {
-		if err := s.create(name, 1, nil); err != nil {
+		if _, err := s.call(r); err != nil {
 			return err
 		}
 	}
-	if _, err := s.call(0, describing(name, c.chance.IntN(2) == 0, true)); err != nil {
+	owners := c.chance.IntN(2) == 0
+	_, err := s.call(model.Request{Kind: model.Describe, Name: r.Name, WatchData: true, WatchOwners: owners,
+		IncludeOwners: owners, IncludeWaiters: owners})
+	if err != nil {
 		return err
 	}
 	c.think(ctx)
 	if c.chance.IntN(2) == 0 {
-		_, err := s.call(0, updating(name, strconv.AppendUint(nil, c.chance.Uint64(), 10)))
-		return err
+		_, err = s.call(model.Request{Kind: model.Update, Name: r.Name, Data: c.text()})
 	}
-	return nil
+	return err
 }
 
 // thief is a mutex whose session is attached elsewhere now and then while its stream is still open.
@@ -225,7 +220,7 @@ func (c *Client) thief(ctx context.Context, s *stream) error {
 
 // short has a session only for a moment.
 func (c *Client) short(ctx context.Context, s *stream) error {
-	if _, err := s.acquire(c.shared("lock"), exclusive, c.patience(), true); err != nil {
+	if _, err := s.acquire(c.lock(c.shared("lock"), c.wait())); err != nil {
 		return err
 	}
 	c.think(ctx)
@@ -234,9 +229,7 @@ func (c *Client) short(ctx context.Context, s *stream) error {
 		c.lose()
 		return errMoved // the session expires
 	}
-	c.endTenures()
-	stop := &Ydb_Coordination.SessionRequest_SessionStop{}
-	if err := s.send(&request{Request: &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: stop}}); err != nil {
+	if err := s.send(model.Request{Kind: model.Stop}); err != nil {
 		return err
 	}
 	select {
@@ -254,22 +247,16 @@ const hoarded = 2000
 
 // hoarder takes many locks at once, and gives them back with its session.
 func (c *Client) hoarder(_ context.Context, s *stream) error {
-	var ids []uint64
+	var list []model.Request
 	most := hoarded
-	if c.chance.IntN(10) > 0 {
+	if c.steps.Load() > 0 {
 		most /= 20
 	}
 	for i := range 1 + c.chance.IntN(most) {
-		id, err := s.begin(acquiring(fmt.Sprintf("hoard-%d-%d", c.number, i), exclusive, 0, true))
-		if err != nil {
-			return err
-		}
-		ids = append(ids, id)
+		list = append(list, c.lock(fmt.Sprintf("hoard-%d-%d", c.number, i), 0))
 	}
-	for _, id := range ids {
-		if _, err := s.await(id, answerPatience); err != nil {
-			return err
-		}
+	if err := s.all(0, list); err != nil {
+		return err
 	}
 	if c.chance.IntN(2) == 0 {
 		c.steps.Add(1)
@@ -281,8 +268,8 @@ func (c *Client) hoarder(_ context.Context, s *stream) error {
 
 // large stores and reads large values.
 func (c *Client) large(_ context.Context, s *stream) error {
-	name := c.shared("large")
-	if err := s.create(name, 1, nil); err != nil {
+	r := model.Request{Kind: model.Create, Name: c.shared("large"), Limit: 1}
+	if _, err := s.call(r); err != nil {
 		return err
 	}
 	most := 1 << 20
@@ -293,10 +280,10 @@ func (c *Client) large(_ context.Context, s *stream) error {
 	for i := 0; i < len(data); i += 512 {
 		data[i] = byte(c.chance.Uint32())
 	}
-	if _, err := s.call(0, updating(name, data)); err != nil {
+	if _, err := s.call(model.Request{Kind: model.Update, Name: r.Name, Data: string(data)}); err != nil {
 		return err
 	}
-	_, err := s.call(0, describing(name, true, false))
+	_, err := s.call(model.Request{Kind: model.Describe, Name: r.Name, IncludeOwners: true, IncludeWaiters: true})
 	return err
 }
 

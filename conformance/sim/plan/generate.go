@@ -28,7 +28,7 @@ func Generate(seed uint64) Plan {
 	} else {
 		g.drawCluster(g.servers(), 0)
 	}
-	g.drawLength()
+	g.drawLength(members)
 	g.drawLimits()
 	g.drawLinks()
 	g.drawNodes()
@@ -60,9 +60,9 @@ func (g *generator) one(n int) bool { return g.IntN(n) == 0 }
 
 func (g *generator) servers() int {
 	switch at := g.IntN(100); {
-	case at < 40:
+	case at < 42:
 		return 1
-	case at < 90:
+	case at < 94:
 		return 3
 	case at < 98:
 		return 5
@@ -85,15 +85,16 @@ func (g *generator) drawCluster(members, others int) {
 	}
 }
 
-func (g *generator) drawLength() {
-	switch at := g.IntN(50); {
+// drawLength draws how long faults happen: two short runs reach more than one of twice the length.
+func (g *generator) drawLength(members bool) {
+	switch at := g.IntN(100); {
 	case at == 0:
 		g.named("long")
-		g.plan.Virtual = g.between(40*time.Second, 90*time.Second)
-	case at < 30:
-		g.plan.Virtual = g.between(4*time.Second, 8*time.Second)
+		g.plan.Virtual = g.between(20*time.Second, 40*time.Second)
+	case at < 75 && !members:
+		g.plan.Virtual = g.between(2500*time.Millisecond, 5*time.Second)
 	default:
-		g.plan.Virtual = g.between(8*time.Second, 15*time.Second)
+		g.plan.Virtual = g.between(5*time.Second, 12*time.Second)
 	}
 	if g.one(3) {
 		g.plan.Yield = 1 << g.IntN(15)
@@ -146,21 +147,34 @@ func (g *generator) drawClients() {
 		g.named("busy")
 		fastest, slowest = time.Millisecond, 30*time.Millisecond
 	}
+	shared := g.one(4)
 	for range 1 + g.IntN(5) {
 		kind := common[g.IntN(len(common))]
 		if g.one(25) {
 			kind = rare[g.IntN(len(rare))]
 		}
+		shortest := 200*time.Millisecond + 10*g.plan.Links.Max.Std() // a request through a follower takes six ways
 		c := Client{Kind: kind, Node: g.IntN(len(g.plan.Nodes)), Server: g.IntN(len(g.plan.Servers)),
-			Timeout: g.between(200*time.Millisecond, 10*time.Second), Think: g.between(fastest, slowest),
-			Pipeline: 1, Names: 1 + g.IntN(3)}
+			Timeout: g.between(shortest, 10*time.Second), Think: g.between(fastest, slowest), Pipeline: 1,
+			Names: 1 + g.IntN(3), Shared: shared}
 		if g.one(2) {
 			c.Pipeline = 1 + g.IntN(8)
 		}
-		if g.one(10) {
+		switch {
+		case g.one(10):
 			c.Requests = 1 + g.IntN(30)
+		case fastest < 10*time.Millisecond:
+			c.Requests = 100 + g.IntN(400)
 		}
 		g.plan.Clients = append(g.plan.Clients, c)
+	}
+	if g.one(200) {
+		g.named("crowd")
+		for range 100 {
+			g.plan.Clients = append(g.plan.Clients, Client{Kind: Watcher, Server: g.IntN(len(g.plan.Servers)),
+				Timeout: g.between(5*time.Second, 10*time.Second), Think: Duration(3 * time.Second), Pipeline: 1,
+				Names: 1, Shared: true})
+		}
 	}
 }
 

@@ -88,6 +88,7 @@ type Client struct {
 	Think    Duration   `json:"think,omitzero"`    // between two steps, on average
 	Pipeline int        `json:"pipeline,omitzero"` // requests under way at a time, at least 1
 	Requests int        `json:"requests,omitzero"` // after so many it only keeps its session; 0: no end
+	Shared   bool       `json:"shared,omitzero"`   // its streams are on connections that others use as well
 	Names    int        `json:"names,omitzero"`    // how many semaphores it shares with others of its kind, at least 1
 }
 

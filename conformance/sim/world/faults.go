@@ -12,10 +12,13 @@ import (
 	"github.com/coordd/coordd/conformance/sim/rt"
 )
 
-// Why a server may not come back with its data.
+// Why a server may end, or may not come back with its data.
 const (
-	wiped  = "its directory was emptied"
-	rotten = "a bit of its data was turned"
+	diskFailed    = "its disk failed"
+	removedItself = "it was removed"
+	rotten        = "a bit of its data was turned"
+	tooOld        = "its program is too old"
+	wiped         = "its directory was emptied"
 )
 
 // happen makes an event happen.
@@ -131,7 +134,7 @@ func (w *World) slow(s, other *server, e plan.Event, extra time.Duration, perSec
 
 // hosts returns all hosts except the administrators'.
 func (w *World) hosts() []string {
-	var hosts []string
+	hosts := []string{sharedHost}
 	for _, s := range w.servers {
 		hosts = append(hosts, s.host)
 	}

@@ -18,10 +18,16 @@ const logsKept = 4 << 20
 type logs struct {
 	mutex     sync.Mutex
 	old, last bytes.Buffer
-	counts    map[string]int64 // by message
+	counts    map[string]int64 // by message; the marks from 0
 }
 
-func newLogs() *logs { return &logs{counts: map[string]int64{}} }
+func newLogs() *logs {
+	l := &logs{counts: map[string]int64{}}
+	for _, mark := range marks {
+		l.counts[mark] = 0
+	}
+	return l
+}
 
 // Write implements io.Writer.
 func (l *logs) Write(line []byte) (int, error) {
@@ -51,14 +57,19 @@ type counting struct {
 
 // Handle implements slog.Handler.
 func (c counting) Handle(ctx context.Context, r slog.Record) error {
-	rt.As(rt.World, func() {
-		c.logs.mutex.Lock()
-		defer c.logs.mutex.Unlock()
-		if !strings.HasPrefix(r.Message, "raft: ") { // those have numbers in them
-			c.logs.counts[r.Message]++
-		}
-	})
+	if !strings.HasPrefix(r.Message, "raft: ") { // those have numbers in them
+		c.logs.mark(r.Message)
+	}
 	return c.Handler.Handle(ctx, r)
+}
+
+// mark counts a message, or a reason.
+func (l *logs) mark(text string) {
+	rt.As(rt.World, func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.counts[text]++
+	})
 }
 
 // WithAttrs implements slog.Handler.

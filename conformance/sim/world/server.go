@@ -197,6 +197,7 @@ func (l *life) over(what string, err error) {
 	if why == "" {
 		w.violation("%s %s: %v", s.name, what, err)
 	}
+	w.logs.mark(why)
 	comeback := l.comeback
 	w.exit(l)
 	if why != "" && s.ruined == "" {
@@ -213,10 +214,10 @@ func (l *life) pardon(err error) string {
 	case l.excuse != "":
 		return l.excuse
 	case s.disk.Failed():
-		return "its disk failed"
+		return diskFailed
 	case errors.Is(err, raftstore.ErrRemoved) && (s.removing || s.member == absent):
 		s.member = absent
-		return "it was removed"
+		return removedItself
 	case !s.first && s.has.executed == 0 && (errors.Is(err, raftstore.ErrEmptied) || listedAsVoter(err)):
 		return "it asked a member that does not know yet that its predecessor was removed"
 	case errors.Is(err, raftstore.ErrEmptied) && s.ruined == wiped:
@@ -226,7 +227,7 @@ func (l *life) pardon(err error) string {
 		return s.ruined
 	case errors.As(err, &version) && s.version != 0:
 		s.version = 0
-		return "its program is too old"
+		return tooOld
 	}
 	return ""
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/conformance/sim/client"
 	"github.com/coordd/coordd/conformance/sim/disk"
@@ -36,7 +38,8 @@ type World struct {
 	logs    *logs
 	servers []*server
 	clients []*client.Client
-	over    context.Context // ends with the clients' work
+	shared  map[int]*grpc.ClientConn // of clients, by server
+	over    context.Context          // ends with the clients' work
 
 	mutex      sync.Mutex
 	chance     *rand.Rand
@@ -113,7 +116,7 @@ func (w *World) judge() {
 func newWorld(p plan.Plan, o Options) *World {
 	t := trace.New(o.Trace, o.Dir)
 	w := &World{plan: p, dir: o.Dir, trace: t, history: new(check.History), logs: newLogs(), chance: p.Chance("world"),
-		counts: map[string]int64{}, disturbed: -time.Hour,
+		counts: map[string]int64{}, shared: map[int]*grpc.ClientConn{}, disturbed: -time.Hour,
 		net: network.New(t, p.Chance("network"), network.Delays{Min: p.Links.Min.Std(), Max: p.Links.Max.Std(),
 			Tail: p.Links.Tail.Std(), TailShare: p.Links.TailShare})}
 	w.inside = newInside(w)
@@ -175,6 +178,20 @@ func (e environment) Violation(format string, args ...any) {
 // Dial implements client.World.
 func (e environment) Dial(ctx context.Context, from string, server int) (net.Conn, error) {
 	return e.net.Dial(ctx, from, e.servers[server].clientAddress())
+}
+
+// sharedHost is where the connections come from that clients share.
+const sharedHost = "10.0.2.2"
+
+// Shared implements client.World.
+func (e environment) Shared(server int) (conn *grpc.ClientConn, err error) {
+	e.do(func() {
+		if conn = e.shared[server]; conn == nil {
+			conn, err = client.Connect(e, sharedHost, server)
+			e.shared[server] = conn
+		}
+	})
+	return conn, err
 }
 
 // do runs f as the world, with its lock held.
