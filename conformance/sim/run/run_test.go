@@ -225,11 +225,3 @@ func TestTable(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestShares(t *testing.T) {
-	got := shares("mode: set\na/b/x.go:1.2,3.4 3 1\na/b/x.go:5.2,6.4 1 0\na/b/x.go:5.2,6.4 1 0\n" +
-		"a/c/x.pb.go:1.1,2.2 5 0\n")
-	if strings.TrimSpace(got) != "75.0 % of     4 statements: a/b" {
-		t.Errorf("%q", got)
-	}
-}

@@ -58,6 +58,10 @@ func sabotage(ctx context.Context, o *options, base string) error {
 	if err != nil {
 		return err
 	}
+	if !b.patched {
+		fmt.Println("sim: WARNING: no defect is looked for: most need the patched runtime")
+		return nil
+	}
 	p := o.program(b, base)
 	fmt.Println("| defect | what it breaks | found by seed | as |")
 	fmt.Println("| --- | --- | --- | --- |")
