@@ -110,7 +110,7 @@ func (s *stream) send(r model.Request) error {
 func (s *stream) read() {
 	c := s.client
 	for {
-		if c.plan.Kind == plan.Mute && s.chance.IntN(50) == 0 { // messages lie, now and then longer than a session lives
+		if c.plan.Kind == plan.Mute && s.chance.IntN(50) == 0 { // now and then longer than a session lives
 			time.Sleep(time.Duration(s.chance.Int64N(2 * int64(c.timeout))))
 		}
 		m, err := s.rpc.Recv()
