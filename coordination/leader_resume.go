@@ -6,8 +6,9 @@ package coordination
 //
 // Several streams may claim one session, because a client that was cut off has attached elsewhere. The one
 // with the latest epoch has it, wherever the others were: an epoch is given by a leader, in the order of
-// attachments, and those that the machine knows are compared with as well as those that this leader has seen.
-// The losers hear that the session was stolen.
+// attachments. The machine knows the latest one whenever two streams have a claim, because an attach is
+// unlogged only while no other stream can claim the session (mayAttachUnlogged): so the streams that this
+// leader has seen need not be compared. The losers' Failure is that the session was stolen.
 //
 // Each open request is then answered or executed, never both, and never twice:
 //
@@ -50,10 +51,6 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 		return
 	case !s.durable().acceptsIdentity(r.Identity, r.Rights&RightWrite != 0):
 		l.end(a, NoAccess)
-		return
-	}
-	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
-		l.end(a, stolenBy(other, a))
 		return
 	}
 	if s.endInFlight() {

@@ -18,6 +18,8 @@ type memory struct {
 	highest   Sequence            // of the requests executed under epoch
 	forgotten Sequence            // the highest whose outcome was dropped without having been acknowledged
 	outcomes  []rememberedRequest // in the order in which they came about, which is not that of the requests
+
+	acknowledged, answered Sequence // the last seen, for which outcomes has been looked through
 }
 
 type rememberedRequest struct {
@@ -35,7 +37,9 @@ const maxOutcomes = 1024
 const keptOutcomes = 8
 
 // see notes that a request is being executed, and drops what its stream has acknowledged. The epoch never
-// falls: a request of an earlier stream is executed and not remembered.
+// falls: a request of an earlier stream is executed and not remembered. It looks through the outcomes, of which
+// there are maxOutcomes at most, only if an acknowledgement is new: a stream whose client reads nothing pays
+// nothing for those that it lets pile up.
 func (m *memory) see(o *Origin) {
 	switch m.epoch.Compare(o.Address.Epoch) {
 	case 1:
@@ -45,12 +49,16 @@ func (m *memory) see(o *Origin) {
 			outcomes: m.outcomes[:0]}
 	}
 	m.highest = max(m.highest, o.Address.Sequence)
-	if at := slices.IndexFunc(m.outcomes,
-		func(x rememberedRequest) bool { return x.sequence == o.Answered }); at >= 0 {
+	if o.Answered != m.answered {
+		m.answered = o.Answered
+		at := slices.IndexFunc(m.outcomes, func(x rememberedRequest) bool { return x.sequence == o.Answered })
 		m.outcomes = slices.Delete(m.outcomes, 0, at+1)
 	}
-	m.outcomes = slices.DeleteFunc(m.outcomes,
-		func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
+	if o.Acknowledged != m.acknowledged {
+		m.acknowledged = o.Acknowledged
+		m.outcomes = slices.DeleteFunc(m.outcomes,
+			func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
+	}
 	if cap(m.outcomes) > 2*keptOutcomes && len(m.outcomes) < keptOutcomes {
 		m.outcomes = append(make([]rememberedRequest, 0, keptOutcomes), m.outcomes...)
 	}

@@ -1,0 +1,118 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// joinedOrigin waits until the cluster lists this member, by name and address, as one that has never started. A server
+// that lags may still list a predecessor with this name. So a refusal counts only if no later list is known, of the
+// servers that were named or of the members that these list, and only once that has been so for joinPatience.
+func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (origin, error) {
+	pause := time.NewTicker(joinPause)
+	defer pause.Stop()
+	logged := map[string]string{} // by address
+	addresses := slices.Clone(c.Join)
+	var refusedAt time.Time
+	for {
+		var latest confRecord
+		verdict := error(errNotYet)
+		for _, address := range addresses {
+			o, conf, err := askToJoin(ctx, c, net, address)
+			if err == nil {
+				return o, nil
+			}
+			if why := cause(err); why != logged[address] {
+				logged[address] = why
+				log.Info("waiting to be added to the cluster", "as", c.Name, "at", c.address(), "asked",
+					address, "why", why)
+			}
+			if conf.Index >= latest.Index && len(conf.Members) > 0 {
+				latest, verdict = conf, err
+			}
+		}
+		switch {
+		case errors.Is(verdict, errNotYet):
+			refusedAt = time.Time{}
+		case refusedAt.IsZero():
+			refusedAt = time.Now()
+		case time.Since(refusedAt) > joinPatience:
+			return origin{}, verdict
+		}
+		addresses = slices.Clone(c.Join)
+		for _, m := range latest.Members {
+			if m.Peer != c.address() && !slices.Contains(addresses, m.Peer) {
+				addresses = append(addresses, m.Peer)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return origin{}, fmt.Errorf("wait to be added to the cluster as %q at %s: %w", c.Name,
+				c.address(), ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+// errNotYet says that the cluster was not reached or does not list this member yet.
+var errNotYet = errors.New("not a member yet")
+
+// askToJoin asks one server. The list of members is empty if it has not answered.
+func askToJoin(ctx context.Context, c Cluster, net network, address string) (origin, confRecord, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{})
+	switch {
+	case status.Code(err) == codes.Unauthenticated:
+		return origin{}, confRecord{}, refuse(errNotYet, "it does not know a server with this one's certificate yet")
+	case err != nil:
+		return origin{}, confRecord{}, refuse(errNotYet, "%s", status.Convert(err).Message())
+	case answer.GetCluster() == 0:
+		return origin{}, confRecord{}, errNotYet
+	}
+	conf, err := decodeConf(answer.GetMembership())
+	if err != nil {
+		return origin{}, confRecord{}, refuse(errNotYet, "%v", err)
+	}
+	o, err := c.joins(answer, conf)
+	return o, conf, err
+}
+
+// joins judges an answer.
+func (c *Cluster) joins(answer *peerpb.HelloResponse, conf confRecord) (origin, error) {
+	at := slices.IndexFunc(conf.Members, func(m memberRecord) bool {
+		return m.Name == c.Name && m.Peer == c.address()
+	})
+	if at < 0 {
+		return origin{}, refuse(errNotYet, "the members are %s", conf.list())
+	}
+	m := conf.Members[at]
+	switch {
+	case m.Incarnation != 0:
+		return origin{}, fmt.Errorf("join as %q: %w", c.Name, ErrEmptied)
+	case !slices.Contains(conf.Learners, m.ID):
+		return origin{}, fmt.Errorf("join as %q: the cluster lists it as a voter", c.Name)
+	case answer.GetVersion() > c.Version:
+		return origin{}, fmt.Errorf("join as %q: %w", c.Name, &VersionError{answer.GetVersion(), c.Version})
+	}
+	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
+	if len(answer.GetOrigin()) > 0 {
+		var err error
+		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
+		if first.Conf, err = decodeConf(answer.GetOrigin()); err != nil {
+			return origin{}, refuse(errNotYet, "%v", err)
+		}
+	}
+	conf.Index = max(conf.Index, 1) // older programs do not tell
+	id := identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}
+	return origin{id, first, learntText{Lineage: answer.GetLineage(), Conf: conf}}, nil
+}
