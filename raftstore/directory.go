@@ -43,6 +43,13 @@ type identity struct {
 	Incarnation uint64
 }
 
+// origin is what a data directory is made from.
+type origin struct {
+	id     identity
+	first  checkpointMeta
+	learnt learntText // who may speak to it, as far as first does not say
+}
+
 // identityText is identity.json. The checksum covers the other fields.
 type identityText struct {
 	Format  int    `json:"format"`

@@ -33,15 +33,6 @@ func saveLearnt(d *disk, dir string, id identity, t learntText) error {
 	return d.writeFile(filepath.Join(dir, admissionFile), sealed(b))
 }
 
-// loadLearnt takes up what an earlier run has learnt. The list does not count if the cluster has gone on without the
-// members that sent it.
-func (s *Store) loadLearnt(t learntText) {
-	if t.Lineage != s.lineage.Load() && !s.log.fresh() {
-		t.Conf = confRecord{}
-	}
-	s.learnt = t
-}
-
 // readLearnt reads what was learnt; the zero record if there is nothing.
 func readLearnt(dir string, id identity) (learntText, error) {
 	path := filepath.Join(dir, admissionFile)

@@ -97,6 +97,8 @@ const (
 	settingsMax    = 16
 	settingTextMax = 128
 	joinPause      = 200 * time.Millisecond
+	// until a refusal to join counts: the server that has refused may lag behind
+	joinPatience = 3 * time.Second
 	// without a leader until a member with a full disk stands for election
 	holdBackTicks      = 3 * electionTicks
 	silenceTicks       = 40 // a member not heard for so long gets a new connection

@@ -251,7 +251,7 @@ func FuzzPeerHello(f *testing.F) {
 			t.Fatalf("started beside %v", answer)
 		}
 		cluster := Cluster{Name: "b", Join: []string{"a:1"}, AdvertisePeer: "b:1", Version: 1, network: net}
-		if _, err := askToJoin(t.Context(), cluster, net, "a:1"); err != nil {
+		if _, _, err := askToJoin(t.Context(), cluster, net, "a:1"); err != nil {
 			return
 		}
 		cfg := smallConfig(filepath.Join(t.TempDir(), "b"))

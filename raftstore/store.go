@@ -304,7 +304,10 @@ func (s *Store) openDisk(ctx context.Context) error {
 	first, runs := img.visible()
 	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.state.meta, img.hard, first, runs, img.entries)
 	s.logged = s.log.last
-	s.loadLearnt(img.learnt)
+	s.learnt = img.learnt
+	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
+		s.learnt.Conf = confRecord{} // the cluster has gone on without those that sent it
+	}
 	return nil
 }
 

@@ -1,0 +1,126 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// findOrigin decides who a member without data is.
+func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (origin, error) {
+	switch {
+	case len(c.Initial) > 0:
+		return staticOrigin(ctx, c, net)
+	case len(c.Join) > 0:
+		return joinedOrigin(ctx, c, net, log)
+	}
+	id := newIdentity()
+	if !c.networked() {
+		return origin{id: id, first: firstCheckpoint(id)}, nil
+	}
+	id.Incarnation = randomID()
+	first := firstCheckpoint(id)
+	first.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(),
+		Client: c.ClientAddress}}
+	return origin{id: id, first: first}, nil
+}
+
+// staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1,
+// which no log contains, so that a member added later cannot get the log from its beginning without it.
+//
+// It is refused when a server that can be reached now belongs to this cluster and knows that this member has
+// had a data directory before, or that it was removed. Servers that cannot be reached are not waited for;
+// they refuse this member later, by its incarnation.
+func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+	names := slices.Sorted(maps.Keys(c.Initial))
+	cluster := firstClusterID(c)
+	conf := confRecord{}
+	for _, name := range names {
+		m := memberRecord{ID: firstMemberID(cluster, name), Name: name, Peer: c.Initial[name]}
+		conf.Members = append(conf.Members, m)
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	conf.sort()
+	id := identity{Cluster: cluster, Member: firstMemberID(cluster, c.Name), Incarnation: randomID()}
+	for _, name := range names {
+		if name == c.Name {
+			continue
+		}
+		if err := mayStart(ctx, net, c.Initial[name], id, conf); err != nil {
+			return origin{}, fmt.Errorf("first start of %q: %s at %s: %w", c.Name, name, c.Initial[name], err)
+		}
+	}
+	return origin{id: id, first: checkpointMeta{
+		Format: checkpointFormat, Cluster: cluster, Member: id.Member,
+		Index: 1, Term: 1, Restored: 1, Conf: conf,
+	}}, nil
+}
+
+// firstClusterID is the id of a cluster that starts for the first time. Two that were told the same names are
+// different ones all the same if their servers are elsewhere.
+func firstClusterID(c Cluster) uint64 {
+	parts := []string{"cluster", c.Token}
+	for _, name := range slices.Sorted(maps.Keys(c.Initial)) {
+		parts = append(parts, name, c.Initial[name])
+	}
+	return hashID(parts...)
+}
+
+func firstMemberID(cluster uint64, name string) uint64 {
+	return hashID("member", IDText(cluster), name)
+}
+
+// mayStart asks one server whether id, one of the given first members, may start without data.
+func mayStart(ctx context.Context, net network, address string, id identity, first confRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
+	switch {
+	case errors.Is(err, ErrRemoved):
+		return err
+	case status.Code(err) == codes.Unauthenticated: // it is no member there, or has a wrong certificate
+		return refuse(ErrOtherCluster,
+			"it does not take this server for a member: %s; the first members are %s here",
+			status.Convert(err).Message(), first.list())
+	case err != nil:
+		return nil // it cannot be reached
+	}
+	conf, err := decodeConf(answer.GetMembership())
+	if err != nil {
+		return err
+	}
+	if answer.GetCluster() != id.Cluster {
+		return otherCluster(answer, conf, id.Cluster, first)
+	}
+	switch m := conf.member(id.Member); {
+	case m == nil && answer.GetFresh():
+		return nil // it has nothing to lose
+	case m == nil:
+		return ErrRemoved
+	case m.Incarnation != 0:
+		return ErrEmptied
+	}
+	return nil
+}
+
+// hashID makes an id that every member computes alike.
+func hashID(parts ...string) uint64 {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x01")))
+	id := binary.LittleEndian.Uint64(sum[:])
+	if id == 0 || raft.IsLocalMsgTarget(id) {
+		return hashID(append(parts, "again")...)
+	}
+	return id
+}
