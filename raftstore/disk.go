@@ -80,14 +80,6 @@ func (d *disk) makeDir(dir string) error {
 	return d.syncDir(parent)
 }
 
-// rename puts a finished file in its place.
-func (d *disk) rename(from, to string) error {
-	if err := d.smallFiles().Rename(from, to); err != nil {
-		return err
-	}
-	return d.syncDir(filepath.Dir(to))
-}
-
 // writeFile replaces path by data in one step: after a crash there is the old file or the new one.
 func (d *disk) writeFile(path string, data []byte) error {
 	return files.Write(d.smallFiles(), path, data)

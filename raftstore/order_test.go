@@ -27,7 +27,7 @@ type handDriven struct {
 // openHandDriven opens the follower of a directory, which is made if it is missing; entry 1 is in its checkpoint.
 func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 	t.Helper()
-	d := &disk{}
+	d := &disk{fs: cfg.fs}
 	if err := d.makeDir(cfg.Dir); err != nil {
 		t.Fatal(err)
 	}

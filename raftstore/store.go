@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for
@@ -100,6 +101,7 @@ type Config struct {
 	toldEach   time.Duration // the same: see progress
 
 	before func(step, path string) error // see disk
+	fs     files.FS                      // the same
 }
 
 // withDefaults fills in defaults and refuses what cannot work.
@@ -218,7 +220,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
 	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger},
-		steps: cfg.steps}, make(chan struct{}, 1)
+		steps: cfg.steps, fs: cfg.fs}, make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {

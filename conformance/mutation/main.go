@@ -98,7 +98,7 @@ var trials = []trial{
 	{name: "what is written by hand", folder: "server/wire", tests: "^Test"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "traces of a crash", folder: "raftstore",
-		tests: "^Test(CommitIsDurable|InstallBeside|StopEnds|CrashWhileRestoring|RemovedLock)"},
+		tests: "^Test(CommitIsDurable|InstallBeside|StopEnds|CrashWhileRestoring|RemovedLock|PowerLoss(Of|While))"},
 	{name: "checkpoints in images of crashes", folder: "raftstore/checkpoint", tests: "^Test", most: time.Minute},
 	{name: "the log in images of crashes", folder: "raftstore/wal",
 		tests: "^Test(Attack|Batch|Refused|CrashImages|MissingFiles|FlippedBits|EveryFailure)"},
