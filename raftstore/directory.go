@@ -29,9 +29,8 @@ const (
 	restoringFile = "restoring.txt"
 )
 
-// identityFormat is what is written for a member of a cluster; a server alone keeps format 1, without an
-// incarnation.
-const identityFormat = 2
+// identityFormat is the version of identity.json.
+const identityFormat = 1
 
 // identity says whose data a directory holds. It is written last when a directory is made, so its presence
 // means that everything else is there.
@@ -85,12 +84,12 @@ func randomID() uint64 {
 
 func (id identity) encode() []byte {
 	t := identityText{
-		Format:  1,
+		Format:  identityFormat,
 		Cluster: IDText(id.Cluster),
 		Member:  IDText(id.Member),
 	}
 	if id.Incarnation != 0 {
-		t.Format, t.Incarnation = identityFormat, IDText(id.Incarnation)
+		t.Incarnation = IDText(id.Incarnation)
 	}
 	t.Checksum = t.sum()
 	b, err := json.MarshalIndent(t, "", "  ")
