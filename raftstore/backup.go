@@ -37,7 +37,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err erro
 	if p == nil {
 		return 0, errors.New("backup: there are no checkpoints in memory")
 	}
-	defer p.Release()
+	defer s.keeper.release(p)
 	if p.meta.Index == 0 {
 		return 0, errors.New("backup: there is no checkpoint yet")
 	}

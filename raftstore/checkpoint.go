@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/internal/turn"
@@ -109,11 +110,12 @@ type keeper struct {
 	committing checkpointMark // the checkpoint that was finished last
 	rest       time.Time      // not before then the next merge's piece is written, unless there is a hurry
 
+	tidy atomic.Bool // nothing is to be merged or removed
+
 	mu       sync.Mutex
 	jobs     []keeperJob
 	queued   int    // bytes of rows in jobs
 	open     bool   // between begin and the commit
-	tidying  bool   // there may be something to merge or to remove
 	restored uint64 // index of the last checkpoint from elsewhere, see checkpointMark
 }
 
@@ -121,8 +123,7 @@ func newKeeper(s *Store) *keeper {
 	return &keeper{
 		rows: s.rowStore, log: s.device, inbox: &s.inbox,
 		hurry: s.LogGrows, room: func() bool { return !s.short.Load() },
-		tidying: true,
-		bell:    turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
+		bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -208,6 +209,12 @@ func (k *keeper) discard(r *received) {
 	k.bell.Ring()
 }
 
+// release ends the reading of a checkpoint, whose files may be removed then.
+func (k *keeper) release(p *pinned) {
+	p.Release()
+	k.bell.Ring()
+}
+
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
 
 // close ends the goroutine, after the piece that is being written. A checkpoint that is not durable is
@@ -262,7 +269,7 @@ func (k *keeper) work() (pause time.Duration, err error) {
 			}
 		} else {
 			more := false
-			if more, pause, err = k.tidy(); !more || pause > 0 {
+			if more, pause, err = k.tidyUp(); !more || pause > 0 {
 				return pause, err
 			}
 		}
@@ -317,8 +324,9 @@ func (k *keeper) step() (pause time.Duration, err error) {
 	}
 	if durable {
 		k.mu.Lock()
-		k.open, k.tidying = false, true
+		k.open = false
 		k.mu.Unlock()
+		k.tidy.Store(false)
 		c := k.committing
 		k.inbox.put(func(m *mail) { m.checkpoints = append(m.checkpoints, c) })
 		return 0, nil
@@ -332,8 +340,8 @@ func (k *keeper) step() (pause time.Duration, err error) {
 // pauseAfter returns the pause after a write that was begun at a time.
 func pauseAfter(begun time.Time) time.Duration { return min(stepPause*time.Since(begun), stepPauseMax) }
 
-// tidy writes one piece of a merge, or removes a file. Jobs that come meanwhile make the pauses no shorter.
-func (k *keeper) tidy() (more bool, pause time.Duration, err error) {
+// tidyUp writes one piece of a merge, or removes a file. Jobs that come meanwhile make the pauses no shorter.
+func (k *keeper) tidyUp() (more bool, pause time.Duration, err error) {
 	begun, hurry := time.Now(), k.hurry()
 	if wait := k.rest.Sub(begun); wait > 0 && !hurry {
 		return true, wait, nil
@@ -342,8 +350,6 @@ func (k *keeper) tidy() (more bool, pause time.Duration, err error) {
 		pause = pauseAfter(begun)
 		k.rest = time.Now().Add(pause)
 	}
-	k.mu.Lock()
-	k.tidying = more
-	k.mu.Unlock()
+	k.tidy.Store(!more)
 	return more, pause, err
 }

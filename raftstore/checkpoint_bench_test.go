@@ -15,7 +15,7 @@ import (
 
 // BenchmarkCheckpoint stores one checkpoint of new rows, in any order, and one in which all of them change,
 // while commands are proposed one after the other. It reports the time until the checkpoint is durable and
-// until its rows are in their place, for all and for each row, and what it costs the commands and the disk.
+// until its files are merged, for all and for each row, and the price for the commands and the disk.
 func BenchmarkCheckpoint(b *testing.B) {
 	for _, rows := range []int{10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {

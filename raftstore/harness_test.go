@@ -216,7 +216,7 @@ func (r *recorder) waitIdle(t testing.TB) {
 	for deadline := time.Now().Add(patience); !failedLocked(r); time.Sleep(time.Millisecond) {
 		k := r.store.keeper
 		k.mu.Lock()
-		idle := !k.open && !k.tidying && len(k.jobs) == 0
+		idle := !k.open && k.tidy.Load() && len(k.jobs) == 0
 		k.mu.Unlock()
 		if idle {
 			return

@@ -28,7 +28,7 @@ type Figures struct {
 	Applied, Checkpoint uint64
 	// CheckpointStored is when that became durable; the zero time if it was there when the store was opened.
 	CheckpointStored time.Time
-	// CheckpointOpen is Store.CheckpointOpen.
+	// CheckpointOpen reports whether a checkpoint is being written, or its files are being merged.
 	CheckpointOpen bool
 	// Proposed is how many entries were proposed here, and Backlog how many bytes of them are not in raft's
 	// log yet.
@@ -53,7 +53,7 @@ func (s *Store) Figures() Figures {
 		Proposed:   s.meters.proposed.Load(), Backlog: s.backlog.Load(),
 		Members: len(v.conf.Voters) + len(v.conf.Learners), Appends: s.meters.appends.Read(),
 		Syncs: s.disk.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
-		CheckpointOpen: s.CheckpointOpen(),
+		CheckpointOpen: s.keeper.active() || !s.keeper.tidy.Load(),
 	}
 	for id, active := range v.active {
 		if active && id != s.identity.Member {

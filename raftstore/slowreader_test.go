@@ -3,10 +3,13 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/checkpoint"
 )
 
 // stalledBackup is a backup whose client has stopped reading.
@@ -86,6 +89,11 @@ func TestInstallBesideBackups(t *testing.T) {
 	})
 	if err := backup.proceed(); err != nil {
 		t.Errorf("the backup ended with %v", err)
+	}
+	for old := filepath.Join(f.s.cfg.Dir, checkpointDir, checkpoint.FileName(1)); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(old); errors.Is(err, os.ErrNotExist) { // nobody reads it any more
+			break
+		}
 	}
 	f.stop()
 }

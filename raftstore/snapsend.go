@@ -72,7 +72,7 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 
 // streamSnapshot sends a pinned checkpoint within bounds on rate and time, and releases it.
 func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
-	defer p.Release()
+	defer s.keeper.release(p)
 	ctx, cancel := context.WithTimeout(s.peers.ctx, snapshotTimeMax)
 	defer cancel()
 	first := proto.CloneOf(m)

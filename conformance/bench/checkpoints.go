@@ -22,8 +22,7 @@ const (
 	checkpointPoll     = 100 * time.Millisecond
 )
 
-// checkpointing reports whether a server is at work on a checkpoint: writes it, or brings its rows to their
-// place.
+// checkpointing reports whether a server is at work on a checkpoint: writes it, or merges its files.
 func checkpointing(ctx context.Context, metrics string) (bool, error) {
 	open, err := value(ctx, "http://"+metrics+"/metrics", "coordd_checkpoint_open ")
 	return open != 0, err

@@ -290,7 +290,7 @@ var metrics = []metric{
 			}
 		}},
 	{name: "coordd_checkpoint_open", kind: gauge,
-		help: "1 while a checkpoint is being written, or its rows are being brought to their place",
+		help: "1 while a checkpoint is being written, or its files are being merged",
 		read: truth(func(f *server.Figures) bool { return f.Log.CheckpointOpen })},
 	{name: "coordd_disk_free_bytes", kind: gauge,
 		help: "what may still be written to the data directory's disk",
