@@ -64,6 +64,7 @@ var layers = []layer{
 		"internal/turn"},
 		foreign: []string{raft, grpc, protobuf}},
 	{folder: "raftstore/files"},
+	{folder: "raftstore/membership", ours: []string{"raftstore/peerpb"}, foreign: []string{raft, protobuf}, pure: true},
 	{folder: "raftstore/rig", ours: []string{"raftstore/files"}},
 	{folder: "raftstore/wal", ours: []string{"raftstore/files"}},
 	{folder: "raftstore/checkpoint", ours: []string{"raftstore/files"}},

@@ -14,39 +14,29 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// admissionList lists the senders that are admitted: the members as of one membership entry, and the ids that were
-// ever removed. It is never used to count votes: that is for raft's own membership, which may be older.
-type admissionList struct {
-	conf    confRecord // with the incarnations that only this member has seen
-	removed []uint64   // of every list that was known here
-}
-
-func (a *admissionList) isRemoved(id uint64) bool { return slices.Contains(a.removed, id) }
-
-func (a *admissionList) admits(id uint64) bool { return a.conf.has(id) && !a.isRemoved(id) }
-
 // certifies reports whether a certificate is that of the host of a member.
-func (a *admissionList) certifies(certificate *x509.Certificate) bool {
-	return certificate != nil && slices.ContainsFunc(a.conf.Members, func(m memberRecord) bool {
-		return a.admits(m.ID) && madeFor(certificate, m.Peer)
+func certifies(list *membership.List, certificate *x509.Certificate) bool {
+	return certificate != nil && slices.ContainsFunc(list.Conf.Members, func(m membership.Record) bool {
+		return list.Admits(m.ID) && madeFor(certificate, m.Peer)
 	})
 }
 
-// admission decides which senders are admitted. Of the membership that it has from its own log and the one
-// that it has learnt from other members by asking, the one with the higher index counts.
+// admission decides which senders are admitted: by what this member's own log has, and by what it has learnt from other
+// members by asking.
 type admission struct {
 	s    *Store
-	list atomic.Pointer[admissionList]
+	list atomic.Pointer[membership.List]
 	open atomic.Bool // it has asked: what members say reaches raft
 	bell turn.Bell   // it is to ask
 	// concluded counts how often it has asked to an end.
 	concluded atomic.Uint64
 
 	mu     sync.Mutex
-	own    confRecord
+	own    membership.Conf
 	learnt learntText
 	asking bool
 	why    string // it is not open
@@ -60,11 +50,11 @@ type admission struct {
 
 	// Of the holder of the turn:
 	ledAt     int    // the last tick with a leader that was heard
-	doubted   uint64 // the sender whom doubt is about, 0: nobody
+	doubted   uint64 // the sender that doubt is about; 0: no sender
 	doubtedAt uint64 // concluded at that time
 }
 
-func newAdmission(s *Store, own confRecord, learnt learntText) *admission {
+func newAdmission(s *Store, own membership.Conf, learnt learntText) *admission {
 	a := &admission{s: s, bell: turn.NewBell(), own: own, learnt: learnt, saving: make(chan struct{}, 1),
 		vouched: map[uint64]uint64{}}
 	a.choose()
@@ -73,22 +63,11 @@ func newAdmission(s *Store, own confRecord, learnt learntText) *admission {
 
 // choose makes the list that counts. The caller holds the lock, or nobody else knows a yet.
 func (a *admission) choose() {
-	list := &admissionList{conf: a.own, removed: slices.Clone(a.own.Removed)}
-	if a.learnt.Conf.Index > a.own.Index {
-		list.conf = a.learnt.Conf
-	}
-	list.conf = list.conf.withIncarnations(func(id uint64) uint64 { return a.learnt.Incarnations[id] })
-	list.conf = list.conf.withIncarnations(a.learnt.Conf.incarnation)
-	for _, id := range a.learnt.Conf.Removed {
-		if !list.isRemoved(id) {
-			list.removed = append(list.removed, id)
-		}
-	}
-	a.list.Store(list)
+	a.list.Store(membership.NewList(a.own, a.learnt.Conf, a.learnt.Incarnations))
 }
 
 // follow takes over the membership of this member's own log.
-func (a *admission) follow(conf confRecord) {
+func (a *admission) follow(conf membership.Conf) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.own = conf
@@ -97,11 +76,11 @@ func (a *admission) follow(conf confRecord) {
 
 // learn takes over a list of other members. If it changes the senders that are admitted it is made durable first: a
 // member that has learnt of a removal must not forget it before its log has it.
-func (a *admission) learn(conf confRecord, lineage uint64) error {
+func (a *admission) learn(conf membership.Conf, lineage uint64) error {
 	a.saving <- struct{}{}
 	defer func() { <-a.saving }()
 	return a.change(func(t *learntText) { t.Conf, t.Lineage = conf, lineage },
-		conf.admitsOthersThan(a.list.Load().conf))
+		conf.AdmitsOthersThan(a.list.Load().Conf))
 }
 
 // change changes what this member has learnt, on disk first if that is wanted. The caller holds saving.
@@ -120,25 +99,6 @@ func (a *admission) change(do func(t *learntText), durably bool) error {
 	a.learnt = t
 	a.choose()
 	return nil
-}
-
-// admitsOthersThan reports whether c lets in others than before, from elsewhere, or with another data directory.
-func (c confRecord) admitsOthersThan(before confRecord) bool {
-	who := func(c confRecord) (who []string) {
-		for _, id := range slices.Concat(c.Voters, c.Learners) {
-			text := IDText(id)
-			if m := c.member(id); m != nil {
-				text += " " + m.Peer + " " + IDText(m.Incarnation)
-			}
-			who = append(who, text)
-		}
-		for _, id := range c.Removed {
-			who = append(who, "-"+IDText(id))
-		}
-		slices.Sort(who)
-		return who
-	}
-	return !slices.Equal(who(c), who(before))
 }
 
 // begin has it ask, if it is not about to.
@@ -173,8 +133,8 @@ func (a *admission) explain(why string) {
 	a.why = why
 }
 
-// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first who
-// belongs to the cluster. why is known once too few of those whom it knows turn out to answer, for people. If
+// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first for the
+// members of the cluster. why is known once too few of those that it knows turn out to answer, for people. If
 // all of them have been replaced, Cluster.Join with the address of a present member mends it.
 func (s *Store) KeptOut() (out bool, why string) {
 	a := s.admission
@@ -207,9 +167,9 @@ func (l *loop) watchAdmission() {
 	}
 }
 
-// forgetOutsiders forgets what those said who are no members any more.
+// forgetOutsiders forgets what former members have sent.
 func (l *loop) forgetOutsiders() {
-	gone := func(id uint64) bool { return !l.s.admission.list.Load().admits(id) }
+	gone := func(id uint64) bool { return !l.s.admission.list.Load().Admits(id) }
 	maps.DeleteFunc(l.heard, func(id uint64, _ int) bool { return gone(id) })
 	maps.DeleteFunc(l.headers, func(id uint64, _ *peerpb.Header) bool { return gone(id) })
 }
@@ -235,16 +195,16 @@ var errUnknownHere = status.Error(codes.Unavailable,
 var errNotAsked = status.Error(codes.Unavailable, "the server that was called has yet to ask who is a member")
 
 // identify finds the member that a header names: it has to be one by the list, and by its certificate.
-func (a *admission) identify(id uint64, certificate *x509.Certificate) (*memberRecord, error) {
+func (a *admission) identify(id uint64, certificate *x509.Certificate) (*membership.Record, error) {
 	list := a.list.Load()
-	if !list.admits(id) {
+	if !list.Admits(id) {
 		a.begin()
-		if list.isRemoved(id) {
+		if list.IsRemoved(id) {
 			return nil, ErrRemoved
 		}
 		return nil, errUnknownHere
 	}
-	m := list.conf.member(id)
+	m := list.Conf.Member(id)
 	if a.s.cfg.Cluster.TLS == nil {
 		return m, nil
 	}
@@ -254,7 +214,7 @@ func (a *admission) identify(id uint64, certificate *x509.Certificate) (*memberR
 	}
 	if certificate == nil || !madeFor(certificate, m.Peer) {
 		return nil, fmt.Errorf("%w: it is not made for the host of %s, where %s is", errCertificate, m.Peer,
-			list.conf.nameOf(id))
+			list.Conf.NameOf(id))
 	}
 	return m, nil
 }
@@ -262,9 +222,9 @@ func (a *admission) identify(id uint64, certificate *x509.Certificate) (*memberR
 // stillWelcome refuses a sender that has ceased to be a member after its stream was accepted.
 func (a *admission) stillWelcome(id uint64) error {
 	switch list := a.list.Load(); {
-	case list.admits(id):
+	case list.Admits(id):
 		return nil
-	case list.isRemoved(id):
+	case list.IsRemoved(id):
 		return ErrRemoved
 	}
 	return errUnknownHere

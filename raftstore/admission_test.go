@@ -243,7 +243,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		m := c.start("c")
 		stranger.attack(t, m)
 		c.ready("c")
-		if !m.store.log.lastConf().has(gone.id) {
+		if !m.store.log.lastConf().Has(gone.id) {
 			t.Fatal("it has heard of the removal by the log")
 		}
 		stranger.attack(t, m)
@@ -252,7 +252,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		c.kill("c")
 		c.isolate("c", true)
 		m = c.start("c")
-		if !m.store.log.lastConf().has(gone.id) {
+		if !m.store.log.lastConf().Has(gone.id) {
 			t.Fatal("it has heard of the removal by the log")
 		}
 		gone.attack(t, m)
@@ -436,7 +436,7 @@ func TestNewLeaderIsUnknownToALaggingMember(t *testing.T) {
 	c.net.setMute("c:1", true)
 	c.promoted("d")
 	c.leadWith("d")
-	if c.nodes["c"].store.log.lastConf().has(c.nodes["d"].store.Member()) {
+	if c.nodes["c"].store.log.lastConf().Has(c.nodes["d"].store.Member()) {
 		t.Fatal("c knows the new member")
 	}
 	c.net.setCut("a:1", "c:1", true) // only the new leader can send it the log

@@ -5,6 +5,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -99,7 +100,7 @@ func (l *loop) publish() {
 // unpublished returns the record of one member as it should be, for the first whose record in the log differs
 // from what it says of itself, and nil if there is none. Only the leader asks, which then writes it
 // (publish).
-func (l *loop) unpublished() *memberRecord {
+func (l *loop) unpublished() *membership.Record {
 	if l.s.peers == nil {
 		return nil
 	}
@@ -112,15 +113,15 @@ func (l *loop) unpublished() *memberRecord {
 		if h == nil {
 			continue
 		}
-		old := memberRecord{ID: id}
-		if m := l.conf.member(id); m != nil {
+		old := membership.Record{ID: id}
+		if m := l.conf.Member(id); m != nil {
 			old = *m
 		}
 		want := old
 		if id == self && want.Name == "" {
 			want.Name = l.s.cfg.Cluster.Name
 		}
-		want.Incarnation = cmp.Or(want.Incarnation, l.s.admitted().conf.incarnation(id), h.GetIncarnation())
+		want.Incarnation = cmp.Or(want.Incarnation, l.s.admitted().Conf.Incarnation(id), h.GetIncarnation())
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}

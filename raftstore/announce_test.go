@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -48,7 +49,7 @@ func TestClientAddressIsAnnounced(t *testing.T) {
 		t.Helper()
 		c.poll(fmt.Sprintf("%s to be logged at %q", name, address), func() bool {
 			return !slices.ContainsFunc(slices.Collect(maps.Values(c.nodes)), func(n *machine) bool {
-				r := n.store.view.Load().conf.member(c.nodes[name].store.Member())
+				r := n.store.view.Load().conf.Member(c.nodes[name].store.Member())
 				return r == nil || r.Client != address
 			})
 		})
@@ -141,8 +142,9 @@ func TestAwaited(t *testing.T) {
 		to.urgent.up.Store(test.up)
 		to.urgent.tried.Store(test.tried)
 		s.peers = &peers{peers: map[uint64]*peer{2: to}}
-		s.view.Store(&memberView{conf: confRecord{Voters: []uint64{1, 2}}, clients: map[uint64]string{2: test.client},
-			open: map[uint64]bool{2: test.open}, waits: map[uint64]bool{1: true, 2: test.waits}})
+		s.view.Store(&memberView{conf: membership.Conf{Voters: []uint64{1, 2}},
+			clients: map[uint64]string{2: test.client},
+			open:    map[uint64]bool{2: test.open}, waits: map[uint64]bool{1: true, 2: test.waits}})
 		if m := s.Members(); m[1].Awaited != test.want || m[0].Awaited || m[1].Connected != test.up {
 			t.Errorf("%s: %+v", name, m)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // A backup is one checkpoint as a stream of package checkpoint, which ends with the record.
@@ -136,9 +137,9 @@ func restoreRows(d *disk, dir string, r io.Reader, id identity, c Cluster) (chec
 	}
 	meta.Cluster, meta.Member = id.Cluster, id.Member
 	meta.Restored, meta.Lineage, meta.Forced = meta.Index, id.Cluster, 0
-	meta.Conf = confRecord{Voters: []uint64{id.Member}}
+	meta.Conf = membership.Conf{Voters: []uint64{id.Member}}
 	if c.Name != "" {
-		meta.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(),
+		meta.Conf.Members = []membership.Record{{ID: id.Member, Name: c.Name, Peer: c.address(),
 			Client: c.ClientAddress}}
 	}
 	return meta, rows.Replace(file, meta.stored())

@@ -1,5 +1,9 @@
 package raftstore
 
+import (
+	"github.com/coordd/coordd/raftstore/membership"
+)
+
 import "encoding/json"
 
 // checkpointFormat is the version of checkpointMeta.
@@ -8,12 +12,12 @@ const checkpointFormat = 1
 // checkpointMeta is the record of a checkpoint: it stands in the manifest, and goes with the rows to other members and
 // into backups.
 type checkpointMeta struct {
-	Format  int        `json:"format"`
-	Cluster uint64     `json:"cluster"`
-	Member  uint64     `json:"member"`
-	Index   uint64     `json:"index"`
-	Term    uint64     `json:"term"`
-	Conf    confRecord `json:"conf"`
+	Format  int             `json:"format"`
+	Cluster uint64          `json:"cluster"`
+	Member  uint64          `json:"member"`
+	Index   uint64          `json:"index"`
+	Term    uint64          `json:"term"`
+	Conf    membership.Conf `json:"conf"`
 	// Rows counts the rows that were sent, and Sum adds up their checksums. The manifest has those of each file.
 	Rows uint64 `json:"rows,omitempty"`
 	Sum  uint64 `json:"sum,omitempty"`
@@ -34,7 +38,7 @@ func firstCheckpoint(id identity) checkpointMeta {
 		Format:  checkpointFormat,
 		Cluster: id.Cluster,
 		Member:  id.Member,
-		Conf:    confRecord{Voters: []uint64{id.Member}},
+		Conf:    membership.Conf{Voters: []uint64{id.Member}},
 	}
 }
 

@@ -4,22 +4,16 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // What an operator is told of elections, members and connections: one line for each change, by the names that
 // people gave to the servers. A server alone has nothing to tell.
 
-// nameOf is a member's name, or its id where the name is not known.
-func (c confRecord) nameOf(id uint64) string {
-	if m := c.member(id); m != nil && m.Name != "" {
-		return m.Name
-	}
-	return IDText(id)
-}
-
 // tellRole tells of a change of who leads. What was before is still in l.
 func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
-	if l.conf.alone(l.s.identity.Member) {
+	if l.conf.Alone(l.s.identity.Member) {
 		return
 	}
 	self, log := l.s.identity.Member, l.s.cfg.Logger
@@ -31,7 +25,7 @@ func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 	}
 	takesOver := []any{"term", term}
 	if l.lastLeader != raft.None && l.lastLeader != leader {
-		takesOver = append(takesOver, "took over from", l.conf.nameOf(l.lastLeader))
+		takesOver = append(takesOver, "took over from", l.conf.NameOf(l.lastLeader))
 	}
 	switch {
 	case leading && l.leading && term == l.term:
@@ -39,19 +33,19 @@ func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 		log.Info("this server leads the cluster", takesOver...)
 	case l.leading && l.transferring:
 		log.Info("this server leads the cluster no more", "term", l.term, "why",
-			"it has handed over the leadership", "to", l.conf.nameOf(l.heir))
+			"it has handed over the leadership", "to", l.conf.NameOf(l.heir))
 	case l.leading:
 		log.Warn("this server leads the cluster no more", "term", l.term, "why", l.whyLost(term, leader))
 	case leader == raft.None && l.leader != raft.None && l.heir != raft.None:
-		log.Info("the leader hands over", "leader", l.conf.nameOf(l.leader), "term", l.term, "to",
-			l.conf.nameOf(l.heir))
+		log.Info("the leader hands over", "leader", l.conf.NameOf(l.leader), "term", l.term, "to",
+			l.conf.NameOf(l.heir))
 	case leader == raft.None && l.leader != raft.None:
-		log.Warn("the leader is lost", "leader", l.conf.nameOf(l.leader), "term", l.term, "why",
+		log.Warn("the leader is lost", "leader", l.conf.NameOf(l.leader), "term", l.term, "why",
 			l.whyGone(term))
 	}
 	if !leading && leader != raft.None && (leader != l.leader || term != l.term) {
 		log.Info("another server leads the cluster",
-			append([]any{"leader", l.conf.nameOf(leader)}, takesOver...)...)
+			append([]any{"leader", l.conf.NameOf(leader)}, takesOver...)...)
 	}
 	l.leaderReset = false
 	if leader != raft.None {
@@ -82,13 +76,13 @@ func (l *loop) whyGone(term uint64) string {
 }
 
 // tellMembers tells of a change of the membership, unless it comes from the log of an earlier run.
-func (l *loop) tellMembers(index uint64, next confRecord) {
+func (l *loop) tellMembers(index uint64, next membership.Conf) {
 	if index <= l.replayed {
 		return
 	}
 	log := l.s.cfg.Logger
 	for _, m := range next.Members {
-		before := l.conf.member(m.ID)
+		before := l.conf.Member(m.ID)
 		voted, votes := slices.Contains(l.conf.Voters, m.ID), slices.Contains(next.Voters, m.ID)
 		switch {
 		case before == nil && votes:
@@ -107,11 +101,11 @@ func (l *loop) tellMembers(index uint64, next confRecord) {
 		}
 	}
 	for _, m := range l.conf.Members {
-		if !next.has(m.ID) {
+		if !next.Has(m.ID) {
 			log.Info("a server was removed", "server", m.Name, "id", IDText(m.ID))
 		}
 	}
-	if before, now := l.conf.version(), next.version(); before != 0 && now > before {
+	if before, now := l.conf.Version(), next.Version(); before != 0 && now > before {
 		log.Info("all servers can read commands of a later version", "version", now, "before", before)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can
@@ -68,8 +70,8 @@ func (c *Cluster) check(inMemory bool) error {
 		return fmt.Errorf("%q is not among the first members of the cluster", c.Name)
 	case c.networked() && inMemory:
 		return errors.New("a member of a cluster needs a data directory")
-	case len(c.Initial) > membersMax:
-		return fmt.Errorf("%d members: at most %d", len(c.Initial), membersMax)
+	case len(c.Initial) > membership.MaxMembers:
+		return fmt.Errorf("%d members: at most %d", len(c.Initial), membership.MaxMembers)
 	}
 	seen := map[string]string{}
 	for name, address := range c.Initial {
@@ -94,8 +96,8 @@ func (c *Cluster) address() string {
 }
 
 // readable fails if a cluster with these members may use commands that this program cannot read.
-func (c *Cluster) readable(conf confRecord) error {
-	if v := conf.version(); v > c.Version && c.networked() {
+func (c *Cluster) readable(conf membership.Conf) error {
+	if v := conf.Version(); v > c.Version && c.networked() {
 		return &VersionError{v, c.Version}
 	}
 	return nil

@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/confchange"
 	pb "go.etcd.io/raft/v3/raftpb"
-	"go.etcd.io/raft/v3/tracker"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // A member must not forget a membership that it has acted on. Raft switches to a membership when its entry is
@@ -106,7 +105,7 @@ func (l *loop) handOverSaved() error {
 }
 
 // noteConf updates changes and unsealed for a membership that is applied.
-func (g *confGate) noteConf(before, conf confRecord, index uint64) {
+func (g *confGate) noteConf(before, conf membership.Conf, index uint64) {
 	for len(g.changes) > 0 && g.changes[0] < index {
 		g.changes = g.changes[1:]
 	}
@@ -139,58 +138,4 @@ func (l *loop) takesChange() bool {
 	applied := l.node.BasicStatus().Applied
 	term, _ := l.s.log.Term(applied)
 	return !l.proposed && l.lastConf() <= applied && term == l.term
-}
-
-// judge decodes a committed membership entry. One that is void after the entries before it becomes a change
-// of nobody. The entries up to forced are void.
-func (c confRecord) judge(e *pb.Entry, forced uint64) (pb.ConfChangeI, *memberRecord, error) {
-	if e.GetType() != pb.EntryConfChange {
-		change := &pb.ConfChangeV2{}
-		return change, nil, proto.Unmarshal(e.GetData(), change)
-	}
-	change := &pb.ConfChange{}
-	if err := proto.Unmarshal(e.GetData(), change); err != nil {
-		return nil, nil, err
-	}
-	record, err := decodeMember(change.GetContext())
-	if err != nil {
-		return nil, nil, err
-	}
-	if e.GetIndex() <= forced || !c.allows(change, record) {
-		return &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(raft.None)}, nil, nil
-	}
-	return change, record, nil
-}
-
-// replay returns the membership after entries, as a store that applies them has it.
-func (c confRecord) replay(entries []*pb.Entry, forced uint64) (confRecord, error) {
-	for _, e := range entries {
-		if e.GetType() == pb.EntryNormal {
-			continue
-		}
-		change, record, err := c.judge(e, forced)
-		if err != nil {
-			return c, err
-		}
-		state, err := changedConfState(c.confState(), change.AsV2())
-		if err != nil {
-			return c, err
-		}
-		next := c.after(state, record)
-		next.Index = max(c.Index, e.GetIndex())
-		c = next
-	}
-	return c, nil
-}
-
-// changedConfState computes raft's part of a change without a running raft. Changes are of one member each.
-func changedConfState(state *pb.ConfState, change *pb.ConfChangeV2) (*pb.ConfState, error) {
-	members := tracker.MakeProgressTracker(1, 0)
-	var err error
-	members.Config, members.Progress, err = confchange.Restore(confchange.Changer{Tracker: members}, state)
-	if err != nil {
-		return nil, err
-	}
-	members.Config, members.Progress, err = confchange.Changer{Tracker: members}.Simple(change.Changes...)
-	return members.ConfState(), err
 }

@@ -357,7 +357,7 @@ func TestRemovalIsDurableBeforeItIsKnown(t *testing.T) {
 			break
 		}
 	}
-	if !committed() || !l.conf.has(other.id) {
+	if !committed() || !l.conf.Has(other.id) {
 		w.fail("the removal is committed: %v; the leader counts %v", committed(), l.conf.Voters)
 	}
 	leader.turn(func() error { l.tick(); l.tick(); return nil })
@@ -455,7 +455,7 @@ func TestRemovalIsReportedOnceItIsSealed(t *testing.T) {
 	l := leader.store.loop
 	gone := w.members[slices.IndexFunc(w.members, func(m *confMember) bool { return m != leader })]
 	leader.pursue(removal(gone.id))
-	for l.conf.has(gone.id) {
+	for l.conf.Has(gone.id) {
 		w.step()
 	}
 	sealed := leader.pursue(sealing())

@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -165,7 +166,7 @@ func TestRosterHasWhatWasLearnt(t *testing.T) {
 	conf := img.confs[len(img.confs)-1]
 	conf.Index += 100
 	conf.Voters = append(slices.Clone(conf.Voters), 99)
-	conf.Members = append(slices.Clone(conf.Members), memberRecord{ID: 99, Name: "z", Peer: "z:1"})
+	conf.Members = append(slices.Clone(conf.Members), membership.Record{ID: 99, Name: "z", Peer: "z:1"})
 	if err := saveLearnt(&disk{}, dir, img.identity, learntText{Conf: conf}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -33,9 +34,9 @@ type confWorld struct {
 	entries map[uint64]Entry
 	leaders map[uint64]string // by term
 	acked   []string
-	conf    confRecord // the latest that any member has applied
-	before  []uint64   // the voters before the last change
-	pending []uint64   // those after it, until it is complete; then nil
+	conf    membership.Conf // the latest that any member has applied
+	before  []uint64        // the voters before the last change
+	pending []uint64        // those after it, until it is complete; then nil
 }
 
 type confLane struct {
@@ -49,7 +50,7 @@ type confMember struct {
 	id      uint64
 	name    string
 	disk    *Memory
-	learnt  confRecord
+	learnt  membership.Conf
 	store   *Store // nil: it is down
 	applied uint64
 	leads   uint64          // the term, 0: none
@@ -72,18 +73,18 @@ func newConfWorld(t testing.TB, seed uint64, first string) *confWorld {
 		w.conf.Members = append(w.conf.Members, confMemberRecord(string(name)))
 	}
 	for _, name := range first {
-		w.add(string(name), w.conf, confRecord{}).start()
+		w.add(string(name), w.conf, membership.Conf{}).start()
 	}
 	return w
 }
 
 func confID(name string) uint64 { return uint64(name[0]-'a') + 1 }
 
-func confMemberRecord(name string) memberRecord {
-	return memberRecord{ID: confID(name), Name: name, Peer: name + ":1"}
+func confMemberRecord(name string) membership.Record {
+	return membership.Record{ID: confID(name), Name: name, Peer: name + ":1"}
 }
 
-func (w *confWorld) add(name string, origin, learnt confRecord) *confMember {
+func (w *confWorld) add(name string, origin, learnt membership.Conf) *confMember {
 	id := identity{Cluster: 77, Member: confID(name), Incarnation: 1}
 	meta := firstCheckpoint(id)
 	meta.Conf = origin
@@ -278,7 +279,7 @@ func (w *confWorld) deliver(key confLane) {
 	from, to := w.byID(key.from), w.byID(key.to)
 	switch {
 	case to == nil || to.store == nil || !w.reach(key.from, key.to):
-	case to.store.admitted().isRemoved(key.from):
+	case to.store.admitted().IsRemoved(key.from):
 		from.refused = true
 	default:
 		to.store.peers.learn(key.from, from.name+":1")
@@ -304,25 +305,25 @@ func (m *confMember) ask() {
 	a := m.store.admission
 	q := a.plan(a.list.Load())
 	for i := range q.asked {
-		o := m.w.byID(q.asked[i].id)
+		o := m.w.byID(q.asked[i].ID)
 		if o.store == nil || !m.w.reach(m.id, o.id) {
-			q.asked[i].failures = strandedTries
+			q.asked[i].Tries = membership.StrandedTries
 			continue
 		}
 		answer, err := o.store.answerHello(&peerpb.HelloRequest{Cluster: 77, Member: m.id}, nil)
 		if err != nil {
-			q.asked[i].removed = errors.Is(err, ErrRemoved)
-		} else if conf, err := decodeConf(answer.GetMembership()); err == nil {
-			q.asked[i].conf = &conf
+			q.asked[i].Removed = errors.Is(err, ErrRemoved)
+		} else if conf, err := membership.Decode(answer.GetMembership()); err == nil {
+			q.asked[i].Conf = &conf
 		}
 	}
 	end := q.judge()
-	if end.adopt != nil {
-		a.learnt.Conf = *end.adopt.conf
+	if end.Adopt != nil {
+		a.learnt.Conf = *end.Adopt.Conf
 		m.learnt = a.learnt.Conf
 		a.choose()
 	}
-	if end.failure != nil {
+	if end.Removed || end.Emptied {
 		m.end()
 	}
 }
@@ -358,7 +359,7 @@ func (w *confWorld) step() {
 				may = append(may, func() { w.propose(m) })
 			}
 		}
-		if m.refused || !m.store.loop.conf.has(m.id) {
+		if m.refused || !m.store.loop.conf.Has(m.id) {
 			may = append(may, m.ask)
 		}
 		if leader := w.leader(); leader == nil || !w.reach(leader.id, m.id) || w.rng.IntN(100) == 0 {
@@ -403,7 +404,7 @@ func (w *confWorld) settle(what string, ok func() bool) {
 			w.elect(up[round%len(up)])
 		}
 		for _, m := range up {
-			if m.store != nil && (m.refused || !m.store.loop.conf.has(m.id)) {
+			if m.store != nil && (m.refused || !m.store.loop.conf.Has(m.id)) {
 				m.ask()
 			}
 		}

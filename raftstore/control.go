@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -25,7 +26,7 @@ import (
 //	streams  whether its urgent stream is open, by which a death is noticed in milliseconds
 //	heard    when it last said anything at all, by which a connection is found that is open and dead
 type control struct {
-	conf     confRecord
+	conf     membership.Conf
 	ticks    int                       // of raft's clock, since the start
 	heard    map[uint64]int            // by member: the tick at which it last said something
 	headers  map[uint64]*peerpb.Header // by member: the last it has sent
@@ -80,7 +81,7 @@ func (c *control) init(s *Store) {
 // not wake up; it needs a clock only while somebody waits for a change of the members, or the leader has
 // something about a member to write.
 func (l *loop) needsTicks() bool {
-	return !l.conf.alone(l.s.identity.Member) || len(l.pursuits) > 0 || l.leading && l.unpublished() != nil
+	return !l.conf.Alone(l.s.identity.Member) || len(l.pursuits) > 0 || l.leading && l.unpublished() != nil
 }
 
 // tick is one step of raft's clock, and everything that is done again and again as long as there are other
@@ -166,7 +167,7 @@ func (l *loop) receive(m *pb.Message) {
 	}
 	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this
 	// member has lost what it confirmed: its directory is an old copy, or its disk lied.
-	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.has(m.GetFrom()) {
+	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.Has(m.GetFrom()) {
 		l.doubt(m.GetFrom())
 		return
 	}
@@ -327,13 +328,13 @@ func (l *loop) show() {
 }
 
 // setConf makes a membership the one that holds, from index on, and tells everybody who goes by it.
-func (l *loop) setConf(index uint64, conf confRecord) {
+func (l *loop) setConf(index uint64, conf membership.Conf) {
 	self := l.s.identity.Member
 	l.tellMembers(index, conf)
 	if err := l.s.cfg.Cluster.readable(conf); err != nil {
 		l.s.inbox.fail(err)
 	}
-	removed := l.conf.has(self) && !conf.has(self)
+	removed := l.conf.Has(self) && !conf.Has(self)
 	l.noteConf(l.conf, conf, index)
 	l.conf, l.stale = conf, true
 	l.s.log.setConf(index, conf)

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -193,7 +194,7 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	s := &Store{cfg: Config{Logger: noLog}, identity: identity{Member: 1}}
 	s.lease.clock, s.lease.base = clock, clock.at
 	l := &loop{s: s, leading: true, caughtUp: true}
-	l.conf = confRecord{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}
+	l.conf = membership.Conf{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}
 	tick := func(n int) {
 		for range n {
 			clock.at = clock.at.Add(tickInterval)

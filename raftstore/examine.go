@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -37,7 +38,7 @@ type image struct {
 	entries     []*pb.Entry // those after the checkpoint
 	unfit       bool        // the checkpoint came from elsewhere and this log does not belong to it
 	learnt      learntText  // of admission.json
-	confs       []confRecord
+	confs       []membership.Conf
 
 	files []FileReport
 }

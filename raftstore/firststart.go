@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -32,7 +33,7 @@ func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (
 	}
 	id.Incarnation = randomID()
 	first := firstCheckpoint(id)
-	first.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(),
+	first.Conf.Members = []membership.Record{{ID: id.Member, Name: c.Name, Peer: c.address(),
 		Client: c.ClientAddress}}
 	return origin{id: id, first: first}, nil
 }
@@ -46,13 +47,13 @@ func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (
 func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
 	names := slices.Sorted(maps.Keys(c.Initial))
 	cluster := firstClusterID(c)
-	conf := confRecord{}
+	conf := membership.Conf{}
 	for _, name := range names {
-		m := memberRecord{ID: firstMemberID(cluster, name), Name: name, Peer: c.Initial[name]}
+		m := membership.Record{ID: firstMemberID(cluster, name), Name: name, Peer: c.Initial[name]}
 		conf.Members = append(conf.Members, m)
 		conf.Voters = append(conf.Voters, m.ID)
 	}
-	conf.sort()
+	conf.Sort()
 	id := identity{Cluster: cluster, Member: firstMemberID(cluster, c.Name), Incarnation: randomID()}
 	for _, name := range names {
 		if name == c.Name {
@@ -83,7 +84,7 @@ func firstMemberID(cluster uint64, name string) uint64 {
 }
 
 // mayStart asks one server whether id, one of the given first members, may start without data.
-func mayStart(ctx context.Context, net network, address string, id identity, first confRecord) error {
+func mayStart(ctx context.Context, net network, address string, id identity, first membership.Conf) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
@@ -93,18 +94,18 @@ func mayStart(ctx context.Context, net network, address string, id identity, fir
 	case status.Code(err) == codes.Unauthenticated: // it is no member there, or has a wrong certificate
 		return refuse(ErrOtherCluster,
 			"it does not take this server for a member: %s; the first members are %s here",
-			status.Convert(err).Message(), first.list())
+			status.Convert(err).Message(), first.List())
 	case err != nil:
 		return nil // it cannot be reached
 	}
-	conf, err := decodeConf(answer.GetMembership())
+	conf, err := membership.Decode(answer.GetMembership())
 	if err != nil {
 		return err
 	}
 	if answer.GetCluster() != id.Cluster {
 		return otherCluster(answer, conf, id.Cluster, first)
 	}
-	switch m := conf.member(id.Member); {
+	switch m := conf.Member(id.Member); {
 	case m == nil && answer.GetFresh():
 		return nil // it has nothing to lose
 	case m == nil:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // Survivor is a member that ForceSingle makes, or would make, the only one of its cluster.
@@ -78,9 +80,9 @@ func planForce(dir string) (s Survivor, state stateImage, err error) {
 	s.LastIndex, s.LastTerm = img.newest()
 	s.Others = slices.DeleteFunc(present, func(m Member) bool { return m.ID == self })
 	meta.Forced, meta.Lineage = s.LastIndex, randomID()
-	meta.Conf = confRecord{Index: s.LastIndex, Voters: []uint64{self}}
+	meta.Conf = membership.Conf{Index: s.LastIndex, Voters: []uint64{self}}
 	if m := img.record(self); m != nil {
-		meta.Conf.Members = []memberRecord{*m}
+		meta.Conf.Members = []membership.Record{*m}
 		meta.Conf.Members[0].Included = false
 	}
 	for _, m := range slices.Concat(s.Others, removed) {

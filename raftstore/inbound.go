@@ -18,9 +18,9 @@ var _ peerServer = (*Store)(nil)
 // everybody is told.
 func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
 	switch list := s.admitted(); {
-	case req.GetCluster() == s.identity.Cluster && list.isRemoved(req.GetMember()):
+	case req.GetCluster() == s.identity.Cluster && list.IsRemoved(req.GetMember()):
 		return nil, ErrRemoved
-	case s.cfg.Cluster.TLS != nil && !list.certifies(certificate):
+	case s.cfg.Cluster.TLS != nil && !certifies(list, certificate):
 		return nil, errCertificate
 	}
 	if req.GetCluster() == s.identity.Cluster {
@@ -29,11 +29,11 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 	v := s.view.Load()
 	a := &peerpb.HelloResponse{
 		Cluster: s.identity.Cluster, Member: s.identity.Member, Leader: v.leader, Lineage: s.lineage.Load(),
-		Fresh: v.fresh, Membership: v.conf.withIncarnations(s.admitted().conf.incarnation).encode(),
-		Version: v.conf.version(),
+		Fresh: v.fresh, Membership: v.conf.WithIncarnations(s.admitted().Conf.Incarnation).Encode(),
+		Version: v.conf.Version(),
 	}
 	if conf, ok := s.log.origin(); ok {
-		a.Origin, a.Forced = conf.encode(), s.forced.Load()
+		a.Origin, a.Forced = conf.Encode(), s.forced.Load()
 	}
 	return a, nil
 }
@@ -43,7 +43,7 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
 	err := s.judgeHeader(h, certificate)
 	if err != nil {
-		s.refused.tell(s.cfg.Logger, time.Now(), s.admitted().conf.nameOf(h.GetFrom()), h.GetAddress(), err)
+		s.refused.tell(s.cfg.Logger, time.Now(), s.admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
 	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())

@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -118,7 +119,7 @@ type snapshotOutcome struct {
 // checkpointMark says which entry a checkpoint is as of, with the term and the membership there.
 type checkpointMark struct {
 	index, term uint64
-	conf        confRecord
+	conf        membership.Conf
 	restored    uint64 // the last checkpoint from elsewhere; a later one voids this
 	void        bool   // it was void from the start
 	begun       time.Time

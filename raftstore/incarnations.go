@@ -47,7 +47,7 @@ func (a *admission) remember(h *peerpb.Header) error {
 
 // fits compares an incarnation with the known one of a member. Of a member without a record nothing can be known.
 func (a *admission) fits(id, incarnation uint64) (known bool, err error) {
-	m := a.list.Load().conf.member(id)
+	m := a.list.Load().Conf.Member(id)
 	switch {
 	case m == nil || m.Incarnation == incarnation:
 		return true, nil

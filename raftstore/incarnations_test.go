@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -76,13 +77,16 @@ func (w *emptiedWorld) ask() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	conf, err := decodeConf(answer.GetMembership())
+	conf, err := membership.Decode(answer.GetMembership())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	q := asking{self: identity{Member: id, Incarnation: w.now}, list: first, fresh: true,
-		asked: []askedServer{{id: w.b.identity.Member, conf: &conf}}}
-	w.expect("ask", q.judge().failure)
+	q := membership.Asker{Self: id, Incarnation: w.now, Own: first, Fresh: true}
+	err = nil
+	if q.Judge([]membership.Answer{{ID: w.b.identity.Member, Conf: &conf}}).Emptied {
+		err = ErrEmptied
+	}
+	w.expect("ask", err)
 	w.runs = true
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -24,7 +25,7 @@ func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger)
 	addresses := slices.Clone(c.Join)
 	var refusedAt time.Time
 	for {
-		var latest confRecord
+		var latest membership.Conf
 		verdict := error(errNotYet)
 		for _, address := range addresses {
 			o, conf, err := askToJoin(ctx, c, net, address)
@@ -67,33 +68,34 @@ func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger)
 var errNotYet = errors.New("not a member yet")
 
 // askToJoin asks one server. The list of members is empty if it has not answered.
-func askToJoin(ctx context.Context, c Cluster, net network, address string) (origin, confRecord, error) {
+func askToJoin(ctx context.Context, c Cluster, net network, address string) (origin, membership.Conf, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{})
 	switch {
 	case status.Code(err) == codes.Unauthenticated:
-		return origin{}, confRecord{}, refuse(errNotYet, "it does not know a server with this one's certificate yet")
+		return origin{}, membership.Conf{}, refuse(errNotYet,
+			"it does not know a server with this one's certificate yet")
 	case err != nil:
-		return origin{}, confRecord{}, refuse(errNotYet, "%s", status.Convert(err).Message())
+		return origin{}, membership.Conf{}, refuse(errNotYet, "%s", status.Convert(err).Message())
 	case answer.GetCluster() == 0:
-		return origin{}, confRecord{}, errNotYet
+		return origin{}, membership.Conf{}, errNotYet
 	}
-	conf, err := decodeConf(answer.GetMembership())
+	conf, err := membership.Decode(answer.GetMembership())
 	if err != nil {
-		return origin{}, confRecord{}, refuse(errNotYet, "%v", err)
+		return origin{}, membership.Conf{}, refuse(errNotYet, "%v", err)
 	}
 	o, err := c.joins(answer, conf)
 	return o, conf, err
 }
 
 // joins judges an answer.
-func (c *Cluster) joins(answer *peerpb.HelloResponse, conf confRecord) (origin, error) {
-	at := slices.IndexFunc(conf.Members, func(m memberRecord) bool {
+func (c *Cluster) joins(answer *peerpb.HelloResponse, conf membership.Conf) (origin, error) {
+	at := slices.IndexFunc(conf.Members, func(m membership.Record) bool {
 		return m.Name == c.Name && m.Peer == c.address()
 	})
 	if at < 0 {
-		return origin{}, refuse(errNotYet, "the members are %s", conf.list())
+		return origin{}, refuse(errNotYet, "the members are %s", conf.List())
 	}
 	m := conf.Members[at]
 	switch {
@@ -108,7 +110,7 @@ func (c *Cluster) joins(answer *peerpb.HelloResponse, conf confRecord) (origin, 
 	if len(answer.GetOrigin()) > 0 {
 		var err error
 		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
-		if first.Conf, err = decodeConf(answer.GetOrigin()); err != nil {
+		if first.Conf, err = membership.Decode(answer.GetOrigin()); err != nil {
 			return origin{}, refuse(errNotYet, "%v", err)
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // listing is the list of a server, some time after the beginning.
-type listing = func(since time.Duration) (confRecord, error)
+type listing = func(since time.Duration) (membership.Conf, error)
 
 // listsOf is a network on which the server at each address lists members. The key is the address, and what is listed
 // changes with time.
@@ -32,17 +33,17 @@ func (n *listsOf) hello(_ context.Context, address string, _ *peerpb.HelloReques
 	if err != nil {
 		return nil, err
 	}
-	return &peerpb.HelloResponse{Cluster: 7, Membership: conf.encode(), Version: 1}, nil
+	return &peerpb.HelloResponse{Cluster: 7, Membership: conf.Encode(), Version: 1}, nil
 }
 
 // A server that is added under the name of a former one is not refused because the first server that it asks still
 // lists that one.
 func TestJoinBesideALaggingServer(t *testing.T) {
 	t.Parallel()
-	ab := []memberRecord{{ID: 1, Name: "a", Peer: "a:1", Incarnation: 1},
+	ab := []membership.Record{{ID: 1, Name: "a", Peer: "a:1", Incarnation: 1},
 		{ID: 2, Name: "b", Peer: "b:1", Incarnation: 1}}
-	with := func(index uint64, voter bool, c ...memberRecord) listing {
-		conf := confRecord{Index: index, Voters: []uint64{1, 2}, Members: append(ab[:2:2], c...)}
+	with := func(index uint64, voter bool, c ...membership.Record) listing {
+		conf := membership.Conf{Index: index, Voters: []uint64{1, 2}, Members: append(ab[:2:2], c...)}
 		for _, m := range c {
 			if voter {
 				conf.Voters = append(conf.Voters, m.ID)
@@ -50,20 +51,20 @@ func TestJoinBesideALaggingServer(t *testing.T) {
 				conf.Learners = append(conf.Learners, m.ID)
 			}
 		}
-		return func(time.Duration) (confRecord, error) { return conf, nil }
+		return func(time.Duration) (membership.Conf, error) { return conf, nil }
 	}
 	later := func(after time.Duration, before, then listing) listing {
-		return func(since time.Duration) (confRecord, error) {
+		return func(since time.Duration) (membership.Conf, error) {
 			if since < after {
 				return before(since)
 			}
 			return then(since)
 		}
 	}
-	former := memberRecord{ID: 3, Name: "c", Peer: "c:1", Incarnation: 9}
-	silent := func(time.Duration) (confRecord, error) { return confRecord{}, errNoRoute }
-	voter, emptied := with(5, true, memberRecord{ID: 3, Name: "c", Peer: "c:1"}), with(5, false, former)
-	removed, added := with(6, false), with(7, false, memberRecord{ID: 4, Name: "c", Peer: "c:1"})
+	former := membership.Record{ID: 3, Name: "c", Peer: "c:1", Incarnation: 9}
+	silent := func(time.Duration) (membership.Conf, error) { return membership.Conf{}, errNoRoute }
+	voter, emptied := with(5, true, membership.Record{ID: 3, Name: "c", Peer: "c:1"}), with(5, false, former)
+	removed, added := with(6, false), with(7, false, membership.Record{ID: 4, Name: "c", Peer: "c:1"})
 	lists := func(a, b listing) map[string]listing {
 		return map[string]listing{"a:1": a, "b:1": b}
 	}

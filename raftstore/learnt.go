@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // admissionFile keeps what a member has learnt from others than its log, for a restart before the log has come so far.
@@ -15,11 +17,11 @@ const (
 
 // learntText is the content of admissionFile.
 type learntText struct {
-	Format  int        `json:"format"`
-	Cluster uint64     `json:"cluster"`
-	Member  uint64     `json:"member"`
-	Lineage uint64     `json:"lineage,omitempty"` // of the cluster where it was learnt
-	Conf    confRecord `json:"conf"`
+	Format  int             `json:"format"`
+	Cluster uint64          `json:"cluster"`
+	Member  uint64          `json:"member"`
+	Lineage uint64          `json:"lineage,omitempty"` // of the cluster where it was learnt
+	Conf    membership.Conf `json:"conf"`
 	// Incarnations has those of members that have spoken here before the log had theirs, by member.
 	Incarnations map[uint64]uint64 `json:"incarnations,omitempty"`
 }

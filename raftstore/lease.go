@@ -81,7 +81,7 @@ func (l *loop) confirmLease() {
 	if !l.leading || !l.caughtUp || l.transferring || l.steppedAside() {
 		return
 	}
-	if l.conf.alone(l.s.identity.Member) {
+	if l.conf.Alone(l.s.identity.Member) {
 		l.s.lease.until.Store(leaseAlone)
 		return
 	}

@@ -60,7 +60,6 @@ const LeaseWindow = 850 * time.Millisecond
 
 // Bounds on the traffic between members.
 const (
-	membersMax = 15  // members of a cluster
 	callersMax = 256 // connections that others have opened; a member has about eight
 	// of them, without a member's certificate; two of each member may be so at once
 	strangersMax            = 32
@@ -90,13 +89,11 @@ const (
 	firstStartPatience = 5 * time.Second
 	// without a leader until nobody is heard before members were asked
 	leaderlessTicks = 2 * electionTicks
-	// without any answer of a known member until a named server is trusted
-	strandedTries  = 10
-	acceptGrace    = 3 * time.Second // after which a stream that has not ended counts as accepted
-	membersTextMax = 2 << 10         // of what a member says of the members, for people
-	settingsMax    = 16
-	settingTextMax = 128
-	joinPause      = 200 * time.Millisecond
+	acceptGrace     = 3 * time.Second // after which a stream that has not ended counts as accepted
+	membersTextMax  = 2 << 10         // of the members as a member lists them, for people
+	settingsMax     = 16
+	settingTextMax  = 128
+	joinPause       = 200 * time.Millisecond
 	// until a refusal to join counts: the server that has refused may lag behind
 	joinPatience = 3 * time.Second
 	// without a leader until a member with a full disk stands for election

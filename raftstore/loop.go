@@ -105,7 +105,7 @@ func (l *loop) begin() error {
 // campaignAlone has a member that is the whole cluster elect itself at once. Raft refuses that while a
 // committed membership entry is not applied, and nothing else would make such a member campaign again.
 func (l *loop) campaignAlone() error {
-	if l.leading || !l.conf.alone(l.s.identity.Member) {
+	if l.leading || !l.conf.Alone(l.s.identity.Member) {
 		return nil
 	}
 	switch now := l.node.BasicStatus(); {
@@ -359,7 +359,7 @@ func (l *loop) askReads(ids []uint64) {
 // askAgain puts questions once more that nobody is left to answer: raft goes on only when another member says
 // something.
 func (l *loop) askAgain() {
-	if l.leading && l.conf.alone(l.s.identity.Member) {
+	if l.leading && l.conf.Alone(l.s.identity.Member) {
 		l.reads, l.asked = append(l.asked, l.reads...), nil
 		l.askReads(nil)
 	}
@@ -500,11 +500,11 @@ func (l *loop) handOver(m *pb.Message) error {
 
 // changeMembers applies a committed membership entry.
 func (l *loop) changeMembers(e *pb.Entry) error {
-	change, record, err := l.conf.judge(e, l.s.forced.Load())
+	change, record, err := l.conf.Judge(e, l.s.forced.Load())
 	if err != nil {
 		return corrupt(l.s.cfg.Dir, e.GetIndex(), "membership entry: %v", err)
 	}
-	next := l.conf.after(l.node.ApplyConfChange(change), record)
+	next := l.conf.After(l.node.ApplyConfChange(change), record)
 	next.Index = max(l.conf.Index, e.GetIndex())
 	l.setConf(e.GetIndex(), next)
 	return nil

@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // Members lists the cluster as this member knows it, ascending by id. It is cheap.
@@ -28,7 +30,7 @@ func (s *Store) Members() Members {
 			ID: id, Learner: slices.Contains(v.conf.Learners, id), Leader: id == v.leader,
 			Match: v.match[id], Active: v.active[id], Full: v.full[id],
 		}
-		if logged := v.conf.member(id); logged != nil {
+		if logged := v.conf.Member(id); logged != nil {
 			m.Name, m.PeerAddress, m.ClientAddress, m.Version = logged.Name, logged.Peer, logged.Client, logged.Version
 		}
 		if address, heard := v.clients[id]; heard {
@@ -54,7 +56,7 @@ func (s *Store) Leader() uint64 { return s.view.Load().leader }
 // ClusterVersion returns the version of commands that every member can read, as each has published with its
 // Cluster.Version; 0 if a voter has not. It never shrinks while members come and go: one that cannot read it
 // may not join.
-func (s *Store) ClusterVersion() uint64 { return s.view.Load().conf.version() }
+func (s *Store) ClusterVersion() uint64 { return s.view.Load().conf.Version() }
 
 // AddLearner adds a member that gets the log and has no vote, and returns its id, which is new. The server
 // itself is started with Cluster.Join, before or after. Only the leader can do this. Errors: ErrNotLeader,
@@ -66,20 +68,20 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 			return 0, fmt.Errorf("a member's name and address have 1 to %d bytes of UTF-8", memberTextMax)
 		}
 	}
-	m := memberRecord{ID: randomID(), Name: name, Peer: address}
+	m := membership.Record{ID: randomID(), Name: name, Peer: address}
 	return m.ID, s.pursue(ctx, addition(m))
 }
 
-func addition(m memberRecord) *pursuit {
+func addition(m membership.Record) *pursuit {
 	return change(func(l *loop) error {
 		switch {
-		case l.conf.taken(&m):
+		case l.conf.Taken(&m):
 			return fmt.Errorf("add %q at %s: %w", m.Name, m.Peer, ErrTaken)
-		case len(l.conf.Voters)+len(l.conf.Learners) >= membersMax:
-			return fmt.Errorf("add %q: the cluster has %d members already", m.Name, membersMax)
+		case len(l.conf.Voters)+len(l.conf.Learners) >= membership.MaxMembers:
+			return fmt.Errorf("add %q: the cluster has %d members already", m.Name, membership.MaxMembers)
 		}
 		return l.proposeChange(pb.ConfChangeAddLearnerNode, m.ID, &m)
-	}, func(l *loop) bool { return l.conf.has(m.ID) })
+	}, func(l *loop) bool { return l.conf.Has(m.ID) })
 }
 
 // Promote gives a learner a vote. Only the leader can do this, and only once the learner has nearly all of
@@ -91,7 +93,7 @@ func (s *Store) Promote(ctx context.Context, id uint64) error {
 
 func promotion(id uint64) *pursuit {
 	return change(func(l *loop) error {
-		if !l.conf.has(id) {
+		if !l.conf.Has(id) {
 			return fmt.Errorf("promote %s: %w", IDText(id), ErrNotMember)
 		}
 		p, committed := l.node.Status().Progress[id], l.node.BasicStatus().GetCommit()
@@ -117,7 +119,7 @@ func removal(id uint64) *pursuit {
 	tried := false
 	return change(func(l *loop) error {
 		switch {
-		case !l.conf.has(id) && !tried:
+		case !l.conf.Has(id) && !tried:
 			return fmt.Errorf("remove %s: %w", IDText(id), ErrNotMember)
 		case id == l.s.identity.Member:
 			return fmt.Errorf("remove %s: it leads, transfer the leadership first", IDText(id))
@@ -128,7 +130,7 @@ func removal(id uint64) *pursuit {
 		}
 		tried = true
 		return l.proposeChange(pb.ConfChangeRemoveNode, id, nil)
-	}, func(l *loop) bool { return tried && !l.conf.has(id) })
+	}, func(l *loop) bool { return tried && !l.conf.Has(id) })
 }
 
 // sealing waits until a majority of the voters can prove their last change, see sealed. Before that this
@@ -230,15 +232,15 @@ func (l *loop) servePursuits() {
 }
 
 // proposeChange proposes a membership entry, if raft takes one now. Pursuits propose again, and an entry that
-// came too late is void, see confRecord.allows.
-func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *memberRecord) error {
+// came too late is void, see membership.Conf.Allows.
+func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *membership.Record) error {
 	if !l.takesChange() {
 		l.waitForApplied()
 		return nil
 	}
 	change := &pb.ConfChange{Type: typ.Enum(), NodeId: new(id)}
 	if m != nil {
-		change.Context = m.encode()
+		change.Context = m.Encode()
 	}
 	err := l.node.ProposeConfChange(change)
 	if errors.Is(err, raft.ErrProposalDropped) {

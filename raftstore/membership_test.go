@@ -12,6 +12,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // leadWith hands the leadership to a member.
@@ -280,7 +282,7 @@ func (c *testCluster) waitPublished(m *machine) {
 		for _, n := range c.nodes {
 			conf := n.store.view.Load().conf
 			if len(conf.Members) == 0 || slices.ContainsFunc(conf.Members,
-				func(r memberRecord) bool { return r.Incarnation == 0 }) {
+				func(r membership.Record) bool { return r.Incarnation == 0 }) {
 				return false
 			}
 		}
@@ -350,14 +352,14 @@ func TestRefusedChanges(t *testing.T) {
 // A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own
 // as all others do: here its name and address were another's for a while.
 func TestIncludedMemberJudgesAlike(t *testing.T) {
-	base := confRecord{Voters: []uint64{1, 2},
-		Members: []memberRecord{{ID: 1, Name: "a", Peer: "a:1"}, {ID: 2, Name: "b", Peer: "b:1"}}}
+	base := membership.Conf{Voters: []uint64{1, 2},
+		Members: []membership.Record{{ID: 1, Name: "a", Peer: "a:1"}, {ID: 2, Name: "b", Peer: "b:1"}}}
 	const first, second = 77, 88
-	record := func(id uint64) *memberRecord { return &memberRecord{ID: id, Name: "c", Peer: "c:1"} }
+	record := func(id uint64) *membership.Record { return &membership.Record{ID: id, Name: "c", Peer: "c:1"} }
 	log := []struct {
 		typ    pb.ConfChangeType
 		id     uint64
-		record *memberRecord
+		record *membership.Record
 	}{
 		{pb.ConfChangeAddLearnerNode, first, record(first)},
 		{pb.ConfChangeRemoveNode, first, nil},
@@ -365,12 +367,12 @@ func TestIncludedMemberJudgesAlike(t *testing.T) {
 		{pb.ConfChangeAddLearnerNode, second, record(second)},
 		{pb.ConfChangeAddLearnerNode, second, record(second)},
 	}
-	run := func(c confRecord) confRecord {
+	run := func(c membership.Conf) membership.Conf {
 		for _, e := range log {
 			change := &pb.ConfChange{Type: e.typ.Enum(), NodeId: new(e.id)}
-			state, changed := c.confState(), e.record
+			state, changed := c.ConfState(), e.record
 			switch {
-			case !c.allows(change, changed):
+			case !c.Allows(change, changed):
 				changed = nil
 			case e.typ == pb.ConfChangeRemoveNode:
 				state.Learners = slices.DeleteFunc(state.Learners, func(id uint64) bool { return id == e.id })
@@ -379,14 +381,14 @@ func TestIncludedMemberJudgesAlike(t *testing.T) {
 			case !slices.Contains(state.Learners, e.id):
 				state.Learners = append(state.Learners, e.id)
 			}
-			c = c.after(state, changed)
+			c = c.After(state, changed)
 		}
 		return c
 	}
 	others := run(base)
-	newest := run(base.including(second, others))
-	if !bytes.Equal(newest.encode(), others.encode()) {
-		t.Errorf("the new server has %s, the others have %s", newest.encode(), others.encode())
+	newest := run(base.Including(second, others))
+	if !bytes.Equal(newest.Encode(), others.Encode()) {
+		t.Errorf("the new server has %s, the others have %s", newest.Encode(), others.Encode())
 	}
 	if !slices.Equal(newest.Removed, []uint64{first}) {
 		t.Errorf("the new server lets back in whom the others have removed: %v", newest.Removed)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -42,7 +43,7 @@ type peerServer interface {
 	// mayCall judges whether a certificate belongs to a current member; the answer is another one only once
 	// admitted is.
 	mayCall(certificate *x509.Certificate) error
-	admitted() *admissionList
+	admitted() *membership.List
 	// accept judges the header of a stream.
 	accept(h *peerpb.Header, certificate *x509.Certificate) error
 	receive(h *peerpb.Header, f *peerpb.Frame) error

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -66,7 +67,7 @@ func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 func receivedRecord(index, term uint64) checkpointMeta {
 	return checkpointMeta{Format: checkpointFormat, Cluster: 77, Member: ownID, Index: index, Term: term,
 		Restored: index,
-		Conf:     confRecord{Voters: []uint64{ownID, firstLeader, nextLeader}}}
+		Conf:     membership.Conf{Voters: []uint64{ownID, firstLeader, nextLeader}}}
 }
 
 func (f *handDriven) turn(first func() error) {
@@ -104,7 +105,7 @@ func (f *handDriven) checkpoint(from, term, index, indexTerm uint64) {
 	f.t.Helper()
 	record := receivedRecord(index, indexTerm)
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: &from, Term: &term, Snapshot: &pb.Snapshot{
-		Metadata: &pb.SnapshotMetadata{Index: &index, Term: &indexTerm, ConfState: record.Conf.confState()}}}
+		Metadata: &pb.SnapshotMetadata{Index: &index, Term: &indexTerm, ConfState: record.Conf.ConfState()}}}
 	f.s.receiving <- struct{}{}
 	file, err := f.s.collect(proto.CloneOf(m), func() (*peerpb.Chunk, error) {
 		return &peerpb.Chunk{Checkpoint: record.encode()}, nil

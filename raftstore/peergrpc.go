@@ -67,7 +67,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 			n.failed}))
 	}
 	from := newCallers(l, peerLimits, func(certificate *x509.Certificate) bool {
-		return n.tls == nil || in.admitted().certifies(certificate)
+		return n.tls == nil || certifies(in.admitted(), certificate)
 	}, n.full, n.logger)
 	options = append(options,
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {

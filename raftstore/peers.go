@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -87,17 +88,17 @@ func (p *peers) release() {
 }
 
 // update opens and closes lanes so that they match the members.
-func (p *peers) update(conf confRecord) {
+func (p *peers) update(conf membership.Conf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, old := range p.peers {
-		if m := conf.member(id); m == nil || m.Peer != old.address {
+		if m := conf.Member(id); m == nil || m.Peer != old.address {
 			old.cancel()
 			delete(p.peers, id)
 		}
 	}
 	for id := range p.learned {
-		if !p.s.admitted().admits(id) {
+		if !p.s.admitted().Admits(id) {
 			delete(p.learned, id)
 		}
 	}
@@ -129,7 +130,7 @@ func (p *peers) open(id uint64, address string) *peer {
 func (p *peers) learn(id uint64, address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.learned) < membersMax || p.learned[id] != "" {
+	if len(p.learned) < membership.MaxMembers || p.learned[id] != "" {
 		p.learned[id] = address
 	}
 }
@@ -180,11 +181,11 @@ func (p *peers) reopen() {
 func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 	conf := s.view.Load().conf
 	return &peerpb.Header{
-		Members: lograte.Printable(conf.list(), membersTextMax), Settings: s.settings(),
+		Members: lograte.Printable(conf.List(), membersTextMax), Settings: s.settings(),
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
 		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version,
-		ToIncarnation: s.admitted().conf.incarnation(to),
+		ToIncarnation: s.admitted().Conf.Incarnation(to),
 		Urgent:        urgent, Full: s.full.Load(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -115,7 +116,7 @@ func FuzzPeerSnapshot(f *testing.F) {
 	message := encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To),
 		Term: new(uint64(2)), Snapshot: &pb.Snapshot{
 			Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)),
-				ConfState: conf.confState()}}})
+				ConfState: conf.ConfState()}}})
 	record := func(change func(m *checkpointMeta)) []byte {
 		m := checkpointMeta{Format: checkpointFormat, Cluster: s.identity.Cluster, Member: h.From, Index: 9,
 			Term: 2, Conf: conf, Restored: 9}
@@ -142,7 +143,7 @@ func FuzzPeerSnapshot(f *testing.F) {
 			Snapshot: &pb.Snapshot{
 				Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)),
 					ConfState: wrong}}}),
-			rows, record(func(m *checkpointMeta) { m.Conf = confRecordOf(wrong) }), true)
+			rows, record(func(m *checkpointMeta) { m.Conf = membership.Of(wrong) }), true)
 	}
 	f.Add(message, rows, []byte("{}"), true)
 	f.Add(encoded(f, &pb.Message{Type: pb.MsgApp.Enum()}), []byte{}, []byte{}, false)
@@ -204,7 +205,7 @@ func wantWhole(t *testing.T, s *Store, rows int) {
 	}
 	storage := raft.NewMemoryStorage()
 	err = storage.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{
-		Index: new(img.meta.Index), Term: new(img.meta.Term), ConfState: img.meta.Conf.confState()}})
+		Index: new(img.meta.Index), Term: new(img.meta.Term), ConfState: img.meta.Conf.ConfState()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,15 +230,15 @@ func (n saidHello) hello(context.Context, string, *peerpb.HelloRequest) (*peerpb
 // FuzzPeerHello gives any answer to a server that starts for the first time, by itself or to join: it
 // refuses, or opens a directory that it can open again.
 func FuzzPeerHello(f *testing.F) {
-	conf := confRecord{Voters: []uint64{4}, Learners: []uint64{5},
-		Members: []memberRecord{{ID: 4, Name: "a", Peer: "a:1", Incarnation: 1, Version: 1},
+	conf := membership.Conf{Voters: []uint64{4}, Learners: []uint64{5},
+		Members: []membership.Record{{ID: 4, Name: "a", Peer: "a:1", Incarnation: 1, Version: 1},
 			{ID: 5, Name: "b", Peer: "b:1"}}}
-	first := confRecord{Voters: []uint64{4}, Members: conf.Members[:1]}
+	first := membership.Conf{Voters: []uint64{4}, Members: conf.Members[:1]}
 	f.Add([]byte{})
-	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.encode(),
+	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.Encode(),
 		Version: 1}))
-	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.encode(),
-		Origin: first.encode(), Forced: 1, Version: 1}))
+	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.Encode(),
+		Origin: first.Encode(), Forced: 1, Version: 1}))
 	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Membership: []byte("null"), Origin: []byte("{}")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		answer := &peerpb.HelloResponse{}

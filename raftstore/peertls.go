@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // serverSide is the configuration of a listener.
@@ -116,7 +117,7 @@ func (s *Store) warnOfCertificates() {
 	if err != nil {
 		return // the handshake says so
 	}
-	for _, m := range s.admitted().conf.Members {
+	for _, m := range s.admitted().Conf.Members {
 		if m.ID != s.identity.Member && madeFor(certificate, m.Peer) {
 			s.cfg.Logger.Warn("the certificate of this server is good for another one too: give each a host name of "+
 				"its own", "server", m.Name, "address", m.Peer)
@@ -129,7 +130,7 @@ func (s *Store) mayCall(certificate *x509.Certificate) error {
 	switch {
 	case s.cfg.Cluster.TLS == nil:
 		return nil
-	case !s.admitted().certifies(certificate):
+	case !certifies(s.admitted(), certificate):
 		return errCertificate
 	case !s.admission.open.Load():
 		return errNotAsked
@@ -148,7 +149,7 @@ func (s *Store) Identify(ctx context.Context, id uint64) error {
 }
 
 // admitted implements peerServer.
-func (s *Store) admitted() *admissionList { return s.admission.list.Load() }
+func (s *Store) admitted() *membership.List { return s.admission.list.Load() }
 
 // guardedServices registers services that only current members may call, see Cluster.Services.
 type guardedServices struct {
@@ -186,7 +187,7 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 type guardedStream struct {
 	grpc.ServerStream
 	in     peerServer
-	judged *admissionList // by which the caller is one
+	judged *membership.List // by which the caller is one
 }
 
 // RecvMsg implements grpc.ServerStream.

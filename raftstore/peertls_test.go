@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -165,11 +166,11 @@ func TestSharedCertificateIsWarnedOf(t *testing.T) {
 // onlyMembers is a receiving end that lets nobody call once err is set.
 type onlyMembers struct {
 	peerServer
-	list *admissionList
+	list *membership.List
 	err  error
 }
 
-func (o *onlyMembers) admitted() *admissionList { return o.list }
+func (o *onlyMembers) admitted() *membership.List { return o.list }
 
 func (o *onlyMembers) mayCall(*x509.Certificate) error { return o.err }
 

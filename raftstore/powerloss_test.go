@@ -314,7 +314,7 @@ func (p *powerLoss) install() {
 	}
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(uint64(firstLeader)), To: new(uint64(ownID)), Term: &p.term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: new(p.term),
-			ConfState: record.Conf.confState()}}}
+			ConfState: record.Conf.ConfState()}}}
 	chunks := []*peerpb.Chunk{{Rows: rows}, {Checkpoint: record.encode()}}
 	p.f.s.receiving <- struct{}{}
 	file, err := p.f.s.collect(proto.CloneOf(m), func() (*peerpb.Chunk, error) {

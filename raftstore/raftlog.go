@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // logDevice is where entries become durable. Disk and memory implement it. Writes come from one goroutine at
@@ -38,7 +40,7 @@ type termRun struct{ index, term uint64 }
 // confRun says that this membership holds from index on, up to the next run.
 type confRun struct {
 	index uint64
-	conf  confRecord
+	conf  membership.Conf
 }
 
 // raftLog is the log as raft sees it: every entry that is durable on this server, and nothing that is still
@@ -116,7 +118,7 @@ func entryBytes(e *pb.Entry) int { return len(e.GetData()) + entryOverheadEstima
 func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	conf := r.confs[len(r.confs)-1].conf.confState()
+	conf := r.confs[len(r.confs)-1].conf.ConfState()
 	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.known)}, conf,
 		nil
 }
@@ -278,14 +280,14 @@ func (r *raftLog) setHanded(index uint64) {
 }
 
 // setConf notes a membership that holds from index on.
-func (r *raftLog) setConf(index uint64, conf confRecord) {
+func (r *raftLog) setConf(index uint64, conf membership.Conf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confs = append(r.confs, confRun{index, conf})
 }
 
 // lastConf returns the membership as of the last entry handed over.
-func (r *raftLog) lastConf() confRecord {
+func (r *raftLog) lastConf() membership.Conf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.confs[len(r.confs)-1].conf
@@ -294,7 +296,7 @@ func (r *raftLog) lastConf() confRecord {
 // origin returns the membership as of entry 0 as long as a new member can be given the log from entry 1 on.
 // Nothing in the log says who the first members were. Once there is a checkpoint, raft never asks for entry 1
 // (see compact and image.visible), and a new member gets the checkpoint.
-func (r *raftLog) origin() (confRecord, bool) {
+func (r *raftLog) origin() (membership.Conf, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.confs[0].conf, r.first == 1 && r.confs[0].index == 0
@@ -309,11 +311,11 @@ func (r *raftLog) fresh() bool {
 
 // at returns term and membership as of an index. ok is false if the handler has not been given the entry, or
 // if nothing is known of it any more.
-func (r *raftLog) at(index uint64) (term uint64, conf confRecord, ok bool) {
+func (r *raftLog) at(index uint64) (term uint64, conf membership.Conf, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if index > r.handed || index+1 < r.first || index < r.confs[0].index {
-		return 0, confRecord{}, false
+		return 0, membership.Conf{}, false
 	}
 	for _, c := range r.confs {
 		if c.index <= index {

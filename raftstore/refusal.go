@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -28,18 +27,18 @@ func refuse(kind error, format string, args ...any) error {
 
 // otherCluster says how the server that has answered differs from this one, which belongs to cluster and has
 // members.
-func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint64, members confRecord) error {
+func otherCluster(answer *peerpb.HelloResponse, theirs membership.Conf, cluster uint64, members membership.Conf) error {
 	switch {
 	case !answer.GetFresh():
 		return refuse(ErrOtherCluster, "it belongs to cluster %s already, with the members %s; this server is of "+
 			"cluster %s, with the members %s",
-			IDText(answer.GetCluster()), theirs.list(), IDText(cluster), members.list())
-	case theirs.list() == members.list():
+			IDText(answer.GetCluster()), theirs.List(), IDText(cluster), members.List())
+	case theirs.List() == members.List():
 		return refuse(ErrOtherCluster,
 			"it was given the same first members, and another token of the cluster")
 	}
-	return refuse(ErrOtherCluster, "it was given other first members: %s there, %s here", theirs.list(),
-		members.list())
+	return refuse(ErrOtherCluster, "it was given other first members: %s there, %s here", theirs.List(),
+		members.List())
 }
 
 // callerOfOtherCluster says how this server differs from one that has called it, to both.
@@ -47,21 +46,11 @@ func (s *Store) callerOfOtherCluster(h *peerpb.Header) error {
 	theirs, ours := "", ""
 	if text := h.GetMembers(); text != "" { // older programs do not tell
 		theirs = ", with the members " + lograte.Printable(text, membersTextMax)
-		ours = ", with the members " + lograte.Printable(s.view.Load().conf.list(), membersTextMax)
+		ours = ", with the members " + lograte.Printable(s.view.Load().conf.List(), membersTextMax)
 	}
 	return refuse(ErrOtherCluster,
 		"the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
 		IDText(s.identity.Cluster), ours, IDText(h.GetCluster()), theirs)
-}
-
-// list names the members as in Cluster.Initial.
-func (c confRecord) list() string {
-	var members []string
-	for _, m := range c.Members {
-		members = append(members, m.Name+"="+m.Peer)
-	}
-	slices.Sort(members)
-	return strings.Join(members, ",")
 }
 
 // refused tells of callers that were refused, each kind of refusal by itself.

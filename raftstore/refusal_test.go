@@ -17,6 +17,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -181,12 +182,12 @@ func TestForwardedReadQuestion(t *testing.T) {
 
 // A removed server's calls for clients end with its membership.
 func TestGuardedStreamEnds(t *testing.T) {
-	in := &onlyMembers{list: &admissionList{}}
+	in := &onlyMembers{list: &membership.List{}}
 	g := &guardedStream{ServerStream: silentStream{ctx: t.Context()}, in: in, judged: in.list}
 	if err := g.RecvMsg(nil); err != nil {
 		t.Error(err)
 	}
-	in.list, in.err = &admissionList{}, errCertificate
+	in.list, in.err = &membership.List{}, errCertificate
 	if err := g.RecvMsg(nil); !errors.Is(err, errCertificate) {
 		t.Errorf("after the removal: %v", err)
 	}

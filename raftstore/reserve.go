@@ -96,7 +96,7 @@ func (l *loop) holdsBack() bool {
 
 // stepAside hands the leadership to another member that can be reached, if there is one.
 func (l *loop) stepAside(why string) {
-	if !l.leading || l.transferring || l.conf.alone(l.s.identity.Member) {
+	if !l.leading || l.transferring || l.conf.Alone(l.s.identity.Member) {
 		return
 	}
 	err := l.transfer(0)

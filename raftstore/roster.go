@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // This file reads from a stopped member's directory who belongs to its cluster.
@@ -25,15 +27,15 @@ func (img *image) readConfs(dir string) (err error) {
 	for at < len(img.entries) && img.entries[at].GetIndex() <= known {
 		at++
 	}
-	committed, err := c.Conf.replay(img.entries[:at], c.Forced)
+	committed, err := c.Conf.Replay(img.entries[:at], c.Forced)
 	if err != nil {
 		return corrupt(filepath.Join(dir, walDir), 0, "membership entry: %v", err)
 	}
-	last, err := committed.replay(img.entries[at:], c.Forced)
+	last, err := committed.Replay(img.entries[at:], c.Forced)
 	if err != nil {
 		return corrupt(filepath.Join(dir, walDir), 0, "membership entry: %v", err)
 	}
-	img.confs = []confRecord{c.Conf, committed, last}
+	img.confs = []membership.Conf{c.Conf, committed, last}
 	if img.learnt.Lineage == c.Lineage && img.learnt.Conf.Index > last.Index {
 		img.confs = append(img.confs, img.learnt.Conf)
 	}
@@ -55,7 +57,7 @@ func (img *image) roster() (present, removed Members) {
 		}
 		isMember := false
 		for _, c := range img.confs[1:] {
-			isMember = isMember || c.has(id)
+			isMember = isMember || c.Has(id)
 			m.Learner = m.Learner && !slices.Contains(c.Voters, id)
 		}
 		if isMember {
@@ -69,9 +71,9 @@ func (img *image) roster() (present, removed Members) {
 }
 
 // record returns the latest record of a member, nil if the directory has none.
-func (img *image) record(id uint64) *memberRecord {
+func (img *image) record(id uint64) *membership.Record {
 	for _, c := range slices.Backward(img.confs) {
-		if m := c.member(id); m != nil {
+		if m := c.Member(id); m != nil {
 			return m
 		}
 	}

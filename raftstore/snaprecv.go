@@ -146,11 +146,11 @@ func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Tota
 			meta.Rows, meta.Sum)
 	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != s.identity.Cluster:
 		return meta, fmt.Errorf("snapshot: as of entry %d, raft says %d", meta.Index, want.GetIndex())
-	case !meta.Conf.isThatOf(want):
-		return meta, fmt.Errorf("snapshot: the members are %v, raft says %v", meta.Conf.confState(),
+	case !meta.Conf.IsThatOf(want):
+		return meta, fmt.Errorf("snapshot: the members are %v, raft says %v", meta.Conf.ConfState(),
 			want.GetConfState())
 	}
-	if err := meta.Conf.workable(); err != nil {
+	if err := meta.Conf.Workable(); err != nil {
 		return meta, fmt.Errorf("snapshot: %w", err)
 	}
 	meta.Member, meta.Restored = s.identity.Member, meta.Index

@@ -27,7 +27,7 @@ func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{
-		Index: new(p.meta.Index), Term: new(p.meta.Term), ConfState: p.meta.Conf.confState(),
+		Index: new(p.meta.Index), Term: new(p.meta.Term), ConfState: p.meta.Conf.ConfState(),
 	}}, nil
 }
 
@@ -44,9 +44,9 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 		l.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
 		return
 	}
-	p.meta.Conf = p.meta.Conf.including(m.GetTo(), l.conf)
+	p.meta.Conf = p.meta.Conf.Including(m.GetTo(), l.conf)
 	l.sending++
-	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.nameOf(m.GetTo()), "index", p.meta.Index)
+	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.NameOf(m.GetTo()), "index", p.meta.Index)
 	l.s.peers.wg.Add(1)
 	go func() {
 		defer l.s.peers.wg.Done()
@@ -63,9 +63,9 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 	status := raft.SnapshotFinish
 	if o.err != nil {
 		status = raft.SnapshotFailure
-		l.s.cfg.Logger.Warn("a checkpoint was not sent", "server", l.conf.nameOf(o.to), "err", o.err)
+		l.s.cfg.Logger.Warn("a checkpoint was not sent", "server", l.conf.NameOf(o.to), "err", o.err)
 	} else {
-		l.s.cfg.Logger.Info("a checkpoint was sent", "server", l.conf.nameOf(o.to), "bytes", o.bytes)
+		l.s.cfg.Logger.Info("a checkpoint was sent", "server", l.conf.NameOf(o.to), "bytes", o.bytes)
 	}
 	l.node.ReportSnapshot(o.to, status)
 }
@@ -76,7 +76,7 @@ func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
 	ctx, cancel := context.WithTimeout(s.peers.ctx, snapshotTimeMax)
 	defer cancel()
 	first := proto.CloneOf(m)
-	first.Snapshot.Metadata.ConfState = p.meta.Conf.confState()
+	first.Snapshot.Metadata.ConfState = p.meta.Conf.ConfState()
 	message, err := proto.Marshal(first)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for
@@ -308,7 +309,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 	s.logged = s.log.last
 	s.learnt = img.learnt
 	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
-		s.learnt.Conf = confRecord{} // the cluster has gone on without those that sent it
+		s.learnt.Conf = membership.Conf{} // the cluster has gone on without those that sent it
 	}
 	return nil
 }
