@@ -1,10 +1,10 @@
 package raftstore
 
 import (
+	"encoding/json"
+
 	"github.com/coordd/coordd/raftstore/membership"
 )
-
-import "encoding/json"
 
 // checkpointFormat is the version of checkpointMeta.
 const checkpointFormat = 1

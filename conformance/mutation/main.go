@@ -104,6 +104,8 @@ var trials = []trial{
 		tests: "^Test(Attack|Batch|Refused|CrashImages|MissingFiles|FlippedBits|EveryFailure)"},
 	{name: "memberships", folder: "raftstore",
 		tests: "^Test(RemovalIsDurable|LogProves|NewestOf|MembershipHist|RandomMembership|PromotionIs|SealingNeeds)"},
+	{name: "lists of members", folder: "raftstore/membership", tests: "^Test"},
+	{name: "emptied members", folder: "raftstore", tests: "^Test(EmptiedBefore|IncarnationIs)"},
 	{name: "turns", folder: "internal/turn", tests: "^TestUnlock"},
 	{name: "connections between servers", folder: "raftstore",
 		tests: "^Test(StrangersMakeRoom|CallersInAll|LatestHeader|Awaited)"},
