@@ -16,7 +16,8 @@ type countingRows struct {
 	puts int
 }
 
-func (r *countingRows) put([]Row) { r.puts++ }
+// Put implements rowDevice.
+func (r *countingRows) Put([]Row) { r.puts++ }
 
 // What is queued of a checkpoint that will not be finished does not hold up the end.
 func TestKeeperGivesUpWhatIsQueued(t *testing.T) {

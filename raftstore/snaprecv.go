@@ -83,7 +83,7 @@ func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*pee
 	return nil
 }
 
-// receivedName stands for a checkpoint that comes in in errors.
+// receivedName stands in errors for a checkpoint that comes in.
 const receivedName = "a received checkpoint"
 
 // collect writes what the stream brings into a file.
