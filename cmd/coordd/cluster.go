@@ -46,6 +46,12 @@ func (c *caller) cluster(ctx context.Context, method string, request, response p
 	return c.clusterError(c.Invoke(ctx, method, request, response))
 }
 
+// clusterStatus asks for the status of the cluster.
+func (c *caller) clusterStatus(ctx context.Context) (*adminpb.ClusterStatus, error) {
+	now := new(adminpb.ClusterStatus)
+	return now, c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now)
+}
+
 // clusterError is an error of the cluster's service for a person.
 func (c *caller) clusterError(err error) error {
 	switch s, _ := status.FromError(err); s.Code() {
@@ -77,12 +83,12 @@ func clusterAddCommand(env *cmdline.Env) *cobra.Command {
 		},
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			name, address := args[0], args[1]
-			added, now := new(adminpb.AddMemberResponse), new(adminpb.ClusterStatus)
+			added := new(adminpb.AddMemberResponse)
 			if err := c.cluster(ctx, adminpb.Cluster_Add_FullMethodName,
 				&adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
 				return "", err
 			}
-			err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now)
+			now, err := c.clusterStatus(ctx)
 			return fmt.Sprintf(
 				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
 					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n"+
@@ -145,9 +151,8 @@ func clusterTransferCommand(env *cmdline.Env) *cobra.Command {
 			if err := c.cluster(ctx, adminpb.Cluster_TransferLeader_FullMethodName, request, led); err != nil {
 				return "", err
 			}
-			name, now := led.GetLeader(), new(adminpb.ClusterStatus)
-			if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{},
-				now); err == nil {
+			name := led.GetLeader()
+			if now, err := c.clusterStatus(ctx); err == nil {
 				name = memberName(now, name)
 			}
 			return cmdline.OneLine(name) + " leads", nil

@@ -20,9 +20,8 @@ func clusterStatusCommand(env *cmdline.Env) *cobra.Command {
 	return askCommand(env, &question{use: "status", short: "Show the servers of the cluster, who leads, and who lags",
 		about: clusterText, example: "  coordd cluster status\n  coordd cluster status -o json",
 		run: func(ctx context.Context, c *caller, _ []string) error {
-			now := new(adminpb.ClusterStatus)
-			if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
-				&adminpb.ClusterStatusRequest{}, now); err != nil {
+			now, err := c.clusterStatus(ctx)
+			if err != nil {
 				return err
 			}
 			limits, err := limitsLine(ctx, c)

@@ -7,9 +7,9 @@
 //   - commands.go makes the commands, each by a constructor that takes the Env, and runs one;
 //   - health.go asks a server whether it serves; check.go examines the directory of
 //     one that is stopped; cluster.go and user.go administer a running one;
-//   - caller.go and caller_command.go are what the commands have in common that are
-//     clients of the coordination protocol, by package client; lock.go and child.go
-//     hold something while another program runs; output.go is the form of results;
+//   - connection.go and endpoint.go find the server, caller.go is a client of it, and question.go makes
+//     commands that ask it something; output.go is the form of results;
+//   - lock.go, child.go and kept.go hold something, follow.go watches it, and elect.go has the idioms of both;
 //   - conformance.go replays the conformance suite on a server.
 //
 // A command takes everything from its Env, so tests run the same code as the

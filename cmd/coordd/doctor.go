@@ -290,9 +290,8 @@ func examineServer(ctx context.Context, env *cmdline.Env, s serve.Settings) (run
 	default:
 		findings = append(findings, found("server", foundWell, "it serves"))
 	}
-	now := new(adminpb.ClusterStatus)
-	if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{},
-		now); err != nil {
+	now, err := c.clusterStatus(ctx)
+	if err != nil {
 		return true, append(findings, found("cluster", foundFailure, "%v", err))
 	}
 	return true, append(findings, examineCluster(now)...)

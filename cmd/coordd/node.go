@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -203,8 +204,8 @@ func showNode(path string, result *Ydb_Coordination.DescribeNodeResult) *nodeSho
 		Read: "relaxed", Attach: "strict", Counters: "aggregated",
 		Permissions: rightsOf(self.GetPermissions()), Effective: rightsOf(self.GetEffectivePermissions())}
 	n.SelfCheck.Set, n.Grace.Set = config.GetSelfCheckPeriodMillis(), config.GetSessionGracePeriodMillis()
-	n.SelfCheck.Effective = min(max(orElse(n.SelfCheck.Set, selfCheckDefault), selfCheckLeast), selfCheckMost)
-	n.Grace.Effective = max(min(orElse(n.Grace.Set, graceDefault), graceMost),
+	n.SelfCheck.Effective = min(max(cmp.Or(n.SelfCheck.Set, selfCheckDefault), selfCheckLeast), selfCheckMost)
+	n.Grace.Effective = max(min(cmp.Or(n.Grace.Set, graceDefault), graceMost),
 		n.SelfCheck.Effective+graceAbove)
 	if config.GetReadConsistencyMode() == Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT {
 		n.Read = "strict"
@@ -217,13 +218,6 @@ func showNode(path string, result *Ydb_Coordination.DescribeNodeResult) *nodeSho
 		n.Counters = "detailed"
 	}
 	return n
-}
-
-func orElse(value, fallback uint32) uint32 {
-	if value == 0 {
-		return fallback
-	}
-	return value
 }
 
 func (n *nodeShown) text(w io.Writer) {

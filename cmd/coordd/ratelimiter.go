@@ -397,9 +397,8 @@ func resourceDescribeCommand(env *cmdline.Env) *cobra.Command {
 				return err
 			}
 			shown := showResource(c.path(args[0]), resource)
-			page := new(adminpb.Page)
-			err = c.inspect(ctx, adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{
-				Kind: adminpb.PageRequest_RESOURCES, Path: shown.Node, Resource: args[1]}, page)
+			page, err := c.page(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_RESOURCES, Path: shown.Node,
+				Resource: args[1]})
 			if err != nil && !isNotOurs(err) {
 				return err
 			}

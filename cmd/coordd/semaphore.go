@@ -279,9 +279,8 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 			if asked++; asked > toldMost {
 				return nil
 			}
-			page := new(adminpb.Page)
-			err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{
-				Kind: adminpb.PageRequest_SESSIONS, Path: s.Node, Session: l.Session}, page)
+			page, err := c.page(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: s.Node,
+				Session: l.Session})
 			if isNotOurs(err) {
 				return nil
 			}

@@ -90,9 +90,9 @@ func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*to
 	}
 	for _, order := range []adminpb.PageRequest_Order{adminpb.PageRequest_OLDEST_WAIT,
 		adminpb.PageRequest_LONGEST_HELD} {
-		page := new(adminpb.Page)
-		if err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{Path: path,
-			Kind: adminpb.PageRequest_SEMAPHORES, Order: order, PageSize: topSize}, page); err != nil {
+		page, err := c.page(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: path, Order: order,
+			PageSize: topSize})
+		if err != nil {
 			return nil, err
 		}
 		shown.Whole = shown.Whole && !page.GetMore()

@@ -224,11 +224,17 @@ func guardNames(root *cobra.Command) {
 // shownDataBytes bounds the data of a semaphore, an owner or a waiter in lists.
 const shownDataBytes = 128
 
+// page asks for one page of a list.
+func (c *caller) page(ctx context.Context, request *adminpb.PageRequest) (*adminpb.Page, error) {
+	page := new(adminpb.Page)
+	return page, c.inspect(ctx, adminpb.Inspect_List_FullMethodName, request, page)
+}
+
 // pages calls show for the pages of a list, one after the other, until one is the last or show fails.
 func (c *caller) pages(ctx context.Context, request *adminpb.PageRequest, show func(*adminpb.Page) error) error {
 	for {
-		page := new(adminpb.Page)
-		if err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, request, page); err != nil {
+		page, err := c.page(ctx, request)
+		if err != nil {
 			return err
 		}
 		if err := show(page); err != nil || page.GetNextPageToken() == "" {
