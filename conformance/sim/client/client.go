@@ -34,6 +34,8 @@ type World interface {
 	History() *check.History
 	// Violation reports that a server broke a promise.
 	Violation(format string, args ...any)
+	// Granted takes units that a node's rate limiter has granted.
+	Granted(node int, units uint64)
 }
 
 // Client is one client of a plan.

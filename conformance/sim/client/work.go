@@ -287,21 +287,31 @@ func (c *Client) large(_ context.Context, s *stream) error {
 	return err
 }
 
+// Properties of the rate limiters: less than one client asks for.
+const (
+	UnitsPerSecond = 20
+	MostUnits      = 20 // of one request
+)
+
 // limited takes units of a rate limiter.
 func (c *Client) limited(ctx context.Context, conn *grpc.ClientConn) error {
 	api := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)
 	resource := &Ydb_RateLimiter.Resource{ResourcePath: "units", Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
-		HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: 100}}}
+		HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: UnitsPerSecond}}}
 	err := operate(ctx, Ydb.StatusIds_ALREADY_EXISTS, func(ctx context.Context) (operated, error) {
 		return api.CreateResource(ctx, &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(),
 			Resource: resource})
 	})
 	for err == nil && c.chance.IntN(60) > 0 {
-		units := &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1 + c.chance.Uint64N(20)}
+		units := &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1 + c.chance.Uint64N(MostUnits)}
 		params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}
 		err = operate(ctx, Ydb.StatusIds_TIMEOUT, func(ctx context.Context) (operated, error) {
-			return api.AcquireResource(ctx, &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(),
+			r, err := api.AcquireResource(ctx, &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(),
 				ResourcePath: "units", Units: units, OperationParams: params})
+			if r.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
+				c.world.Granted(c.plan.Node, units.Required)
+			}
+			return r, err
 		})
 		if err == nil {
 			c.steps.Add(1)

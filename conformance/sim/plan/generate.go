@@ -152,6 +152,8 @@ func (g *generator) drawClients() {
 		kind := common[g.IntN(len(common))]
 		if g.one(25) {
 			kind = rare[g.IntN(len(rare))]
+		} else if g.one(20) {
+			kind = Limited
 		}
 		shortest := 200*time.Millisecond + 10*g.plan.Links.Max.Std() // a request through a follower takes six ways
 		c := Client{Kind: kind, Node: g.IntN(len(g.plan.Nodes)), Server: g.IntN(len(g.plan.Servers)),
@@ -168,7 +170,7 @@ func (g *generator) drawClients() {
 		}
 		g.plan.Clients = append(g.plan.Clients, c)
 	}
-	if g.one(200) {
+	if g.one(150) {
 		g.named("crowd")
 		for range 100 {
 			g.plan.Clients = append(g.plan.Clients, Client{Kind: Watcher, Server: g.IntN(len(g.plan.Servers)),

@@ -36,6 +36,9 @@ func simSetRate(node int32, ppm int64)
 //go:linkname simShift runtime.simShift
 func simShift(node int32, monotonic, wall int64)
 
+//go:linkname simGoroutines runtime.simGoroutines
+func simGoroutines(node int32) int
+
 //go:linkname simCount runtime.simCount
 func simCount() uint64
 
@@ -120,6 +123,9 @@ type inode struct {
 	number uint64
 	name   string
 }
+
+// Goroutines returns the number of goroutines of a node.
+func Goroutines(node Node) int { return simGoroutines(int32(node)) }
 
 // Switches returns how many goroutine switches there have been.
 func Switches() uint64 { return simCount() }

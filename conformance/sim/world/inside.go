@@ -79,6 +79,7 @@ func (in *inside) executed(l *life, m *coordination.Machine, e *coordination.Ent
 	w := in.world
 	w.history.Execute(w.trace.Now(), l.index, e)
 	w.do(func() {
+		l.machine = m
 		if known, found := in.entries[e.Index]; found && known != this {
 			w.violation("%s executes another entry %d than others did, of term %d, not %d", l.name, e.Index,
 				this.term, known.term)

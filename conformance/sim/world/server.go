@@ -53,7 +53,8 @@ const (
 type life struct {
 	*server
 	node      rt.Node
-	group     *group.Group // once it is open
+	group     *group.Group          // once it is open
+	machine   *coordination.Machine // once it has executed an entry
 	running   *coordd.Server
 	cancel    context.CancelFunc
 	frozen    int // faults that make it stand still

@@ -50,6 +50,7 @@ type World struct {
 	inside     inside
 	violations []string
 	counts     map[string]int64
+	granted    map[int]uint64 // units, by node
 }
 
 // Options are the settings of a run besides its plan.
@@ -81,6 +82,7 @@ func Run(p plan.Plan, o Options) *Outcome {
 	w.heal()
 	w.awaitLife()
 	w.finish()
+	w.compareEnds()
 	rt.HookDisk(func(rt.Op, string, string, int64, []byte) (int, error) { return 0, nil })
 	w.counts["segments"], w.counts["switches"] = int64(w.net.Segments), int64(rt.Switches())
 	w.judge()
@@ -116,7 +118,7 @@ func (w *World) judge() {
 func newWorld(p plan.Plan, o Options) *World {
 	t := trace.New(o.Trace, o.Dir)
 	w := &World{plan: p, dir: o.Dir, trace: t, history: new(check.History), logs: newLogs(), chance: p.Chance("world"),
-		counts: map[string]int64{}, shared: map[int]*grpc.ClientConn{}, disturbed: -time.Hour,
+		counts: map[string]int64{}, shared: map[int]*grpc.ClientConn{}, granted: map[int]uint64{}, disturbed: -time.Hour,
 		net: network.New(t, p.Chance("network"), network.Delays{Min: p.Links.Min.Std(), Max: p.Links.Max.Std(),
 			Tail: p.Links.Tail.Std(), TailShare: p.Links.TailShare})}
 	w.inside = newInside(w)
@@ -174,6 +176,9 @@ func (e environment) Trace() *trace.Trace { return e.trace }
 func (e environment) Violation(format string, args ...any) {
 	e.do(func() { e.violation(format, args...) })
 }
+
+// Granted implements client.World.
+func (e environment) Granted(node int, units uint64) { e.do(func() { e.granted[node] += units }) }
 
 // Dial implements client.World.
 func (e environment) Dial(ctx context.Context, from string, server int) (net.Conn, error) {

@@ -1,0 +1,66 @@
+package world
+
+import (
+	"time"
+
+	"github.com/coordd/coordd/conformance/sim/client"
+	"github.com/coordd/coordd/conformance/sim/rt"
+)
+
+const (
+	// goroutinesAlone and goroutinesOfPeer bound the goroutines of a server without clients: it has 22, and 34 for each
+	// other member.
+	goroutinesAlone, goroutinesOfPeer = 35, 48
+	// quiescence is the time after which nothing of a client's stream is left.
+	quiescence = 15 * time.Second
+	// unitsOfStart bounds what a limiter grants besides its rate for each start of a server and each term of a leader:
+	// buckets begin full, with a fifth of a second, and the last grant may be larger than the rest of a bucket.
+	unitsOfStart = client.MostUnits + client.UnitsPerSecond/5
+)
+
+// compareEnds compares what the servers have at the very end, when all members have executed the same entries.
+func (w *World) compareEnds() {
+	quiet := w.plan.Chance("leaks").IntN(10) == 0
+	if quiet {
+		for _, conn := range w.shared {
+			_ = conn.Close() // its error is that it was closed before
+		}
+		time.Sleep(quiescence)
+	}
+	w.do(func() {
+		var first *life
+		for _, s := range w.servers {
+			l := s.life
+			if s.member != present || l == nil || l.running == nil || l.machine == nil {
+				continue
+			}
+			if first == nil {
+				first = l
+			}
+			a, b := first.machine, l.machine
+			if a.Index() == b.Index() && a.Digest() != b.Digest() {
+				w.violation("%s and %s have other states after the last entry %d: digests %x and %x", first.name, l.name,
+					a.Index(), a.Digest(), b.Digest())
+			}
+			most := goroutinesAlone + goroutinesOfPeer*(len(w.servers)-1)
+			if n := rt.Goroutines(l.node); quiet && n > most {
+				w.violation("%s has %d goroutines without clients, at most %d are expected", l.name, n, most)
+			}
+		}
+		w.compareUnits()
+	})
+}
+
+// compareUnits compares what rate limiters have granted with their rate, by clocks that are fast by 5 % at most.
+func (w *World) compareUnits() {
+	disturbances := uint64(w.counts["starts"] + w.logs.counts["this server leads the cluster"] +
+		w.logs.counts["the leader is lost"])
+	most := uint64(w.trace.Now().Seconds()*client.UnitsPerSecond*1.06) + disturbances*unitsOfStart
+	for node := range w.plan.Nodes {
+		if units := w.granted[node]; units > most {
+			w.violation("the rate limiter of node %d has granted %d units, at most %d are due", node, units, most)
+		} else if units > 0 {
+			w.counts["limiters compared"]++
+		}
+	}
+}
