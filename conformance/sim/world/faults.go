@@ -14,11 +14,9 @@ import (
 
 // Why a server may end, or may not come back with its data.
 const (
-	diskFailed    = "its disk failed"
-	removedItself = "it was removed"
-	rotten        = "a bit of its data was turned"
-	tooOld        = "its program is too old"
-	wiped         = "its directory was emptied"
+	diskFailed = "its disk failed"
+	rotten     = "a bit of its data was turned"
+	wiped      = "its directory was emptied"
 )
 
 // happen makes an event happen.

@@ -25,5 +25,5 @@ var marks = []string{
 	"this server leads the cluster no more",
 	"took over a checkpoint of another server",
 	"waiting to be added to the cluster",
-	diskFailed, removedItself, rotten, tooOld, wiped,
+	diskFailed, rotten, wiped,
 }

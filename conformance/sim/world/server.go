@@ -218,7 +218,7 @@ func (l *life) pardon(err error) string {
 		return diskFailed
 	case errors.Is(err, raftstore.ErrRemoved) && (s.removing || s.member == absent):
 		s.member = absent
-		return removedItself
+		return "it was removed"
 	case !s.first && s.has.executed == 0 && (errors.Is(err, raftstore.ErrEmptied) || listedAsVoter(err)):
 		return "it asked a member that does not know yet that its predecessor was removed"
 	case errors.Is(err, raftstore.ErrEmptied) && s.ruined == wiped:
@@ -228,7 +228,7 @@ func (l *life) pardon(err error) string {
 		return s.ruined
 	case errors.As(err, &version) && s.version != 0:
 		s.version = 0
-		return tooOld
+		return "its program is too old"
 	}
 	return ""
 }
