@@ -39,8 +39,8 @@ func (w *World) compareEnds() {
 			}
 			a, b := first.machine, l.machine
 			if a.Index() == b.Index() && a.Digest() != b.Digest() {
-				w.violation("%s and %s have other states after the last entry %d: digests %x and %x", first.name, l.name,
-					a.Index(), a.Digest(), b.Digest())
+				w.violation("%s and %s have other states after the last entry %d: digests %x and %x", first.name,
+					l.name, a.Index(), a.Digest(), b.Digest())
 			}
 			most := goroutinesAlone + goroutinesOfPeer*(len(w.servers)-1)
 			if n := rt.Goroutines(l.node); quiet && n > most {

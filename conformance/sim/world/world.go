@@ -118,7 +118,8 @@ func (w *World) judge() {
 func newWorld(p plan.Plan, o Options) *World {
 	t := trace.New(o.Trace, o.Dir)
 	w := &World{plan: p, dir: o.Dir, trace: t, history: new(check.History), logs: newLogs(), chance: p.Chance("world"),
-		counts: map[string]int64{}, shared: map[int]*grpc.ClientConn{}, granted: map[int]uint64{}, disturbed: -time.Hour,
+		counts: map[string]int64{}, shared: map[int]*grpc.ClientConn{}, granted: map[int]uint64{},
+		disturbed: -time.Hour,
 		net: network.New(t, p.Chance("network"), network.Delays{Min: p.Links.Min.Std(), Max: p.Links.Max.Std(),
 			Tail: p.Links.Tail.Std(), TailShare: p.Links.TailShare})}
 	w.inside = newInside(w)
