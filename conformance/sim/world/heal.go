@@ -100,6 +100,9 @@ const agreePatience = 30 * time.Second
 // finish ends the clients and waits until all members have executed the same.
 func (w *World) finish() {
 	w.inside.stop()
+	for _, stop := range w.stops {
+		stop()
+	}
 	for _, c := range w.clients {
 		c.Wait()
 	}

@@ -40,6 +40,7 @@ type World struct {
 	clients []*client.Client
 	shared  map[int]*grpc.ClientConn // of clients, by server
 	over    context.Context          // ends with the clients' work
+	stops   []context.CancelFunc     // of the clients
 
 	mutex      sync.Mutex
 	chance     *rand.Rand
@@ -149,7 +150,10 @@ func (w *World) start() {
 	for i, of := range w.plan.Clients {
 		c := client.New(i, of, w.nodeOf(of), w.plan.Chance(fmt.Sprint("client ", i)), environment{w})
 		w.clients = append(w.clients, c)
-		go c.Run(ctx)
+		// A context with more than eight others below it would end these in an order that depends on their addresses.
+		own, stop := context.WithCancel(context.Background())
+		w.stops = append(w.stops, stop)
+		go c.Run(own)
 	}
 }
 
