@@ -160,7 +160,7 @@ func testExists(t *testing.T, test string) bool {
 	t.Helper()
 	folder, name, _ := strings.Cut(test, ".")
 	for _, pattern := range []string{filepath.Join("..", folder, "*_test.go"),
-		filepath.Join("..", "*", folder, "*_test.go")} {
+		filepath.Join("..", "*", folder, "*_test.go"), filepath.Join("..", "*", "*", folder, "*_test.go")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/discovery"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
@@ -118,7 +118,7 @@ const defaultHoldStartFailureMillis = 100
 
 // pingPolicy returns how clients are pinged.
 func (c Config) pingPolicy() coordination.PingPolicy {
-	policy := coordination.PingPolicy{HoldStartFailureMillis: defaultHoldStartFailureMillis, Opaque: group.Nonce,
+	policy := coordination.PingPolicy{HoldStartFailureMillis: defaultHoldStartFailureMillis, Opaque: streams.Nonce,
 		FirstMessageMillis: uint64(c.Hardening.FirstMessage.Milliseconds())}
 	if c.HoldStartFailureMillis != nil {
 		policy.HoldStartFailureMillis = *c.HoldStartFailureMillis

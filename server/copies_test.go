@@ -35,11 +35,11 @@ func TestFollowerCopiesAreBounded(t *testing.T) {
 		peak := 0
 		for range most/each + 16 {
 			send(t, openTest(t, t.Context(), other, start(1_800_000)), describe)
-			peak = max(peak, s.group.CopiedBytes())
+			peak = max(peak, s.group.Figures().CopiedBytes)
 		}
 		eventually(t, "the server to have as much as it may", func() bool {
-			full = s.group.CopiedBytes() >= most
-			peak = max(peak, s.group.CopiedBytes())
+			full = s.group.Figures().CopiedBytes >= most
+			peak = max(peak, s.group.Figures().CopiedBytes)
 			// Under another leader, as after a slow write, not all are copies.
 			return full || s.store.Figures().Term != term || s.Leads()
 		})
@@ -47,11 +47,11 @@ func TestFollowerCopiesAreBounded(t *testing.T) {
 			t.Errorf("it has %d bytes", peak)
 		}
 		_ = other.Close()
-		eventually(t, "it to have nothing", func() bool { return s.group.CopiedBytes() == 0 })
+		eventually(t, "it to have nothing", func() bool { return s.group.Figures().CopiedBytes == 0 })
 	}
 	send(t, reader, describe)
 	if d := next(t, reader).GetDescribeSemaphoreResult().GetSemaphoreDescription(); len(d.GetData()) != each {
 		t.Errorf("described: %d bytes", len(d.GetData()))
 	}
-	eventually(t, "it to have nothing again", func() bool { return s.group.CopiedBytes() == 0 })
+	eventually(t, "it to have nothing again", func() bool { return s.group.Figures().CopiedBytes == 0 })
 }

@@ -49,7 +49,7 @@ type ResourceFigures struct {
 // ResourceFigures adds a resource to the figures, if it was acquired here and its node's counters are
 // detailed.
 func (s *Server) ResourceFigures(f *Figures, node, resource string) {
-	if state, is := s.group.ResourceState(node, resource); is && state.Detailed {
+	if state, is := s.group.Limiter().StateOf(node, resource); is && state.Detailed {
 		f.Resources = append(f.Resources, ResourceFigures{node, resource, state})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/internal/clock"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 
 // heldAnswers holds answers back.
 type heldAnswers struct {
-	clock    group.Clock
+	clock    clock.Clock
 	released chan struct{} // closed when nothing is held any more
 	once     sync.Once
 
@@ -34,7 +34,7 @@ type heldAnswers struct {
 	by    map[string]int // remote address of a connection; those without a held answer are not in it
 }
 
-func newHeldAnswers(clock group.Clock) *heldAnswers {
+func newHeldAnswers(clock clock.Clock) *heldAnswers {
 	return &heldAnswers{clock: clock, released: make(chan struct{}), by: make(map[string]int)}
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/internal/clock"
 )
 
 // holdNothing answers unserved calls at once, for tests of what is answered.
@@ -22,7 +22,7 @@ func holdNothing(s *Server) { s.held.release() }
 func TestUnservedCallsAreHeldBack(t *testing.T) {
 	s, conn := startTest(t, nil)
 	hands := new(handClock)
-	s.held.clock = group.NewClock(hands)
+	s.held.clock = clock.New(hands)
 	for i, method := range []string{"/Ydb.Table.V1.TableService/CreateSession", "/a.B/C",
 		"/Ydb.Scheme.V1.SchemeService/NoSuch"} {
 		done := make(chan error, 1)
@@ -50,7 +50,7 @@ func TestUnservedCallsAreHeldBack(t *testing.T) {
 // What is held goes with its call, and with the server.
 func TestHeldAnswersAreBounded(t *testing.T) {
 	hands := new(handClock)
-	h := newHeldAnswers(group.NewClock(hands))
+	h := newHeldAnswers(clock.New(hands))
 	var running sync.WaitGroup
 	from := func(port int) context.Context {
 		return peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{Port: port}})
@@ -94,7 +94,7 @@ func TestHeldAnswersAreBounded(t *testing.T) {
 func TestStopFreesHeldAnswers(t *testing.T) {
 	s, _ := startTest(t, nil)
 	hands := new(handClock)
-	s.held.clock = group.NewClock(hands)
+	s.held.clock = clock.New(hands)
 	conn := connect(t, s)
 	const calls = 5
 	done := make(chan error, calls)

@@ -41,9 +41,9 @@ func TestRateOfUnits(t *testing.T) {
 			}
 			eventually(t, "the first grants", func() bool { return granted.Load() > 0 })
 			length := max(time.Duration(*rateSeconds)*time.Second, 500*time.Millisecond)
-			from, begun := s.group.Limiter().Aggregated.Granted, time.Now()
+			from, begun := s.group.Limiter().Figures().Aggregated.Granted, time.Now()
 			time.Sleep(length)
-			sum, took := s.group.Limiter().Aggregated.Granted-from, time.Since(begun)
+			sum, took := s.group.Limiter().Figures().Aggregated.Granted-from, time.Since(begun)
 			cancel()
 			callers.Wait()
 			want := rate * took.Seconds()

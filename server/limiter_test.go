@@ -91,7 +91,7 @@ func (c *limiterClient) begin(s *Server, path string, count int) <-chan string {
 	for range count {
 		go func() { answers <- c.acquire(context.Background(), path, 1, time.Hour) }()
 	}
-	eventually(c.t, "the waiters", func() bool { return s.group.Limiter().Waiters == count })
+	eventually(c.t, "the waiters", func() bool { return s.group.Limiter().Figures().Waiters == count })
 	return answers
 }
 
@@ -127,7 +127,7 @@ func TestWaitersOfWhatIsDropped(t *testing.T) {
 			c.mustSucceed("drop the resource", answer.GetOperation(), err)
 		}
 		c.ends(answers, 3, "BAD_REQUEST")
-		if f := s.group.Limiter(); f.Waiters+f.Buckets+f.Active+f.WaiterBytes != 0 {
+		if f := s.group.Limiter().Figures(); f.Waiters+f.Buckets+f.Active+f.WaiterBytes != 0 {
 			t.Errorf("%+v is left", f)
 		}
 	}
@@ -156,10 +156,10 @@ func TestWaiterThatGoes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan string, 1)
 	go func() { ended <- c.acquire(ctx, "r", 5, time.Hour) }()
-	eventually(t, "the waiter", func() bool { return s.group.Limiter().Waiters == 1 })
+	eventually(t, "the waiter", func() bool { return s.group.Limiter().Figures().Waiters == 1 })
 	cancel()
 	<-ended
-	eventually(t, "nobody to wait", func() bool { return s.group.Limiter().Waiters == 0 })
+	eventually(t, "nobody to wait", func() bool { return s.group.Limiter().Figures().Waiters == 0 })
 	c.alter("r", 1e9)
 	c.wants("SUCCESS", "r", 1, waitMax)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the
@@ -131,7 +131,7 @@ func TestRotationEndsStreamsOfExpiredTokens(t *testing.T) {
 }
 
 // stranger is a client of the group that no call has brought, as the stand-in has them.
-type stranger struct{ group.Client }
+type stranger struct{ streams.Client }
 
 // Wake implements group.Client.
 func (stranger) Wake() {}
@@ -139,7 +139,7 @@ func (stranger) Wake() {}
 // TestRevocationSparesClientsWithoutTokens checks tokens while the group has such a client.
 func TestRevocationSparesClientsWithoutTokens(t *testing.T) {
 	g := startGuarded(t, nil)
-	stream := g.group.NewStream(stranger{}, group.Caller{}, &coordination.PingPolicy{})
+	stream := g.group.NewStream(stranger{}, streams.Caller{}, &coordination.PingPolicy{})
 	if err := stream.Enter(); err != nil {
 		t.Fatal(err)
 	}

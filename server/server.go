@@ -31,6 +31,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/admin"
@@ -134,7 +135,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		return nil, err
 	}
 	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}),
-		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil)),
+		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(clock.New(nil)),
 		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
 			Packing: make(chan struct{}, calls.FewAtOnce())}}
 	s.stateLimit = &statelimit.Limit{Runner: s.calls, Logger: config.Logger, Configured: config.Limits,
@@ -242,8 +243,8 @@ func (s *Server) openGroup(ctx context.Context) error {
 		c.hooks.Log(&log)
 	}
 	opened, err := group.Open(ctx, group.Config{
-		Log: log, Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
-		Shell: group.NewClock(c.hooks.Shell), Formats: c.hooks.Formats, Executing: c.hooks.Executed,
+		Log: log, Database: c.Database, Limits: c.Limits, Clock: clock.New(c.hooks.Rings), Remind: c.hooks.Remind,
+		Shell: clock.New(c.hooks.Shell), Formats: c.hooks.Formats, Executing: c.hooks.Executed,
 		OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
 		CallPatience: s.calls.Longest(), Failed: s.fail,
 	})

@@ -24,7 +24,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 	"github.com/coordd/coordd/server/sessions"
 )
 
@@ -80,7 +80,7 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 				send(t, stream, describeSemaphore(2*n+1, name))
 			}
 			eventually(t, "a writer that is held up", func() bool {
-				return slices.ContainsFunc(s.group.Clients(), func(client group.Client) bool {
+				return slices.ContainsFunc(s.group.Clients(), func(client streams.Client) bool {
 					// of 800 answers; how many a client takes unread varies
 					return client.(*sessions.Session).Stream.Backlog().Queued > 200
 				})

@@ -26,7 +26,7 @@ func TestLimitsPage(t *testing.T) {
 	}
 	limits := regexp.MustCompile(`(?m)^\t([mM]ax[A-Z]\w+) += `)
 	for _, file := range []string{"coordination/limits.go", "server/config.go", "server/hardening.go",
-		"server/group/group.go", "server/group/stream.go"} {
+		"server/group/group.go", "server/group/streams/stream.go"} {
 		for _, name := range limits.FindAllStringSubmatch(readFile(t, file), -1) {
 			if !strings.Contains(page, "`"+name[1]+"`") {
 				t.Errorf("docs/limits.md does not list %s of %s", name[1], file)

@@ -88,12 +88,11 @@ var trials = []trial{
 	{name: "pings of a late server", folder: "coordination",
 		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack|" +
 			"ChangedBefore)"},
-	{name: "timers of streams", folder: "server/group", tests: "^Test(TimerWithout|SilentEnd)"},
+	{name: "timers of streams", folder: "server/group/streams", tests: "^Test(TimerWithout|SilentEnd)"},
 	{name: "units", folder: "coordination/quota", tests: "^Test"},
 	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
 	{name: "names on the relay", folder: "server/group", tests: "^TestNameThatCannot", most: time.Minute},
-	{name: "units of servers", folder: "server/group",
-		tests: "^Test(Quanta|Demands|UnsentQuanta|KnownRights)"},
+	{name: "units of servers", folder: "server/group/limiter", tests: "^Test(Quanta|Demands|KnownRights)"},
 	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
 	{name: "what is written by hand", folder: "server/wire", tests: "^Test"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
@@ -112,9 +111,11 @@ var trials = []trial{
 	{name: "connections", folder: "internal/netguard", tests: "^Test"},
 	{name: "checkpoints", folder: "raftstore",
 		tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load)"},
-	{name: "permits and credit", folder: "server/group",
-		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
-	{name: "the order of answers", folder: "server/group", tests: "^TestAnswersKeep"},
+	{name: "budgets", folder: "internal/budget", tests: "^Test"},
+	{name: "credit", folder: "server/group", tests: "^Test(CreditIs|WaitingAcquires|RoomIs)"},
+	{name: "permits", folder: "server/group/streams",
+		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|DescriptionsWait|UnsentQuanta)"},
+	{name: "the order of answers", folder: "server/group/streams", tests: "^Test(AnswersKeep|MuchIsSaid)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(EndThat|AnswersThat)"},
 	{name: "memory that is lent", folder: "server/sessions", tests: "^TestLending$"},
 	{name: "servers that start", folder: "server", tests: "^Test(FirstListIsComplete|RightsOfAToken)"},
@@ -122,7 +123,7 @@ var trials = []trial{
 	{name: "calls without a leader", folder: "server", tests: "^TestEveryMethodIsAnswered$"},
 	{name: "headers", folder: "server", tests: "^Test(DatabaseHeader|BehindAProxy)"},
 	{name: "group", folder: "server/group",
-		tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|MuchIsSaid|RefusedStays|RepeatedCallIs)"},
+		tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|RefusedStays|RepeatedCallIs)"},
 	{name: "shares", folder: "server/share", tests: "^Test"},
 	{name: "what a client may take", folder: "server/listen",
 		tests: "^Test(OwnerHas|WhoseCall|Flood|WhoKeeps|TurnsOf|HTTPNewest|SentFrames)"},
@@ -140,7 +141,7 @@ var trials = []trial{
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is
 // there for takes it many histories.
-var silence = trial{name: "silence simulation", folder: "server/group", tests: "^TestSilence$"}
+var silence = trial{name: "silence simulation", folder: "server/group/streams", tests: "^TestSilence$"}
 
 // check tries every defect and prints the table of what found it.
 func check() error {

@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // BackupStall bounds how long the client may take to read one buffer. A backup holds on to the checkpoint it
@@ -68,8 +68,8 @@ func backupError(ctx context.Context, err error) error {
 	case errors.Is(err, raftstore.ErrBackupRuns):
 		return status.Error(codes.ResourceExhausted,
 			"This server makes another snapshot already: wait, or ask another server")
-	case errors.Is(err, group.ErrStopped), errors.Is(err, raftstore.ErrStopped):
-		return status.Error(codes.Unavailable, group.ErrStopped.Error())
+	case errors.Is(err, streams.ErrStopped), errors.Is(err, raftstore.ErrStopped):
+		return status.Error(codes.Unavailable, streams.ErrStopped.Error())
 	case errors.Is(context.Cause(ctx), errBackupStalled):
 		return status.Error(codes.Canceled, "The snapshot was given up: the client does not read it")
 	case ctx.Err() != nil:

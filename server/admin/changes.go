@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // Add implements adminpb.ClusterServer.
@@ -110,8 +111,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Cluster, r *Request
 		return group.Answered
 	})
 	switch {
-	case errors.Is(unasked, group.ErrStopped):
-		return nil, unclear, status.Error(codes.Unavailable, group.ErrStopped.Error())
+	case errors.Is(unasked, streams.ErrStopped):
+		return nil, unclear, status.Error(codes.Unavailable, streams.ErrStopped.Error())
 	case unasked != nil:
 		return nil, unclear, s.nobodyLeads(unclear)
 	}

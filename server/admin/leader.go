@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/clusterpb"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // transferPoll is the pause between two looks for the new leader, which nobody announces.
@@ -177,7 +177,7 @@ func (s *Cluster) changeRefused(ctx context.Context, what string, err error) err
 	case errors.Is(err, raftstore.ErrNotMember):
 		return refusal(codes.NotFound, "the cluster has no such server")
 	case errors.Is(err, raftstore.ErrStopped):
-		return status.Error(codes.Unavailable, group.ErrStopped.Error())
+		return status.Error(codes.Unavailable, streams.ErrStopped.Error())
 	case ctx.Err() != nil:
 		return refusal(codes.DeadlineExceeded,
 			"not done in time; it may still happen, see `coordd cluster status`")

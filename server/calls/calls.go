@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // This file bounds unary calls, and maps the end of each bound to an answer.
@@ -96,8 +97,8 @@ func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationPa
 // caller ended it.
 func Unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, group.ErrStopped):
-		return outcome.Because(outcome.Unavailable, group.ErrStopped.Error()), nil
+	case errors.Is(err, streams.ErrStopped):
+		return outcome.Because(outcome.Unavailable, streams.ErrStopped.Error()), nil
 	case errors.Is(err, group.ErrNoLeader) && (errors.Is(cause, ErrPatience) ||
 		errors.Is(cause, ErrOperationTimeout)):
 		return unavailable, nil

@@ -1,10 +1,14 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/streams"
+	"google.golang.org/grpc"
 )
 
 // ErrNotLeading says that this server leads nobody.
@@ -27,7 +31,7 @@ func (g *Group) Abdicate(d time.Duration) error {
 	g.abdicated.Store(true)
 	g.replica.Following()
 	g.setLeader()
-	g.member.toward(uint64(term), 0) // calls are not to wait for this leader
+	g.member.Toward(uint64(term), 0) // calls are not to wait for this leader
 	g.handleAll(nil)
 	g.clock.AfterFunc(d, func() { g.leadAgain(term) })
 	return nil
@@ -49,7 +53,45 @@ func (g *Group) leadAgain(term coordination.Term) {
 	default:
 		g.replica.Leading(term, g.store.Lineage())
 		// which does nothing
-		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: Nonce()}, OnlyFirst: true}
+		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: streams.Nonce()}, OnlyFirst: true}
 		g.store.Propose(uint64(term), g.entries([]coordination.Command{first}))
+	}
+}
+
+// RelayConn is the connection to the leader, nil if there is none.
+func (g *Group) RelayConn() *grpc.ClientConn { return g.member.Conn() }
+
+// LeaderAddress is where the leader listens for other servers; empty if it is this server, or unknown.
+func (g *Group) LeaderAddress() string {
+	leader := g.store.Leader()
+	if leader == g.store.Member() {
+		return ""
+	}
+	return streams.AddressOf(g.store, leader)
+}
+
+// HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one
+// is gone.
+func (g *Group) HandOver(ctx context.Context) {
+	if ctx.Err() != nil || !g.Leads() {
+		return
+	}
+	var heir raftstore.Member
+	for _, m := range g.store.Members() {
+		if m.ID != g.store.Member() && !m.Learner && m.Active && (heir.ID == 0 || m.Match > heir.Match) {
+			heir = m
+		}
+	}
+	if heir.ID == 0 {
+		return
+	}
+	if err := g.store.TransferLeader(ctx, heir.ID); err != nil {
+		g.logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
+		return
+	}
+	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
+	defer look.Stop()
+	for g.store.Leader() == 0 && ctx.Err() == nil {
+		<-look.C
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // handler is how the log tells the group what happens, which waits in the queue for the next turn. It is called
@@ -58,8 +59,8 @@ func (g *Group) handleStore(e storeEvent) error {
 		g.replay.leads.Store(false)
 		g.replica.Following()
 		g.setLeader()
-		g.member.toward(e.term, e.leader)
-		g.events.lead(g.clock.WallMillis(), e.term, e.leader)
+		g.member.Toward(e.term, e.leader)
+		g.events.Lead(g.clock.WallMillis(), e.term, e.leader)
 	case e.restored > uint64(g.replica.Machine().Index()):
 		// otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
@@ -102,7 +103,7 @@ func (g *Group) restore() error {
 		return err
 	}
 	g.replica.Restored(machine)
-	g.limiter.restored(machine)
+	g.limiter.Restored(machine)
 	machine.Observe() // what came as a whole has occurred before
 	g.digestRestored()
 	g.checkpoint = nil
@@ -138,7 +139,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}
-	g.limiter.applied(g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
+	g.limiter.Applied(g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
 	g.tellTimedOut(timingOut)
 	g.noteEvents()
 	if g.entry.Marked() {
@@ -153,30 +154,55 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	return nil
 }
 
+// observe begins to collect events once what was in the log at the start is executed: that is no news. The
+// turn is held.
+func (g *Group) observe(applied uint64) {
+	if applied > g.observeBehind {
+		g.replica.Machine().Observe()
+		g.observeBehind = ^uint64(0)
+	}
+}
+
+// noteEvents keeps what has occurred. The turn is held.
+func (g *Group) noteEvents() {
+	occurred := g.replica.Machine().Occurred()
+	if len(occurred) == 0 {
+		return
+	}
+	now := uint64(0)
+	for i := range occurred {
+		if occurred[i].StampMillis == 0 { // few are: the clock is not asked for each entry
+			now = g.clock.WallMillis()
+			break
+		}
+	}
+	g.events.Add(now, occurred)
+}
+
 // setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
 // themselves, once they have their answers.
 func (g *Group) setLeader() {
-	g.inFlight, g.unsaid = 0, unsaid{}
+	g.inFlight, g.unsaid = 0, streams.Unsaid{}
 	if g.link != nil {
-		close(g.link.gone)
+		g.link.End()
 		g.link = nil
 	}
 	reign := g.replica.Reign()
 	if reign == 0 {
-		g.streams.follow(nil)
+		g.streams.Follow(nil)
 		return
 	}
-	g.link = &localLink{group: g, reign: reign, term: g.replica.Term(), gone: make(chan struct{})}
-	g.streams.follow(g.link)
-	g.events.lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
-	g.member.toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
+	g.link = streams.NewLocal(inside{g}, reign, g.replica.Term())
+	g.streams.Follow(g.link)
+	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
+	g.member.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
 	g.markReady()
 }
 
 func (g *Group) handle(e event) {
 	switch c := e.call; {
 	case c == nil:
-		g.replica.Forward(g.clock.Now(), e.reign, e.id, e.sink, e.forward)
+		g.replica.Forward(g.clock.Now(), e.Reign, e.ID, e.Sink, e.Forward)
 	case c.read == nil && (c.claimed.Swap(true) || g.refuses(c)): // its caller has gone, or has been refused
 	case c.read == nil:
 		g.replica.Call(c, c.attempt.command, c.attempt.since, c.attempt.repeated)

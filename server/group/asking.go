@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // leaderRetry is how long whoever wants something of the leader waits before asking again without having
@@ -48,7 +50,7 @@ func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
 func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked) error {
 	repeated := false
 	for {
-		news := g.member.awaitNews() // before the look at who leads, so that nothing is missed
+		news := g.member.AwaitNews() // before the look at who leads, so that nothing is missed
 		switch attempt(repeated) {
 		case Answered:
 			return nil
@@ -62,7 +64,7 @@ func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked
 		case <-news:
 		case <-time.After(leaderRetry):
 		case <-g.over:
-			return ErrStopped
+			return streams.ErrStopped
 		case <-ctx.Done():
 			return withoutLeader(ctx, repeated)
 		}

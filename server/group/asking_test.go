@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group/relaypb"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // TestUnasked: the end of what no leader had says whether an earlier one may have had it, and is that of ctx
@@ -38,7 +39,7 @@ func TestAskAgain(t *testing.T) {
 		t.Errorf("got %v, attempts %v", err, told)
 	}
 	if err := g.AskLeader(t.Context(), func(bool) Asked { g.close(); return LeaderGone }); !errors.Is(err,
-		ErrStopped) {
+		streams.ErrStopped) {
 		t.Errorf("stopped: got %v", err)
 	}
 }
@@ -52,8 +53,8 @@ func TestNewsOfALeaderHere(t *testing.T) {
 	term, index := g.replica.Term(), g.replica.Machine().Index()
 	g.replica.Following()
 	g.setLeader()
-	news := g.member.awaitNews()
-	g.streams.mutex.Lock() // so that it is not seen yet that this server leads
+	news := g.member.AwaitNews()
+	mutexOf(g.streams).Lock() // so that it is not seen yet that this server leads
 	done := make(chan struct{})
 	g.replica.Leading(term, g.store.Lineage())
 	g.replica.Committed(g.clock.Now(), &coordination.Entry{Index: index + 1, Term: term})
@@ -63,7 +64,7 @@ func TestNewsOfALeaderHere(t *testing.T) {
 		t.Error("calls were told of a leader before there was one to ask")
 	case <-time.After(50 * time.Millisecond):
 	}
-	g.streams.mutex.Unlock()
+	mutexOf(g.streams).Unlock()
 	<-done
 	<-news
 }
@@ -73,7 +74,7 @@ func TestCallsPassAFollower(t *testing.T) {
 	c := openCluster(t, 3)
 	leads, follows := c.leader()
 	follower := c.groups[follows]
-	eventually(t, "the relay", func() bool { return follower.member.relayConn() != nil })
+	eventually(t, "the relay", func() bool { return follower.member.Conn() != nil })
 	done := make(chan struct{})
 	follower.turn.Lock()
 	go func() {
@@ -124,7 +125,7 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	answer, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: passedOn})
-	if err != nil || !outcomeFromPB(answer).OK() {
+	if err != nil || !relaypb.DecodeOutcome(answer).OK() {
 		t.Fatal(answer, err)
 	}
 	if _, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: append(slices.Clone(passedOn),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // readBarrier marks the read-index questions of this file; those of the leader's strict describes are below
@@ -127,7 +129,7 @@ func (g *Group) ask(question uint64) {
 // passBarrier returns when this server has applied everything that was committed when it was called. When
 // there may be another leader the question is asked again at once.
 func (g *Group) passBarrier(ctx context.Context) error {
-	changed := g.member.awaitNews()
+	changed := g.member.AwaitNews()
 	round, ask := g.rounds.join()
 	g.ask(ask)
 	retry := time.NewTimer(barrierRetry)
@@ -138,7 +140,7 @@ func (g *Group) passBarrier(ctx context.Context) error {
 		case <-round.passed:
 			return nil
 		case <-changed:
-			changed = g.member.awaitNews()
+			changed = g.member.AwaitNews()
 			g.ask(g.rounds.again(round, asked))
 		case <-retry.C:
 			g.ask(g.rounds.again(round, asked))
@@ -146,7 +148,7 @@ func (g *Group) passBarrier(ctx context.Context) error {
 			g.ask(g.rounds.drop(round))
 			return ctx.Err()
 		case <-g.over:
-			return ErrStopped
+			return streams.ErrStopped
 		}
 		retry.Reset(barrierRetry)
 	}

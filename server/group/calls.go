@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/relaypb"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // ownWritePatience is how long the answer to a call may wait for this server to have applied it.
@@ -43,8 +44,6 @@ type callAnswer struct {
 
 // The ways in which a leader does not answer a command. They travel between servers as they are.
 var (
-	// errNotLeading: the command was not executed, and never will be because of this attempt.
-	errNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
 	// errLeaderGone: nobody here knows what becomes of the command.
 	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
 )
@@ -52,7 +51,7 @@ var (
 // callErrors are what those who wait make of a call's end.
 var callErrors = [...]error{
 	coordination.CallAnswered: nil,
-	coordination.CallNotLed:   errNotLeading,
+	coordination.CallNotLed:   streams.ErrNotLeading,
 	coordination.CallLost:     errLeaderGone,
 }
 
@@ -63,7 +62,7 @@ var callErrors = [...]error{
 // leader has the call at that moment.
 func (g *Group) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
-	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}),
+	a := &attempt{command: build(coordination.CallID{Nonce: streams.Nonce()}),
 		since: coordination.Index(g.applied.Load())}
 	var answer outcome.Outcome
 	var ended error
@@ -73,7 +72,7 @@ func (g *Group) Execute(ctx context.Context,
 		switch {
 		case errors.Is(ended, errLeaderGone):
 			return LeaderGone
-		case errors.Is(ended, errNotLeading), errors.Is(ended, errWithdrawn) && !g.streams.led():
+		case errors.Is(ended, streams.ErrNotLeading), errors.Is(ended, errWithdrawn) && !g.streams.Led():
 			return NotLed
 		case errors.Is(ended, errWithdrawn) && !repeated:
 			ended = notAsked(ctx.Err())
@@ -119,14 +118,14 @@ func notAsked(err error) error {
 func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	if g.Leads() {
 		answer, err := g.executeHere(ctx, a)
-		if !errors.Is(err, errNotLeading) {
+		if !errors.Is(err, streams.ErrNotLeading) {
 			return answer, err
 		}
 	}
-	if conn := g.member.relayConn(); conn != nil {
+	if conn := g.member.Conn(); conn != nil {
 		return g.executeThere(ctx, relaypb.NewRelayClient(conn), a)
 	}
-	return outcome.Outcome{}, errNotLeading
+	return outcome.Outcome{}, streams.ErrNotLeading
 }
 
 // executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone,
@@ -140,11 +139,11 @@ func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a 
 	switch code := status.Code(err); {
 	case err == nil:
 		g.seeOwnWrite(ctx)
-		return outcomeFromPB(response), nil
+		return relaypb.DecodeOutcome(response), nil
 	case ctx.Err() != nil:
 		return outcome.Outcome{}, ctx.Err()
 	case code == codes.FailedPrecondition:
-		return outcome.Outcome{}, errNotLeading
+		return outcome.Outcome{}, streams.ErrNotLeading
 	case code != codes.InvalidArgument && code != codes.ResourceExhausted:
 		return outcome.Outcome{}, errLeaderGone
 	case a.repeated: // this leader cannot read the call, but an earlier one may have executed it
@@ -173,21 +172,21 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 		return nil, status.Errorf(codes.InvalidArgument, "%T is not for a call", command)
 	}
 	if !g.Leads() {
-		return nil, errNotLeading
+		return nil, streams.ErrNotLeading
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.config.CallPatience) // if the other server gives no bound
 	defer cancel()
 	answer, err := g.executeHere(ctx, &attempt{command: command, encoded: r.GetCommand(),
 		since: coordination.Index(r.GetSince()), repeated: r.GetRepeated()})
 	switch {
-	case errors.Is(err, ErrStopped):
+	case errors.Is(err, streams.ErrStopped):
 		return nil, errLeaderGone
 	case err != nil && ctx.Err() != nil:
 		return nil, status.FromContextError(err).Err()
 	case err != nil:
 		return nil, err
 	}
-	return outcomeToPB(answer), nil
+	return relaypb.EncodeOutcome(answer), nil
 }
 
 // passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded
@@ -211,9 +210,6 @@ func (g *Group) executeHere(ctx context.Context, a *attempt) (outcome.Outcome, e
 	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
 }
 
-// ErrStopped is the end of everything that waits for a group that is stopped.
-var ErrStopped = errors.New("the server is stopping")
-
 // errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look
 // at.
 var errWithdrawn = errors.New("the group did not come to the call")
@@ -224,11 +220,11 @@ var errWithdrawn = errors.New("the group did not come to the call")
 // A read that was claimed is awaited to its end, although ctx is done: it works with what its caller has, and
 // the caller goes on with that. It is quick, and it runs in the turn that claims it.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
-	if !g.queue.room.enter(ctx, requestBytes) {
+	if !g.queue.room.Acquire(ctx, streams.EventBytes) {
 		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
 	}
 	g.queue.put(event{call: c})
-	g.queue.room.change(-requestBytes)
+	g.queue.room.Change(-streams.EventBytes)
 	g.kick()
 	select {
 	case a := <-c.done:
@@ -244,9 +240,9 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 		case a := <-c.done:
 			return a.outcome, a.err
 		case <-g.over: // nothing is read any more
-			return outcome.Outcome{}, ErrStopped
+			return outcome.Outcome{}, streams.ErrStopped
 		}
 	case <-g.over:
-		return outcome.Outcome{}, ErrStopped
+		return outcome.Outcome{}, streams.ErrStopped
 	}
 }

@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/clock"
+	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/scheme"
 )
 
 // TestSlicesAreApart has a checkpoint go on at a moment that does not pass: there is one slice, however many
 // turns there are, and the next one a pause later.
 func TestSlicesAreApart(t *testing.T) {
-	clock := &stoodClock{}
-	g := openTest(t, func(config *Config) { config.Shell = NewClock(clock) })
+	hands := &stoodClock{}
+	g := openTest(t, func(config *Config) { config.Shell = clock.New(hands) })
 	for n := range 3 * rowsPerTurn {
 		createNode(t, g, scheme.Path{"local", fmt.Sprint("node-", n)})
 	}
@@ -24,7 +26,7 @@ func TestSlicesAreApart(t *testing.T) {
 		if slices > 20 {
 			t.Fatal("there is no end of it")
 		}
-		before := clock.now
+		before := hands.now
 		if due := g.nextSlice(); due > before {
 			t.Errorf("slice %d is due %v later", slices, time.Duration(due-before))
 		}
@@ -43,9 +45,18 @@ func TestSlicesAreApart(t *testing.T) {
 		if again != before+coordination.Instant(slicePause) {
 			t.Errorf("the next one is due %v later", time.Duration(again-before))
 		}
-		clock.now = again
+		hands.now = again
 	}
-	if pauses := clock.now / coordination.Instant(slicePause); pauses < 3 {
+	if pauses := hands.now / coordination.Instant(slicePause); pauses < 3 {
 		t.Errorf("%d pauses in %d rows", pauses, 3*rowsPerTurn)
 	}
 }
+
+// stoodClock stands still.
+type stoodClock struct{ now coordination.Instant }
+
+// Now implements hooks.Clock.
+func (c *stoodClock) Now() coordination.Instant { return c.now }
+
+// AfterFunc implements hooks.Clock.
+func (*stoodClock) AfterFunc(time.Duration, func()) hooks.Timer { return nil }

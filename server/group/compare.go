@@ -34,6 +34,8 @@ const (
 	divergedHandOver = 500 * time.Millisecond
 )
 
+var errNoMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
+
 // DivergedError says that this server's state is not the one that a majority of the voters shares, so it must
 // not go on.
 type DivergedError struct {
@@ -133,6 +135,21 @@ func (g *Group) electorate() *electorate {
 	return e
 }
 
+// startComparing begins to compare this server's state with those of the others.
+func (g *Group) startComparing() {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.comparing.stop = cancel
+	g.comparing.ended.Go(func() { g.compareDigests(ctx) })
+}
+
+// stopComparing is the counterpart of startComparing, without which it does nothing.
+func (g *Group) stopComparing() {
+	if g.comparing.stop != nil {
+		g.comparing.stop()
+		g.comparing.ended.Wait()
+	}
+}
+
 // compareDigests tells the other servers of this one's digests, hears theirs, and ends this server if it is
 // wrong. It runs until then, or until ctx is done.
 func (g *Group) compareDigests(ctx context.Context) {
@@ -202,7 +219,7 @@ func (g *Group) exchangeDigests(ctx context.Context, m raftstore.Member, own rep
 	case err != nil:
 		return err
 	case answer.GetServer() != m.ID:
-		return errNotMember
+		return errNoMember
 	case answer.GetIndex() == own.index:
 		g.digests.heard(m.ID, reportFromPB(answer), g.electorate().members)
 	}
@@ -228,7 +245,7 @@ func (s digestService) Compare(ctx context.Context, r *relaypb.DigestReport) (*r
 	g, from := s.group, r.GetServer()
 	members := g.electorate().members
 	if from == g.store.Member() || !slices.Contains(members, from) {
-		return nil, errNotMember
+		return nil, errNoMember
 	}
 	if err := g.store.Identify(ctx, from); err != nil {
 		return nil, err
@@ -247,10 +264,10 @@ func (g *Group) judge() *DivergedError {
 		}
 	}
 	now := present(found)
-	if now.verdict == g.divergence.verdict && now.report.index == g.divergence.report.index {
+	if now.verdict == g.comparing.last.verdict && now.report.index == g.comparing.last.report.index {
 		return nil
 	}
-	g.divergence = now
+	g.comparing.last = now
 	switch now.verdict {
 	case split:
 		g.logger.Error("this server has diverged from others, and no majority of the voters has one state, "+

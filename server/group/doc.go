@@ -28,28 +28,47 @@
 // Within a turn nothing blocks: messages for streams go into their Fronts, those for other servers into the
 // relay's list, commands into the log's queue. A panic within a turn ends the group (InvariantError).
 //
+// # Parts
+//
+// Each has its own lock, or none where only the holder of the turn may touch it, and sees of the group what its Core
+// shows.
+//
+//	streams    clients' streams, and the relays between servers (package streams)
+//	limiter    the buckets of rate limiters (package limiter)
+//	events     the last events, for those that watch (package events)
+//	rounds     reads that share a question to the leader (barrier.go)
+//	digests    the digests of the servers' states (digests.go)
+//
 // # Locks
 //
 // They are taken in this order, from left to right. None is held across I/O, but for the turn while the state
 // of another member is read that was installed here.
 //
-//	turn → limiter → relayPeers → relayPeer.admitting → relayPeer → streamSet → Stream →
-//	queue, relay, what the Client has
+//	turn → limiter → streams: Peers → Peer.admitting → Peer → Set → Stream → queue, Relay, what the Client has
 //
-// At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is
-// never waited for by anybody who holds another lock: kick is called without, and where there is one the bell
-// is rung instead, which has run take the turn. A stream forwards into its link under its lock, so the leader
-// sees its messages in the order in which its Front made them; all streams turn to another leader under the
-// lock of the streamSet, so a stream that comes meanwhile has either the old leader and is told of the new
-// one, or has the new one.
+// At any place Uplink, rounds, digests, events, a Budget and Copies may be taken, under which nothing else is.
+// No goroutine waits for the turn while it holds another lock: kick is called without, and where there is one
+// the bell is rung instead, upon which run takes the turn.
+//
+// Four things rest on it.
+//
+//   - A stream forwards into its link under its lock, so the leader sees its messages in the order in which
+//     its Front made them.
+//   - All streams turn to another leader under the lock of the Set, so a stream that comes meanwhile either
+//     has the old leader and turns with the others, or has the new one.
+//   - The leader decides on a permit under the lock of the Peer, and looks there in one look (Set.grants) at
+//     the present link and the lease, and whether the relay is lost: abandon takes the same lock before it
+//     counts relayLease, so no permit is given after the sessions behind a relay count as detached.
+//   - The follower keeps both ends of a permit, by the clock and by the time of day, under the lock of the
+//     Relay, and a stream reads the present link and its permit under its own lock just before it sends.
 //
 // # Goroutines
 //
 //   - run, one for each group: takes the turns that nobody else takes.
-//   - limiter.run, one for each group: shares out units of rate limiters by ticks, and lets those go on who
+//   - Limiter.run, one for each group: shares out units of rate limiters by ticks, and wakes the calls that
 //     wait for some.
-//   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen,
-//     which has streams sent that were mute, and compareDigests, with one for each question to another
+//   - where there may be other members, Uplink.relay, which keeps the relay to the leader, Uplink.listen,
+//     which sends the streams that were mute, and compareDigests, with one for each question to another
 //     server, which it waits for. An open relay has four more: one that writes, one that waits for another
 //     leader, and two that ask for a permit.
 //   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
@@ -78,7 +97,7 @@
 // # Rate limiters
 //
 // To acquire units takes no turn: limiter has the buckets of this server, and where it leads what is shared
-// out among all, under a lock of its own (limiter.go, acquire.go; package quota). It is told of the machine's
+// out among all, under a lock of its own (package limiter). It learns of the machine's
 // resources within turns: when a call names one for the first time, when what counts for one has changed, and
 // when the leader is asked for one that it does not know. Relays carry what servers ask for and are given.
 //
@@ -88,17 +107,17 @@
 //
 //	reign     Replica       is the time of one leader on this server; what was said to another is void, calls are lost
 //	setLeader apply.go      takes note of a reign that began or ended
-//	follow    streams.go    has all streams speak to the leader behind a link; nil: they wait for the next
+//	follow    Set           has all streams speak to the leader behind a link; nil: they wait for the next
 //	orphan    Front         is what a stream becomes at that moment: silent until a leader has answered for it
-//	toward    member.go     notes which other server leads, so that relay (member.go) opens a relay to it
-//	Hello     relay         says which server opens it, and which of two relays of one server is the later
-//	supersede relay_batch   ends the earlier one at the leader
-//	renew     relay         asks for a permit: the right to speak to clients for relayPermit, counted from the asking;
+//	Toward    Uplink        notes which other server leads, and opens a Relay to it
+//	Hello     Relay         names the server that opens it, and which of two relays of one server is the later
+//	supersede Peers         ends the earlier one at the leader
+//	renew     Relay         asks for a permit: the right to speak to clients for relayPermit, counted from the asking;
 //	                        over the relay, and over the connection of the heartbeats, which no data holds up (relay_permit.go)
-//	join      streams.go    has the streams follow the relay once its first answer shows that the other side leads
+//	join      Set           has the streams follow the relay once its first answer shows that the other side leads
 //	Rejoin    Front         makes the roster: which session the stream speaks for and what of it is not answered
 //	Resume    Leader        takes the roster: the highest epoch wins, what was done before is answered as it was
 //	claims    Front         says that no leader has answered for the session yet; once one has, the stream speaks
-//	unfollow  streams.go    has the streams of a relay that broke wait for the next leader
-//	abandon   relay_leader  detaches the streams behind a relay that broke, relayLease later
+//	unfollow  Set           has the streams of a relay that broke wait for the next leader
+//	abandon   Peer          detaches the streams behind a relay that broke, relayLease later
 package group

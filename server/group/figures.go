@@ -19,6 +19,8 @@ type Figures struct {
 	Queued, QueuedStreams int
 	// RequestBytes is what the requests of this server's streams hold that have no first answer.
 	RequestBytes int
+	// CopiedBytes counts the descriptions by a leader elsewhere that this server holds.
+	CopiedBytes int
 	// Limiter is what this server hands out units of, and who waits for some.
 	Limiter quota.Figures
 	// Leads and Led tell whether this server, or any, leads and serves.
@@ -44,11 +46,11 @@ func (g *Group) Figures() Figures {
 			Semaphores: int(g.size.semaphores.Load()), Owners: int(g.size.owners.Load()),
 			Waiters: int(g.size.waiters.Load())},
 		Watches: int(g.watches.Load()), Queued: g.Queued(),
-		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.speaking() != nil,
-		RelaysIn: g.relays.count(), RelayOut: g.member.relayConn() != nil,
-		RelaysOpened: g.member.opened.Load(),
+		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.Speaking() != nil,
+		RelaysIn: g.relays.Open(), RelayOut: g.member.Conn() != nil,
+		RelaysOpened: g.member.Openings(),
 	}
-	f.Streams, f.Limiter = g.streams.count(), g.Limiter()
+	f.Streams, f.Limiter, f.CopiedBytes = g.streams.Count(), g.limiter.Figures(), g.streams.Copies.Held()
 	f.RequestBytes, f.QueuedStreams = g.RequestBytes()
 	f.Lag, f.LagKnown = g.Lag()
 	_, f.Diverged = g.Divergence()

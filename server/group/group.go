@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +11,12 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/events"
+	"github.com/coordd/coordd/server/group/limiter"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // Config is what a group is opened with.
@@ -26,13 +29,13 @@ type Config struct {
 	// Limits are this server's own (coordination.Limits).
 	Limits coordination.Limits
 	// Clock tells the rings the time.
-	Clock Clock
+	Clock clock.Clock
 	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock
 	// may stand still. nil: never. It is asked under the stream's lock, so what Still finds behind a change
 	// of its mind is all there is.
 	Remind func() bool
 	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
-	Shell Clock
+	Shell clock.Clock
 	// Formats is which commands this program can read; zero: OwnFormats.
 	Formats coordination.Formats
 	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
@@ -89,17 +92,17 @@ type Group struct {
 	queue  *queue
 	// clock is what the rings go by, and shell what everything else does. They differ in a stand-in, where
 	// somebody turns the first by hand.
-	clock, shell Clock
+	clock, shell clock.Clock
 	logger       *slog.Logger
 	debugs       bool // see tellsTimeouts
 
 	// The parts, each with a lock of its own.
-	streams *streamSet // of clients of this server
-	member  *member    // this server's way to whoever leads
-	relays  relayPeers // of other servers, to this one as the leader
-	digests *digests   // of the state at marks, to be compared
-	events  *events    // for those who watch locks change hands
-	limiter *limiter   // the buckets of this server
+	streams *streams.Set     // of clients of this server
+	member  *streams.Uplink  // this server's way to the leader
+	relays  *streams.Peers   // of other servers, to this one as the leader
+	digests *digests         // of the state at marks, to be compared
+	events  *events.Ring     // for those who watch locks change hands
+	limiter *limiter.Limiter // the buckets of this server
 
 	ready   chan struct{} // closed when a leader serves, here or elsewhere, for the first time
 	over    chan struct{} // closed when the group handles nothing any more
@@ -128,11 +131,11 @@ type Group struct {
 	// Of the holder of the turn. What counts bytes in flight is for the bound on them: of this reign
 	// (inFlight), and of a reign that this server has given up, whose commands may still be committed
 	// (leftOver).
-	closed             bool  // nothing is handled any more
-	due                alarm // rings when the rings have something to do
-	chores             alarm // rings when the log has
+	closed             bool        // nothing is handled any more
+	due                clock.Alarm // rings when the rings have something to do
+	chores             clock.Alarm // rings when the log has
 	replica            *replica
-	link               *localLink // to the leader on this server, nil if it does not lead
+	link               *streams.Local // to the leader on this server, nil if it does not lead
 	inFlight, leftOver int
 	checkpoint         *runningCheckpoint
 	nextMark           coordination.Instant // when the leader writes the next mark
@@ -151,14 +154,21 @@ type Group struct {
 	entry      coordination.Entry
 	packing    []byte
 	spareStore []storeEvent
-	unsaid     unsaid
+	unsaid     streams.Unsaid
 	spare      []event
 
-	divergence finding // the last that was told; compareDigests owns it
+	comparing comparing
+}
+
+// comparing is the goroutine that compares this server's state with those of the others.
+type comparing struct {
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+	last  finding // the one that was logged last
 }
 
 // replica is the rings of the group, as the group drives them.
-type replica = coordination.Replica[sink, *call]
+type replica = coordination.Replica[streams.Sink, *call]
 
 // Open opens the log. The group takes no part in it before Start. Errors: those of raftstore.Open.
 func Open(ctx context.Context, config Config) (*Group, error) {
@@ -202,17 +212,20 @@ func newGroup(config Config) *Group {
 	g := &Group{
 		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger,
 		debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
-		streams: newStreamSet(), digests: newDigests(), events: newEvents(),
+		digests: newDigests(), events: events.New(streams.Nonce()),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}),
 		ended: make(chan struct{}), companyUntil: coordination.Never,
 	}
-	if g.shell = config.Shell; g.shell == (Clock{}) {
+	if g.shell = config.Shell; g.shell == (clock.Clock{}) {
 		g.shell = g.clock
 	}
+	g.streams = streams.New(streams.Config{Core: inside{g}, Clock: g.clock, Room: &g.queue.room, Linger: config.Linger,
+		OutboundBytes: config.OutboundBytes, Remind: config.Remind})
 	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })
-	g.due, g.chores = newAlarm(g.clock, g.queue.bell.Ring), newAlarm(g.shell, g.queue.bell.Ring)
-	g.member = newMember(g)
-	g.limiter = newLimiter(g)
+	g.due, g.chores = clock.NewAlarm(g.clock, g.queue.bell.Ring), clock.NewAlarm(g.shell, g.queue.bell.Ring)
+	g.limiter = limiter.New(inside{g}, g.streams, g.clock, g.over)
+	g.member = streams.NewUplink(inside{g}, g.streams, g.limiter, g.shell, g.logger, g.markReady)
+	g.relays = streams.NewPeers(inside{g}, g.streams, g.limiter, g.shell)
 	return g
 }
 
@@ -225,8 +238,11 @@ func (g *Group) Start() error {
 		return err
 	}
 	g.running = true
-	g.startMember()
-	g.limiter.start()
+	if !g.alone() {
+		g.member.Start(g.store)
+		g.startComparing()
+	}
+	g.limiter.Start()
 	go g.run()
 	return nil
 }
@@ -238,7 +254,7 @@ func (g *Group) load() error {
 		return err
 	}
 	g.stored = nil
-	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
+	g.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
 	g.replica.SetMarkPolicy(g.config.Marks)
 	g.digestRestored()
 	g.access.publish(machine)
@@ -253,13 +269,14 @@ func (g *Group) load() error {
 // is done. It may be called once, and also without Start.
 func (g *Group) Stop(ctx context.Context) error {
 	if g.running {
-		g.stopMember()
+		g.member.End()
+		g.stopComparing()
 		close(g.stop)
 		<-g.ended
-		g.limiter.ended.Wait()
+		g.limiter.Close()
 	}
 	err := g.store.Stop()
-	g.relays.wait(ctx)
+	g.relays.Wait(ctx)
 	return err
 }
 
@@ -267,28 +284,28 @@ func (g *Group) Stop(ctx context.Context) error {
 func (g *Group) Log() *raftstore.Store { return g.store }
 
 // Clock is the clock of everything but the rings.
-func (g *Group) Clock() Clock { return g.shell }
+func (g *Group) Clock() clock.Clock { return g.shell }
 
 // Ready is closed when there is a leader, here or elsewhere, that serves.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
 
 // Leads reports whether this server leads and serves as the leader.
-func (g *Group) Leads() bool { return g.streams.localLink() != nil }
+func (g *Group) Leads() bool { return g.streams.LocalLink() != nil }
 
 // Led reports whether there is a leader to speak to, here or elsewhere.
-func (g *Group) Led() bool { return g.streams.led() }
+func (g *Group) Led() bool { return g.streams.Led() }
 
 // Mute reports whether there is a leader, and this server may for the moment not say anything to clients,
 // because nobody has confirmed to it that their sessions live: if it leads, no majority of the members; if
 // not, the leader.
-func (g *Group) Mute() bool { return g.streams.led() && g.streams.speaking() == nil }
+func (g *Group) Mute() bool { return g.streams.Led() && g.streams.Speaking() == nil }
 
 // Queued is how many requests wait to be handled.
 func (g *Group) Queued() int { return g.queue.length() }
 
 // RequestBytes is how much the requests of all streams of this server hold that have no first answer, and how
 // many streams wait with another one until they do not.
-func (g *Group) RequestBytes() (held, waiting int) { return g.streams.budget.held() }
+func (g *Group) RequestBytes() (held, waiting int) { return g.streams.Budget.Held() }
 
 // Lag is how many entries this server lacks; known is false as long as the leader has not told how many there
 // are.
@@ -300,24 +317,33 @@ func (g *Group) Lag() (entries uint64, known bool) {
 	return max(committed, applied) - applied, committed != 0
 }
 
+// Watch begins to read the events of this server, as events.Ring's does.
+func (g *Group) Watch(ring, sequence uint64) *events.Watcher { return g.events.Watch(ring, sequence) }
+
+// NewStream makes a stream of a client, which is pinged by policy. It takes part from Enter on.
+func (g *Group) NewStream(client streams.Client, caller streams.Caller,
+	policy *coordination.PingPolicy) *streams.Stream {
+	return g.streams.NewStream(client, caller, policy)
+}
+
+// Limiter hands out the units of rate limiters on this server.
+func (g *Group) Limiter() *limiter.Limiter { return g.limiter }
+
 // Clients are those whose streams are open.
-func (g *Group) Clients() []Client {
-	var clients []Client
-	for _, s := range g.streams.all() {
-		clients = append(clients, s.client)
+func (g *Group) Clients() []streams.Client {
+	var clients []streams.Client
+	for _, s := range g.streams.All() {
+		clients = append(clients, s.Client())
 	}
 	return clients
 }
 
 // EndStreams refuses new streams and ends all open ones, all waiting for units, and all watching of events.
 func (g *Group) EndStreams(refusal *coordination.Refusal) {
-	g.streams.endAll(refusal)
-	g.limiter.end()
-	g.events.close()
+	g.streams.EndAll(refusal)
+	g.limiter.End()
+	g.events.Close()
 }
-
-// Nonce is hard to guess, and not 0.
-func Nonce() uint64 { return max(1, rand.Uint64()) }
 
 // OwnFormats are those of this program.
 var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}

@@ -11,9 +11,11 @@ import (
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // waitMax bounds every wait of a test for a state; only a failing test uses it up.
@@ -38,7 +40,7 @@ var testNode = scheme.Path{"local", "node"}
 func testConfig(t testing.TB) Config {
 	return Config{
 		Log: raftstore.Config{Logger: testlog.New(t)}, Database: "/local",
-		Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+		Limits: coordination.DefaultLimits(), Clock: clock.New(nil),
 		OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
 		Failed: func(err error) { t.Log(err) },
 	}
@@ -173,6 +175,8 @@ func (c *testCluster) leader() (leads, follows int) {
 }
 
 // nobody is a client to whom nothing is done.
+
+// nobody is a client that does nothing.
 type nobody struct{}
 
 func (nobody) Wake()               {}
@@ -182,7 +186,7 @@ func (nobody) Panicked(reason any) { panic(reason) }
 // testClient is the client of a stream, who answers pings while somebody waits for the next reply.
 type testClient struct {
 	nobody
-	stream *Stream
+	stream *streams.Stream
 	woken  chan struct{}
 	taken  []coordination.Reply
 }
@@ -197,13 +201,13 @@ func (c *testClient) Wake() {
 
 func openStream(t testing.TB, g *Group) *testClient {
 	t.Helper()
-	return openStreamOf(t, g, Caller{})
+	return openStreamOf(t, g, streams.Caller{})
 }
 
-func openStreamOf(t testing.TB, g *Group, caller Caller) *testClient {
+func openStreamOf(t testing.TB, g *Group, caller streams.Caller) *testClient {
 	t.Helper()
 	c := &testClient{woken: make(chan struct{}, 1)}
-	policy := &coordination.PingPolicy{Opaque: Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
+	policy := &coordination.PingPolicy{Opaque: streams.Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
 	c.stream = g.NewStream(c, caller, policy)
 	if err := c.stream.Enter(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // MaxInspectedRows is how many rows Inspect looks at, so that nobody's requests wait for somebody's listing.
@@ -59,18 +60,18 @@ func (g *Group) standing(s *coordination.InspectedSession) Standing {
 	}
 	sink, _ := g.replica.SinkOf(known.Stream)
 	switch stream := sink.(type) {
-	case *Stream:
-		standing.Server, standing.Stream = g.store.Member(), stream.id
-	case *relayedStream:
-		standing.Server, standing.Stream = stream.peer.from, coordination.StreamID(stream.number)
+	case *streams.Stream:
+		standing.Server, standing.Stream = g.store.Member(), stream.ID()
+	case *streams.RemoteStream:
+		standing.Server, standing.Stream = stream.Where()
 	}
 	return standing
 }
 
 // ClientOf is the client of a stream of this server, nil if the stream is not open any more.
-func (g *Group) ClientOf(stream coordination.StreamID) Client {
-	if s := g.streams.find(stream); s != nil {
-		return s.client
+func (g *Group) ClientOf(stream coordination.StreamID) streams.Client {
+	if s := g.streams.Find(stream); s != nil {
+		return s.Client()
 	}
 	return nil
 }

@@ -5,32 +5,23 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
 type event struct {
-	reign   coordination.Reign // of the leader that this is for
-	sink    sink
-	id      coordination.StreamID
-	forward coordination.Forward
-	call    *call
-	bytes   int
-}
-
-// size is how much an event counts while it waits.
-func (e *event) size() int {
-	if r := e.forward.Request; r != nil {
-		return r.Bytes()
-	}
-	return requestBytes
+	streams.Said
+	call  *call
+	bytes int
 }
 
 // gathers reports whether e may wait for the end of a write of the log: what comes of it has to go there
 // itself, or is told to nobody. Who only asks does not wait for the disk.
 func (e *event) gathers() bool {
-	switch f := &e.forward; {
+	switch f := &e.Forward; {
 	case e.call != nil:
 		return e.call.read == nil
 	case f.Request != nil:
@@ -38,11 +29,8 @@ func (e *event) gathers() bool {
 	case f.Attach != nil:
 		return f.Attach.Session == 0
 	}
-	return e.forward.Detach || e.forward.Lost
+	return e.Forward.Detach || e.Forward.Lost
 }
-
-// requestBytes is what an event without a request of a stream counts.
-const requestBytes = 256
 
 // storeEvent is what the log tells the group.
 type storeEvent struct {
@@ -85,7 +73,7 @@ type queue struct {
 	requests []event
 	bytes    int // of requests
 	// for requests: what those count that are here, and those that were let in and are not here yet
-	room budget
+	room budget.Budget
 	held bool // requests stay until the log has said something
 	// writing reports whether the log is being written for earlier requests; nil: never. Requests gather
 	// meanwhile, unless one of them is pressing.
@@ -100,20 +88,20 @@ type queue struct {
 
 func newQueue() *queue {
 	q := &queue{bell: turn.NewBell()}
-	q.room.limit(maxQueuedBytes)
+	q.room.Limit(maxQueuedBytes)
 	return q
 }
 
 // put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room
 // before they read what becomes a request.
 func (q *queue) put(e event) {
-	e.bytes = e.size()
+	e.bytes = e.Size()
 	q.mutex.Lock()
 	q.requests = append(q.requests, e)
 	q.bytes += e.bytes
 	q.pressing = q.pressing || !e.gathers()
 	q.mutex.Unlock()
-	q.room.change(e.bytes)
+	q.room.Change(e.bytes)
 }
 
 // empty reports whether there is nothing to handle now.
@@ -186,6 +174,6 @@ func (q *queue) takeRequests(empty []event) []event {
 	events, bytes := q.requests, q.bytes
 	q.requests, q.bytes, q.pressing = empty, 0, false
 	q.mutex.Unlock()
-	q.room.change(-bytes)
+	q.room.Change(-bytes)
 	return events
 }

@@ -48,7 +48,7 @@ func TestRepeatedCallIsNotRefused(t *testing.T) {
 	for _, repeated := range []bool{false, true} {
 		answer, err := g.executeForPeer(t.Context(), &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, drop),
 			Repeated: repeated})
-		if err != nil || !outcomeFromPB(answer).OK() {
+		if err != nil || !relaypb.DecodeOutcome(answer).OK() {
 			t.Errorf("repeated %v: got %v, %v", repeated, answer, err)
 		}
 	}

@@ -34,7 +34,7 @@ func newFuzzedRelay(ctx context.Context, batch *relaypb.ToLeader) *fuzzedRelay {
 	attach := coordination.Forward{Attach: &coordination.AttachRequest{Path: testNode.String(),
 		TimeoutMillis: 5_000}}
 	begin := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7},
-		Forwards: []*relaypb.Forward{forwardToPB(fuzzedStream, &attach)}}
+		Forwards: []*relaypb.Forward{relaypb.EncodeForward(fuzzedStream, &attach)}}
 	return &fuzzedRelay{ctx: ctx, batches: []*relaypb.ToLeader{begin, batch},
 		attached: make(chan struct{}, 1)}
 }
@@ -95,7 +95,7 @@ func fuzzedForwards() *relaypb.ToLeader {
 			Description: "fuzz", Server: 7, Identity: coordination.Identity{Kind: coordination.IdentityUser,
 				User: accounts.Position{Index: 5, Place: 1}}}}
 	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1,
-		Forwards: []*relaypb.Forward{forwardToPB(7, &attach)}}
+		Forwards: []*relaypb.Forward{relaypb.EncodeForward(7, &attach)}}
 	for _, kind := range []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 255, 256, 257, 1 << 31} {
 		batch.Forwards = append(batch.Forwards,
 			&relaypb.Forward{Stream: fuzzedStream, Sequence: uint64(kind) + 2, Answered: uint64(kind),
@@ -110,7 +110,8 @@ func fuzzedForwards() *relaypb.ToLeader {
 			Open: []coordination.OpenRequest{{Sequence: 3,
 				Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
 	detach := coordination.Forward{Sequence: 21, Detach: true}
-	batch.Forwards = append(batch.Forwards, forwardToPB(4, &roster), forwardToPB(fuzzedStream, &detach),
+	batch.Forwards = append(batch.Forwards, relaypb.EncodeForward(4, &roster),
+		relaypb.EncodeForward(fuzzedStream, &detach),
 		&relaypb.Forward{Stream: 5}, &relaypb.Forward{Stream: 6,
 			Kind: &relaypb.Forward_Roster{Roster: &relaypb.Roster{Open: []*relaypb.OpenRequest{{}}}}})
 	return batch
@@ -141,13 +142,13 @@ func FuzzRelayToLeader(f *testing.F) {
 			return
 		}
 		for _, p := range batch.GetForwards() {
-			read := forwardFromPB(p, 7)
-			if again := forwardFromPB(forwardToPB(coordination.StreamID(p.GetStream()), &read),
+			read := relaypb.DecodeForward(p, 7)
+			if again := relaypb.DecodeForward(relaypb.EncodeForward(coordination.StreamID(p.GetStream()), &read),
 				7); !reflect.DeepEqual(read, again) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
 		}
-		if err := g.exchange(newFuzzedRelay(t.Context(), batch)); err != nil && err != io.EOF {
+		if err := g.relays.Exchange(newFuzzedRelay(t.Context(), batch)); err != nil && err != io.EOF {
 			t.Fatalf("the exchange ended with %v", err)
 		}
 		wantAlive(t, g)
@@ -168,8 +169,9 @@ func FuzzRelayFromLeader(f *testing.F) {
 			return
 		}
 		for _, p := range batch.GetMessages() {
-			read := messageFromPB(p)
-			if again := messageFromPB(messageToPB(p.GetStream(), &read)); !reflect.DeepEqual(read, again) {
+			read := relaypb.DecodeMessage(p)
+			again := relaypb.DecodeMessage(relaypb.EncodeMessage(p.GetStream(), &read))
+			if !reflect.DeepEqual(read, again) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
 		}

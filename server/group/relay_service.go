@@ -15,10 +15,14 @@ type relayService struct {
 }
 
 // Exchange implements relaypb.RelayServer.
-func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error { return s.group.exchange(rpc) }
+func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error {
+	return s.group.relays.Exchange(rpc)
+}
 
 // Permit implements relaypb.RelayServer.
-func (s relayService) Permit(rpc relaypb.Relay_PermitServer) error { return s.group.givePermit(rpc) }
+func (s relayService) Permit(rpc relaypb.Relay_PermitServer) error {
+	return s.group.relays.GivePermit(rpc)
+}
 
 // Execute implements relaypb.RelayServer.
 func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {

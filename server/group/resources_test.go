@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -61,5 +62,16 @@ func TestResourceListIsTooLarge(t *testing.T) {
 			(got != nil || answer.String() != "PRECONDITION_FAILED [0/1] Resource list is too large to send"):
 			t.Errorf("%v, %s", got, answer)
 		}
+	}
+}
+
+// A panic of a part beside the turn ends the server as one within a turn does.
+func TestPanicOfAPart(t *testing.T) {
+	failed := make(chan error, 1)
+	g := openTest(t, func(c *Config) { c.Failed = func(err error) { failed <- err } })
+	inside{g}.Panicked("broken")
+	var invariant *InvariantError
+	if err := <-failed; !errors.As(err, &invariant) {
+		t.Errorf("ended with %v", err)
 	}
 }

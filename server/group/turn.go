@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // This file is who handles what is in the queue. On a quiet server it is the goroutine that has brought an
@@ -25,8 +26,8 @@ func (g *Group) run() {
 		case <-g.stop:
 			g.turn.Lock()
 			g.close()
-			g.due.stop()
-			g.chores.stop()
+			g.due.Stop()
+			g.chores.Stop()
 			g.turn.Unlock()
 			return
 		case <-g.queue.bell:
@@ -133,8 +134,8 @@ func (g *Group) takeRequests() []event {
 	clear(g.spare)
 	events := g.queue.takeRequests(g.spare[:0])
 	for i := range events {
-		if stream, is := events[i].sink.(*relayedStream); is {
-			stream.peer.queued.Add(-int64(events[i].bytes))
+		if stream, is := events[i].Sink.(*streams.RemoteStream); is {
+			stream.Dequeued(events[i].bytes)
 		}
 	}
 	g.spare = events
@@ -143,12 +144,12 @@ func (g *Group) takeRequests() []event {
 
 // setAlarms has run wake up when the next thing is due.
 func (g *Group) setAlarms() {
-	g.due.set(min(g.replica.NextDeadline(), g.nextMark))
+	g.due.Set(min(g.replica.NextDeadline(), g.nextMark))
 	chore := g.wakeForCheckpoint()
 	if g.waitsForCheckpoint {
 		chore = min(chore, g.shell.Now()+coordination.Instant(logFullPause))
 	}
-	g.chores.set(min(chore, g.companyUntil))
+	g.chores.Set(min(chore, g.companyUntil))
 }
 
 // InvariantError is a panic of the group. The state in memory cannot be trusted any more, so the server

@@ -10,9 +10,11 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // deafHandler is a log's handler that does nothing: the test tells the group itself what the log says.
@@ -30,7 +32,7 @@ func (deafHandler) Failed(error)                {}
 func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error) {
 	t.Helper()
 	failure = new(error)
-	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: clock.New(nil),
 		Failed: func(err error) { *failure = err }})
 	g.store, g.lease, g.logFull = store, store, store.LogFull
 	var err error
@@ -153,7 +155,7 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
+	g.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
 	handler{g}.Restore(first)
 	handler{g}.Committed(emptyEntries(1, first+1, second-1))
 	handler{g}.Committed(emptyEntries(1, second, second))

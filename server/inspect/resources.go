@@ -76,7 +76,7 @@ func (s *Service) bucketsHere(r *clusterpb.BucketsRequest) *clusterpb.BucketsRes
 		keys[i] = coordination.ResourceKey{Node: coordination.NodeID(r.GetNodes()[i]),
 			ID: coordination.ResourceID(r.GetResources()[i])}
 	}
-	s.Group.Buckets(keys, func(i int, state quota.State) {
+	s.Group.Limiter().States(keys, func(i int, state quota.State) {
 		response.Buckets = append(response.Buckets, bucketToPB(&state))
 		response.Of = append(response.Of, uint32(i))
 	})

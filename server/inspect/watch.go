@@ -12,7 +12,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/events"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // maxEventsAtOnce is how many events are taken from the ring at once.
@@ -22,7 +23,7 @@ var (
 	errWatchAll = status.Error(codes.PermissionDenied,
 		"Only administrators may watch everything: give the path of a coordination node")
 	errWatchNode = status.Error(codes.NotFound, "There is no such coordination node whose rows you may read")
-	errStopping  = status.Error(codes.Unavailable, group.ErrStopped.Error())
+	errStopping  = status.Error(codes.Unavailable, streams.ErrStopped.Error())
 )
 
 var eventKinds = map[coordination.OccurrenceKind]adminpb.Event_Kind{
@@ -52,7 +53,7 @@ type watch struct {
 	node   coordination.NodeID // 0: all of them
 	access uint64              // version of the rights with which it was last looked whether the caller may
 	paths  map[coordination.NodeID]string
-	from   *group.Watcher
+	from   *events.Watcher
 }
 
 // Watch implements adminpb.InspectServer. It looks again whether the caller may whenever rights have changed,
@@ -125,7 +126,7 @@ func (w *watch) sendPosition(kind adminpb.Event_Kind, skipped uint64) error {
 }
 
 func (w *watch) run() error {
-	list := make([]group.Event, 0, maxEventsAtOnce)
+	list := make([]events.Event, 0, maxEventsAtOnce)
 	for {
 		var skipped uint64
 		behind := w.from.Sequence()
@@ -154,7 +155,7 @@ func (w *watch) run() error {
 }
 
 // send sends those events that the watch is about.
-func (w *watch) send(list []group.Event) error {
+func (w *watch) send(list []events.Event) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -180,7 +181,7 @@ func (w *watch) send(list []group.Event) error {
 const maxKnownPaths = 1000
 
 // findPaths finds where the nodes of events are.
-func (w *watch) findPaths(list []group.Event) error {
+func (w *watch) findPaths(list []events.Event) error {
 	if w.node != 0 {
 		return nil
 	}
@@ -213,7 +214,7 @@ func (w *watch) findPaths(list []group.Event) error {
 	return nil
 }
 
-func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
+func (w *watch) eventToPB(e *events.Event) *adminpb.Event {
 	p := &adminpb.Event{Kind: eventKinds[e.Kind], Ring: w.from.Ring(), Sequence: e.Sequence,
 		TimeMillis: e.StampMillis, Path: w.path, Node: uint64(e.Node), Session: uint64(e.Session),
 		Semaphore: []byte(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/limiter"
 )
 
 // AcquireResource is ratelimiter.md §6.
@@ -47,13 +48,13 @@ func (s Limiter) acquire(ctx context.Context,
 		return outcome.Refuse(outcome.BadRequest), nil
 	}
 	limit := limitOf(r.GetOperationParams())
-	a := group.Acquisition{Caller: s.Caller(ctx), Path: scheme.SplitLoose(path), Node: path,
+	a := limiter.Acquisition{Caller: s.Caller(ctx), Path: scheme.SplitLoose(path), Node: path,
 		Resource: r.GetResourcePath(), Amount: r.GetRequired(), Limit: limit.after}
 	if used, is := r.GetUnits().(*Ydb_RateLimiter.AcquireResourceRequest_Used); is {
 		a.Amount, a.Used = used.Used, true
 	}
 	look := ctx
-	refused, err := s.Group.Acquire(ctx, func() (context.Context, context.CancelFunc) {
+	refused, err := s.Group.Limiter().Acquire(ctx, func() (context.Context, context.CancelFunc) {
 		patient, cancel := s.InTime(ctx)
 		if look = patient; limit.after == 0 {
 			return look, cancel
@@ -65,11 +66,11 @@ func (s Limiter) acquire(ctx context.Context,
 	switch {
 	case err == nil:
 		return refused, nil
-	case errors.Is(err, group.ErrNoResource):
+	case errors.Is(err, limiter.ErrNoResource):
 		return outcome.Refuse(outcome.BadRequest), nil
-	case errors.Is(err, group.ErrNoUnits):
+	case errors.Is(err, limiter.ErrNoUnits):
 		return outcome.Refuse(limit.status), nil
-	case errors.Is(err, group.ErrTooManyWait):
+	case errors.Is(err, limiter.ErrTooManyWait):
 		return tooManyWait, nil
 	case ctx.Err() != nil:
 		return outcome.Outcome{}, status.FromContextError(ctx.Err()).Err()

@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/wire"
@@ -88,7 +88,7 @@ func (s *Service) Serve(rpc Ydb_Coordination_V1.CoordinationService_SessionServe
 		call.Gone(session.close)
 	}()
 	switch err := session.Stream.Enter(); {
-	case errors.Is(err, group.ErrStopped):
+	case errors.Is(err, streams.ErrStopped):
 		return refuseAtItsFirstMessage(rpc)
 	case err != nil:
 		return status.Error(codes.Unavailable, err.Error())
@@ -124,8 +124,8 @@ func (s *Service) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 }
 
 // caller returns the caller that opens a stream.
-func (s *Service) caller(ctx context.Context) group.Caller {
-	caller := group.Caller{Caller: s.Caller(ctx), Trace: traceOf(ctx)}
+func (s *Service) caller(ctx context.Context) streams.Caller {
+	caller := streams.Caller{Caller: s.Caller(ctx), Trace: traceOf(ctx)}
 	if caller.Enforced {
 		caller.Identity = auth.Of(ctx).OfSession()
 	}
@@ -154,7 +154,7 @@ func traceOf(ctx context.Context) string {
 // EndRevoked ends the streams of this server whose tokens or users are no more.
 func (s *Service) EndRevoked(ctx context.Context) {
 	known := s.Group.Accounts()
-	revoked := slices.DeleteFunc(s.Group.Clients(), func(client group.Client) bool {
+	revoked := slices.DeleteFunc(s.Group.Clients(), func(client streams.Client) bool {
 		c, remote := client.(*Session)
 		return !remote || s.Auth.StillValid(c.identity, known) // the stand-in has clients without a token
 	})

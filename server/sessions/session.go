@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
@@ -25,7 +25,7 @@ import (
 
 // Session is the connection of one Session stream. Its handler's goroutine reads; the writers send.
 type Session struct {
-	Stream   *group.Stream
+	Stream   *streams.Stream
 	rpc      Ydb_Coordination_V1.CoordinationService_SessionServer
 	finish   listen.StatusWriter
 	pool     *writers

@@ -11,6 +11,8 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/events"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 const (
@@ -103,7 +105,7 @@ type eventLog struct {
 	*core
 	begun  coordination.Instant
 	group  *group.Group
-	from   *group.Watcher
+	from   *events.Watcher
 	events []Event
 }
 
@@ -126,7 +128,7 @@ func (l *eventLog) read() error {
 	defer cancel()
 	events, err := read(ctx, l.group, l.from, time.Duration(l.clock.Now()-l.begun))
 	l.events = append(l.events, events...)
-	if errors.Is(err, group.ErrStopped) { // another one leads by now
+	if errors.Is(err, streams.ErrStopped) { // another one leads by now
 		err = nil
 	}
 	return errors.Join(err, l.open())
@@ -142,7 +144,7 @@ func (l *eventLog) close() {
 // read.
 type clientPing struct {
 	server int
-	group.Unanswered
+	streams.Unanswered
 }
 
 // settle returns when the servers have done everything that is due, and clients have answered, or are silent.
@@ -195,7 +197,7 @@ type look struct {
 
 func (c *core) look() look {
 	seen := look{unanswered: make(map[clientPing]bool)}
-	sent, heard := make(map[group.RelayEnd]uint64), make(map[group.RelayEnd]uint64)
+	sent, heard := make(map[streams.RelayEnd]uint64), make(map[streams.RelayEnd]uint64)
 	applied := make(map[uint64]bool)
 	for i, g := range c.groups() {
 		still := g.Still()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // Client is a session in a test's hands: somebody else, with whom the code under test has to get along. It
@@ -114,7 +114,7 @@ func (c *Client) do(r *coordination.Request) coordination.Reply {
 
 // talk is a stream of a client in the process of the server. It implements group.Client.
 type talk struct {
-	stream  *group.Stream
+	stream  *streams.Stream
 	woken   chan struct{}
 	started chan coordination.Reply // or failed
 	ended   chan struct{}           // closed when nothing comes any more
@@ -142,9 +142,9 @@ func (c *core) attach(ctx context.Context, path string) (*talk, coordination.Ses
 	t := &talk{woken: make(chan struct{}, 1), started: make(chan coordination.Reply, 1),
 		ended: make(chan struct{}), cut: make(chan struct{}),
 		waiting: make(map[uint64]chan coordination.Reply)}
-	policy := &coordination.PingPolicy{Opaque: group.Nonce,
+	policy := &coordination.PingPolicy{Opaque: streams.Nonce,
 		FirstMessageMillis: uint64(startPatience.Milliseconds())}
-	t.stream = g.NewStream(t, group.Caller{}, policy)
+	t.stream = g.NewStream(t, streams.Caller{}, policy)
 	if err := t.stream.Enter(); err != nil {
 		return nil, 0, err
 	}

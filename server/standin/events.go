@@ -8,6 +8,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/events"
 )
 
 // EventKind is what an Event tells.
@@ -100,26 +101,26 @@ func (c *core) events() ([]Event, error) {
 }
 
 // read takes the events that are there.
-func read(ctx context.Context, g *group.Group, from *group.Watcher, after time.Duration) (events []Event,
+func read(ctx context.Context, g *group.Group, from *events.Watcher, after time.Duration) (found []Event,
 	err error) {
 	const most = 256
 	paths := make(map[coordination.NodeID]string)
-	for list := make([]group.Event, 0, most); ; {
+	for list := make([]events.Event, 0, most); ; {
 		if list, _ = from.Next(list[:0]); len(list) == 0 {
-			return events, nil
+			return found, nil
 		}
 		if err := findPaths(ctx, g, list, paths); err != nil {
-			return events, err
+			return found, err
 		}
 		for _, e := range list {
-			events = append(events, Event{Kind: eventKinds[e.Kind], After: after, Node: paths[e.Node],
+			found = append(found, Event{Kind: eventKinds[e.Kind], After: after, Node: paths[e.Node],
 				Session: uint64(e.Session), Semaphore: e.Semaphore, OrderID: uint64(e.Order), Count: e.Count})
 		}
 	}
 }
 
 // findPaths finds where the nodes of events are.
-func findPaths(ctx context.Context, g *group.Group, list []group.Event,
+func findPaths(ctx context.Context, g *group.Group, list []events.Event,
 	paths map[coordination.NodeID]string) error {
 	_, err := g.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		for _, e := range list {

@@ -67,7 +67,7 @@ func (l *limiter) acquire(path string, amount uint64, limit time.Duration) <-cha
 // waiting is how many calls wait for units.
 func (l *limiter) waiting() (waiting int) {
 	for _, g := range l.s.groups() {
-		waiting += g.Limiter().Waiters
+		waiting += g.Limiter().Figures().Waiters
 	}
 	return waiting
 }

@@ -1,0 +1,288 @@
+package streams
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/clock"
+	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+const (
+	// renewInterval is how often a follower asks the leader for permit to speak.
+	renewInterval = 100 * time.Millisecond
+	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection:
+	// one that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer
+	// than the cut.
+	relaySilence = 1500 * time.Millisecond
+	// relayRetry is how long a follower waits after a relay broke.
+	relayRetry = 20 * time.Millisecond
+)
+
+// Relay is a follower's way to the leader: one connection, one stream of batches each way.
+type Relay struct {
+	self    uint64
+	process uint64 // of this server, and number of this relay, as in relaypb.Hello
+	number  uint64
+	streams *Set
+	limiter Units // nil in tests
+	clock   clock.Clock
+	ready   func()                  // called when there is a leader
+	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
+	permit  atomic.Int64            // coordination.Instant until which the leader's permit to speak is good
+	day     atomic.Int64            // the time of day until which it is: a machine that slept has none
+
+	mutex   sync.Mutex
+	out     []*relaypb.Forward // not yet sent
+	bell    turn.Bell          // the writing goroutine listens
+	renewal uint64             // number of the last request for a permit
+	last    uint64             // of the last one over the relay itself
+	asking  bool               // that is not yet sent
+	asked   map[uint64]moment
+	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
+	version uint32               // of the leader, as in relaypb.FromLeader; 0 until it has said it
+	// sentCount and heardCount are how many messages were put, and delivered, see Stillness.
+	sentCount, heardCount uint64
+	demands               []*relaypb.Demand // of the limiter, not yet sent
+	cut                   pieces            // of a message that goes before what is in out
+	counted               uint64            // of descriptions that have come
+	offered               uint64            // room that the leader knows of
+
+	coming pieces // of what the leader says; of receive
+}
+
+// moment is when something was asked, on both clocks.
+type moment struct {
+	at  coordination.Instant
+	day int64
+}
+
+// put implements leaderLink. A stream with more open requests than a leader change can carry is ended, and one whose
+// words cannot be encoded.
+func (r *Relay) put(s *Stream, f coordination.Forward) {
+	forward := relaypb.EncodeForward(s.id, &f)
+	if f.Roster != nil && proto.Size(forward) > maxRosterBytes || !encodable(forward) {
+		go s.End(coordination.LinkFailure)
+		return
+	}
+	r.mutex.Lock()
+	r.out = append(r.out, forward)
+	r.sentCount++
+	r.mutex.Unlock()
+	r.bell.Ring()
+}
+
+// encodable reports whether all texts of a forward are UTF-8; any other would break the relay of all streams.
+func encodable(f *relaypb.Forward) bool {
+	if f.GetAttach() == nil && f.GetRoster() == nil { // the many
+		return utf8.ValidString(f.GetRequest().GetName())
+	}
+	_, err := proto.Marshal(f)
+	return err == nil
+}
+
+// MaySpeak implements leaderLink.
+func (r *Relay) MaySpeak() bool {
+	return r.clock.Now() < coordination.Instant(r.permit.Load()) && r.clock.TimeOfDay() < r.day.Load()
+}
+
+// run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them
+// wait for the next leader when it ends.
+func (r *Relay) run(ctx context.Context, conn *grpc.ClientConn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	exchange, err := relaypb.NewRelayClient(conn).Exchange(ctx)
+	if err != nil {
+		return err
+	}
+	r.heard = r.clock.Now()
+	r.streams.Copies.onFreed(r.freed)
+	defer r.streams.Copies.onFreed(nil)
+	r.renew()
+	var writing sync.WaitGroup
+	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
+	writing.Go(func() { r.askForPermit(ctx, r.urgent) })
+	joined := false
+	for {
+		batch, err := exchange.Recv()
+		if err == nil {
+			err = r.receive(batch)
+		}
+		if err != nil {
+			cancel()
+			writing.Wait()
+			r.streams.unfollow(r)
+			return err
+		}
+		if !joined { // the first answer shows that the other side leads
+			joined = true
+			r.streams.join(r)
+			r.ready()
+		}
+	}
+}
+
+func (r *Relay) hello() *relaypb.Hello {
+	return &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number, Version: relayRoom}
+}
+
+func (r *Relay) write(ctx context.Context, exchange relaypb.Relay_ExchangeClient) {
+	ticker := time.NewTicker(renewInterval)
+	defer ticker.Stop()
+	hello := r.hello()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if r.silent() {
+				return
+			}
+			r.renew()
+		case <-r.bell:
+		}
+		for out := r.take(); out != nil; out = r.take() {
+			out.Hello, hello = hello, nil
+			if exchange.Send(out) != nil {
+				return
+			}
+		}
+	}
+}
+
+// take returns what is to be sent next, nil if nothing is.
+func (r *Relay) take() *relaypb.ToLeader {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	out := new(relaypb.ToLeader)
+	if r.asking {
+		out.Renew, r.asking = r.last, false
+	}
+	if r.version >= relayPieces && len(r.cut) == 0 && len(r.out) > 0 &&
+		proto.Size(r.out[0]) > relayBatchBytes {
+		r.cut, _ = proto.Marshal(r.out[0]) // it cannot fail: put has judged it
+		r.out[0] = nil
+		r.out = r.out[1:]
+	}
+	// streams keep their order: a start must find whom it wants to replace
+	if out.Piece = r.cut.next(); out.Piece == nil {
+		out.Forwards, r.out = firstOf(r.out)
+	}
+	n := min(len(r.demands), maxRelayedDemands)
+	out.Demands, r.demands = r.demands[:n:n], r.demands[n:]
+	if room := r.counted + uint64(r.streams.Copies.room()); room > r.offered &&
+		(r.offered == 0 || out.Renew != 0 || room-r.offered >= roomStep) {
+		out.Room, r.offered = room, room
+	}
+	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil && out.Room == 0 && n == 0 {
+		return nil
+	}
+	return out
+}
+
+// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next
+// request for a permit.
+const roomStep = 1 << 20
+
+// freed is called when clients have taken what was described to them.
+func (r *Relay) freed() {
+	r.mutex.Lock()
+	worth := r.counted+uint64(r.streams.Copies.room()) >= r.offered+roomStep
+	r.mutex.Unlock()
+	if worth {
+		r.bell.Ring()
+	}
+}
+
+// silent reports whether the leader has said nothing for too long.
+func (r *Relay) silent() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.clock.Now()-r.heard > coordination.Instant(relaySilence)
+}
+
+// renew asks for a permit. It counts from the moment of asking, whenever the answer comes.
+func (r *Relay) renew() {
+	r.mutex.Lock()
+	r.last = r.ask()
+	r.asking = true
+	r.mutex.Unlock()
+	r.bell.Ring()
+}
+
+func (r *Relay) receive(batch *relaypb.FromLeader) error {
+	r.mutex.Lock()
+	r.heard = r.clock.Now()
+	r.version = max(r.version, batch.GetVersion())
+	r.mutex.Unlock()
+	defer r.count(batch.GetCounted())
+	if number := batch.GetRenewed(); number != 0 {
+		r.granted(number)
+	}
+	for _, p := range batch.GetMessages() {
+		r.deliver(p)
+	}
+	if q := batch.GetQuanta(); q != nil && r.limiter != nil {
+		r.limiter.Received(r, q.GetTerm(), int(q.GetTicks()), quantaFromPB(q.GetQuanta()))
+		r.mutex.Lock()
+		r.heardCount++
+		r.mutex.Unlock()
+	}
+	if piece := batch.GetPiece(); piece != nil {
+		p := new(relaypb.Message)
+		whole, err := r.coming.add(piece, p)
+		if err != nil {
+			return err
+		}
+		if whole {
+			r.deliver(p)
+		}
+	}
+	return nil
+}
+
+// count takes note of what descriptions that have come count, behind the streams that have them.
+func (r *Relay) count(bytes uint64) {
+	if bytes == 0 {
+		return
+	}
+	r.mutex.Lock()
+	r.counted += bytes
+	r.mutex.Unlock()
+	r.freed() // if nobody wanted them
+}
+
+func (r *Relay) deliver(p *relaypb.Message) {
+	m := relaypb.DecodeMessage(p)
+	if s := r.streams.Find(m.Stream); s != nil {
+		s.deliver(r, &m)
+	}
+	r.mutex.Lock()
+	r.heardCount++
+	r.mutex.Unlock()
+}
+
+// granted takes note of a permit; number is that of the request. It may come over either connection.
+func (r *Relay) granted(number uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	asked, known := r.asked[number]
+	for older := range r.asked {
+		if older <= number {
+			delete(r.asked, older)
+		}
+	}
+	if until := int64(asked.at + coordination.Instant(relayPermit)); known && until > r.permit.Load() {
+		// first: a reader that sees one of the two sees the shorter permit
+		r.day.Store(asked.day + int64(relayPermit))
+		r.permit.Store(until)
+	}
+}

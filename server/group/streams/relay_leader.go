@@ -1,0 +1,459 @@
+package streams
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+const (
+	// relayLease is L of the project's design: how long a leader that has lost a relay waits before it counts
+	// the sessions behind it as detached. Together with the leader's own lease it stays below the smallest
+	// grace period.
+	relayLease = 400 * time.Millisecond
+	// relayPermit is how long a follower may speak to clients after it has asked the leader for a permit. It
+	// is shorter, so that every clock may be wrong by 5 %; TestSilence looks for the worst case.
+	relayPermit = relayLease - 50*time.Millisecond
+	// permitPoll is how often a leader looks whether it may give the permit that it could not give when it
+	// was asked.
+	permitPoll = 10 * time.Millisecond
+	// relayPatience is how long a leader waits for the next word of another server, which asks for a permit
+	// every renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is
+	// for one that is frozen. whatever permit it had is over long before.
+	relayPatience = 2 * relaySilence
+	// maxForwardedBytes is how much of another server may wait in the leader's queue. Who keeps to the budget
+	// of its streams stays far below that: it has maxRelayBytes, or maxLocalBytes while it led, and at most a
+	// message more.
+	maxForwardedBytes = 2 * maxLocalBytes
+)
+
+// errNotLeading: a command, or what streams said, was not executed, and never will be because of this attempt.
+var ErrNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
+
+var errOverCredit = status.Error(codes.ResourceExhausted,
+	"The server sends more requests than it may have under way")
+
+var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothing for too long")
+
+var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
+
+var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
+
+// Peer is the leader's end of the relay to one other server. Three goroutines meet in it: the one that
+// reads what the other server sends, the one that writes to it, and whoever holds the turn, who leaves there
+// what the leader says.
+//
+// What it must get right is the other server's right to speak. That server may speak to its clients for as
+// long as the permit lasts that it was last given, and it counts that from its own asking. So a permit is
+// given only while this server has the right itself and is still the leader of the same reign; and when the
+// relay breaks, nobody here counts the sessions behind it as detached before the last permit must be over
+// (abandon).
+type Peer struct {
+	peers *Peers
+	link  *Local // to the leader of the reign in which the relay was opened
+	// from is the other server; process, number and version are as it gave them in its Hello.
+	from, process, number uint64
+	version               uint32
+
+	// How it ends. Each channel is closed once: ended by the reader, with err, when nothing comes any more;
+	// superseded by relayPeers, when the other server has opened another relay; frozen by watch, when nothing
+	// has come for relayPatience; over when the RPC ends, for the writer.
+	ended, superseded, frozen, over chan struct{}
+	err                             error
+	// admitting is held while superseded is closed, and while a batch is put into the queue, so that nothing of
+	// an older relay comes behind what the newer one brings.
+	admitting sync.Mutex
+	bell      turn.Bell // the writer listens
+
+	// mutex protects what follows, up to lost.
+	mutex   sync.Mutex
+	quanta  []*relaypb.Quanta        // shared out, and not yet sent
+	streams map[uint64]*RemoteStream // that the leader knows, by their numbers on the other server
+	said    []relayedMessage         // what the leader has said, for the writer to translate
+	renew   uint64                   // number of the last request for a permit, 0 once it is given
+	heard   coordination.Instant     // when something last came; at first, when the relay was opened
+	watch   hooks.Timer              // looks at heard
+	// how much of descriptions the other server takes, from version relayRoom on
+	room uint64
+	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
+	sentCount, heardCount uint64
+	lost                  bool // nothing comes any more: there is no more permit
+
+	outgoing              // of the writer
+	coming   pieces       // of the reader: a message that comes in pieces
+	queued   atomic.Int64 // what events of the other server count that are in the leader's queue
+}
+
+// outgoing is on its way to the other server. It belongs to the writer of a relay.
+type outgoing struct {
+	// out are messages that fit into a batch, and left counts those that have left it. large are
+	// those that do not fit, or whose descriptions wait for the other server to have room; they go in pieces, one
+	// after the other. Each stream hears in order what was said to it: a large message is begun when all have left
+	// that were in out before it, and later messages to its stream queue in large (behind counts them by stream).
+	// cut is the rest of the first.
+	out    []*relaypb.Message
+	left   uint64
+	large  []relayedMessage
+	behind map[uint64]int
+	cut    pieces
+	// sent is what all descriptions count that were sent or begun, to be compared with room; counts is what
+	// that in cut does.
+	sent, counts uint64
+}
+
+// relayedMessage is what the leader says to a stream of the other server.
+type relayedMessage struct {
+	stream  uint64 // its number there
+	message coordination.Message
+	after   uint64 // of a large one: how many messages leave relayPeer.out before it
+}
+
+func NewPeer(peers *Peers, link *Local, hello *relaypb.Hello) *Peer {
+	return &Peer{peers: peers, link: link, from: hello.GetServer(), process: hello.GetProcess(),
+		number: hello.GetNumber(), version: hello.GetVersion(), streams: make(map[uint64]*RemoteStream),
+		outgoing: outgoing{behind: make(map[uint64]int)}, bell: turn.NewBell(), ended: make(chan struct{}),
+		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
+}
+
+// RemoteStream is a client's stream on another server.
+type RemoteStream struct {
+	peer   *Peer
+	number uint64 // on its own server
+	id     coordination.StreamID
+}
+
+// Where returns the server of the stream and its number there.
+func (s *RemoteStream) Where() (server uint64, id coordination.StreamID) {
+	return s.peer.from, coordination.StreamID(s.number)
+}
+
+// Dequeued notes that something that the stream said has left the queue, which counted so many bytes there.
+func (s *RemoteStream) Dequeued(bytes int) { s.peer.queued.Add(-int64(bytes)) }
+
+// deliver implements sink, and is called by the holder of the turn. It forgets a stream that the leader ends,
+// because the other server does not speak of it again. It does not translate the message: with a large one
+// that would take long, so the writer does it.
+func (s *RemoteStream) deliver(_ Leader, m *coordination.Message) {
+	p := s.peer
+	p.mutex.Lock()
+	if m.Last() {
+		delete(p.streams, s.number)
+	}
+	p.said = append(p.said, relayedMessage{stream: s.number, message: *m})
+	p.sentCount++
+	p.mutex.Unlock()
+	p.bell.Ring()
+}
+
+// Exchange serves the relay of one other server until it breaks, or this server leads no more: then the other
+// side has to look for the next leader, which may be this server again.
+func (r *Peers) Exchange(rpc relaypb.Relay_ExchangeServer) error {
+	first, err := rpc.Recv()
+	if err != nil {
+		return err
+	}
+	link := r.streams.LocalLink()
+	if link == nil { // it may not even serve yet
+		return ErrNotLeading
+	}
+	hello := first.GetHello()
+	from := hello.GetServer()
+	if !r.core.IsMember(from) {
+		return errNotMember
+	}
+	p := NewPeer(r, link, hello)
+	if !r.add(p) {
+		return errSuperseded
+	}
+	p.beginWatch()
+	written := make(chan error, 1)
+	go func() { written <- p.write(rpc) }() // both goroutines end when this function returns, if not before
+	go func() {
+		defer r.remove(p)
+		defer r.units.Forget(p)
+		p.err = p.receive(first)
+		for p.err == nil {
+			var batch *relaypb.ToLeader
+			if batch, p.err = rpc.Recv(); p.err == nil {
+				p.err = p.receive(batch)
+			}
+		}
+		close(p.ended)
+		p.abandon()
+	}()
+	defer p.endWatch()
+	defer close(p.over)
+	select { // none of the two is waited for: a Send may hang for as long as the other server does not read
+	case err := <-written:
+		return err
+	case <-p.ended:
+		return p.err
+	case <-p.superseded:
+		return errSuperseded
+	case <-p.link.gone:
+		return ErrNotLeading
+	case <-p.frozen:
+		return errFrozen
+	}
+}
+
+// beginWatch begins to look whether the other server is frozen.
+func (p *Peer) beginWatch() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	clock := p.peers.clock
+	p.heard = clock.Now()
+	p.watch = clock.AfterFunc(relayPatience, p.checkFrozen)
+}
+
+// checkFrozen ends the relay if nothing has come for relayPatience.
+func (p *Peer) checkFrozen() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.watch == nil {
+		return
+	}
+	clock := p.peers.clock
+	if left := clock.Until(p.heard + coordination.Instant(relayPatience)); left > 0 {
+		p.watch.Reset(left)
+		return
+	}
+	close(p.frozen)
+}
+
+func (p *Peer) endWatch() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.watch.Stop()
+	p.watch = nil
+}
+
+// write sends what there is to be sent, until the relay is over or breaks.
+func (p *Peer) write(rpc relaypb.Relay_ExchangeServer) error {
+	for {
+		var later <-chan time.Time
+		if p.owesPermit() {
+			later = time.After(permitPoll)
+		}
+		select {
+		case <-p.over:
+			return nil
+		case <-p.bell:
+		case <-later:
+		}
+		for out := p.take(); out != nil; out = p.take() {
+			if err := rpc.Send(out); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (p *Peer) owesPermit() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.renew != 0
+}
+
+// take returns what is to be sent next, nil if nothing is. A permit that was asked for is given with it, if
+// this server has itself the right to speak as the leader. Only the writer calls it.
+func (p *Peer) take() *relaypb.FromLeader {
+	renewed, room, said := p.takeSaid()
+	for i := range said {
+		m := &said[i]
+		waits := m.message.Description != nil && p.isFull(room)
+		if p.version >= relayPieces && (m.isLarge() || waits || p.behind[m.stream] > 0) {
+			p.behind[m.stream]++
+			m.after = p.left + uint64(len(p.out))
+			p.large = append(p.large, *m)
+		} else {
+			message := relaypb.EncodeMessage(m.stream, &m.message)
+			p.sent += counts(message)
+			p.out = append(p.out, message)
+		}
+	}
+	out := &relaypb.FromLeader{Renewed: renewed}
+	if renewed != 0 && p.version > 0 {
+		out.Version = relayRoom
+	}
+	out.Messages, p.out = firstOf(p.out)
+	p.left += uint64(len(out.Messages))
+	for _, message := range out.Messages {
+		out.Counted += counts(message)
+	}
+	if out.Piece = p.nextPiece(room); out.Piece.GetLast() {
+		out.Counted += p.counts
+	}
+	out.Quanta = p.takeQuanta()
+	if out.Renewed == 0 && len(out.Messages) == 0 && out.Piece == nil && out.Quanta == nil {
+		return nil
+	}
+	return out
+}
+
+// isLarge reports whether a message goes in pieces.
+func (m *relayedMessage) isLarge() bool {
+	return m.message.Description != nil && m.message.Description.Bytes() > relayBatchBytes
+}
+
+// isFull reports whether the other server has no room for another description.
+func (p *Peer) isFull(room uint64) bool { return p.version >= relayRoom && p.sent >= room }
+
+// nextPiece returns the next piece of the first large message. It returns nil if there is none, if messages
+// that were said before it still wait, or if the other server has no room for it.
+func (p *Peer) nextPiece(room uint64) *relaypb.Piece {
+	if len(p.large) == 0 || p.left < p.large[0].after {
+		return nil
+	}
+	stream := p.large[0].stream
+	if len(p.cut) == 0 {
+		if p.large[0].message.Description != nil && p.isFull(room) {
+			return nil
+		}
+		message := relaypb.EncodeMessage(stream, &p.large[0].message)
+		p.cut, _ = proto.Marshal(message) // it cannot fail: messageToPB has judged it
+		p.counts = counts(message)
+		p.sent += p.counts
+	}
+	piece := p.cut.next()
+	if piece == nil || piece.Last {
+		p.large[0] = relayedMessage{}
+		if p.large = p.large[1:]; len(p.large) == 0 {
+			p.large = nil
+		}
+		if p.behind[stream]--; p.behind[stream] == 0 {
+			delete(p.behind, stream)
+		}
+	}
+	return piece
+}
+
+// takeSaid takes what the leader has said since the last call, and returns with it the number of the request
+// for which a permit is given, 0 if none is, and the room that the other server has.
+func (p *Peer) takeSaid() (renewed, room uint64, said []relayedMessage) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.renew != 0 && !p.lost && p.peers.streams.grants(p.link) {
+		renewed, p.renew = p.renew, 0
+	}
+	said, p.said = p.said, nil
+	return renewed, p.room, said
+}
+
+func (p *Peer) receive(batch *relaypb.ToLeader) error {
+	number := batch.GetRenew()
+	p.mutex.Lock()
+	p.heard = p.peers.clock.Now()
+	if number != 0 {
+		p.renew = number
+	}
+	more := batch.GetRoom() > p.room
+	p.room = max(p.room, batch.GetRoom())
+	p.mutex.Unlock()
+	if number != 0 || more {
+		p.bell.Ring()
+	}
+	if err := p.forward(batch.GetForwards()); err != nil {
+		return err
+	}
+	if demands := batch.GetDemands(); len(demands) > 0 {
+		p.peers.units.Demanded(p, demandsFromPB(demands))
+		p.mutex.Lock()
+		p.heardCount += uint64(len(demands))
+		p.mutex.Unlock()
+	}
+	if piece := batch.GetPiece(); piece != nil {
+		forward := new(relaypb.Forward)
+		whole, err := p.coming.add(piece, forward)
+		if err == nil && whole {
+			err = p.forward([]*relaypb.Forward{forward})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.peers.core.Kick()
+	return nil
+}
+
+// supersede ends the relay because the other server has opened another one. Once it has returned, nothing
+// more of this one comes into the queue.
+func (p *Peer) supersede() {
+	p.admitting.Lock()
+	defer p.admitting.Unlock()
+	close(p.superseded)
+}
+
+// forward puts what the other server's streams say into the queue. It fails when more of them waits there
+// than may, so that a server which does not hold its clients back cannot fill this one.
+func (p *Peer) forward(forwards []*relaypb.Forward) error {
+	p.admitting.Lock()
+	defer p.admitting.Unlock()
+	select {
+	case <-p.superseded:
+		return nil
+	default:
+	}
+	for _, forward := range forwards {
+		f := relaypb.DecodeForward(forward, p.from)
+		if stream := p.stream(forward.GetStream(), &f); stream != nil {
+			s := Said{Reign: p.link.reign, Sink: stream, ID: stream.id, Forward: f}
+			if p.queued.Add(int64(s.Size())) > maxForwardedBytes {
+				p.queued.Add(-int64(s.Size()))
+				return errOverCredit
+			}
+			p.peers.core.Put(s)
+		}
+	}
+	p.mutex.Lock()
+	p.heardCount += uint64(len(forwards))
+	p.mutex.Unlock()
+	return nil
+}
+
+// stream returns the stream of the other server that has this number, and says f. One that begins with f is
+// remembered until it ends. For one that has ended it returns nil.
+func (p *Peer) stream(number uint64, f *coordination.Forward) *RemoteStream {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	stream := p.streams[number]
+	switch {
+	case stream == nil && (f.Attach != nil || f.Roster != nil):
+		stream = &RemoteStream{peer: p, number: number, id: p.peers.streams.nextID()}
+		p.streams[number] = stream
+	case f.Detach:
+		delete(p.streams, number)
+	}
+	return stream
+}
+
+// abandon detaches the streams behind a relay that broke, once the permit must be over that their server was
+// given last: until then it may still tell its clients that their sessions live, so no timeout of these
+// sessions may begin.
+func (p *Peer) abandon() {
+	p.mutex.Lock()
+	p.lost = true
+	p.mutex.Unlock()
+	p.peers.clock.AfterFunc(relayLease, func() {
+		p.mutex.Lock()
+		streams := p.streams
+		p.streams = nil // nothing more comes
+		p.mutex.Unlock()
+		for _, stream := range streams {
+			s := Said{Reign: p.link.reign, Sink: stream, ID: stream.id,
+				Forward: coordination.Forward{Lost: true}}
+			p.queued.Add(int64(s.Size()))
+			p.peers.core.Put(s)
+		}
+		p.peers.core.Kick()
+	})
+}

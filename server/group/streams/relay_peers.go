@@ -1,0 +1,116 @@
+package streams
+
+import (
+	"context"
+	"sync"
+
+	"github.com/coordd/coordd/internal/clock"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// Peers is the relays that are open towards this server. Of each other server the last one counts: when
+// a new one comes, the older is dead, even where nobody has noticed yet.
+type Peers struct {
+	core    Core
+	streams *Set
+	units   Units
+	clock   clock.Clock // not the rings'
+
+	mutex sync.Mutex
+	open  map[uint64]*Peer
+	all   sync.WaitGroup
+}
+
+func NewPeers(core Core, set *Set, limiter Units, shell clock.Clock) *Peers {
+	return &Peers{core: core, streams: set, units: limiter, clock: shell}
+}
+
+// Open counts the relays that are open towards this server.
+func (r *Peers) Open() int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return len(r.open)
+}
+
+// add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the
+// older one.
+func (r *Peers) add(p *Peer) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if other := r.open[p.from]; other != nil {
+		if other.process == p.process && other.number > p.number {
+			return false
+		}
+		other.supersede()
+	}
+	r.all.Add(1)
+	if r.open == nil {
+		r.open = make(map[uint64]*Peer)
+	}
+	r.open[p.from] = p
+	return true
+}
+
+// find is the relay that a Hello names, nil if another one has taken its place, or it is over.
+func (r *Peers) find(hello *relaypb.Hello) *Peer {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if p := r.open[hello.GetServer()]; p != nil && p.process == hello.GetProcess() &&
+		p.number == hello.GetNumber() {
+		return p
+	}
+	return nil
+}
+
+// remove is the counterpart of add.
+func (r *Peers) remove(p *Peer) {
+	defer r.all.Done()
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.open[p.from] == p {
+		delete(r.open, p.from)
+	}
+}
+
+// Wait returns when all relays have ended, or ctx is done.
+func (r *Peers) Wait(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.all.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// RelayEnd names one direction of a relay between two members.
+type RelayEnd struct {
+	Process, Number uint64 // of the server that has opened it
+	ToLeader        bool
+}
+
+// Count notes the messages on the relay to the leader, if link is one.
+func Count(link Leader, sent, heard map[RelayEnd]uint64) {
+	r, is := link.(*Relay)
+	if !is {
+		return
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	sent[RelayEnd{r.process, r.number, true}] = r.sentCount
+	heard[RelayEnd{r.process, r.number, false}] = r.heardCount
+}
+
+// Count notes the messages on the relays towards this server.
+func (r *Peers) Count(sent, heard map[RelayEnd]uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, p := range r.open {
+		p.mutex.Lock()
+		heard[RelayEnd{p.process, p.number, true}] = p.heardCount
+		sent[RelayEnd{p.process, p.number, false}] = p.sentCount
+		p.mutex.Unlock()
+	}
+}

@@ -1,0 +1,194 @@
+package streams
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/internal/clock"
+	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore"
+)
+
+const (
+	// leaderPoll is how often the right to speak is looked at, and a leader's address that is not known yet.
+	leaderPoll = 20 * time.Millisecond
+)
+
+// Uplink is this server's part in a cluster: it keeps the relay to the leader.
+type Uplink struct {
+	core    Core
+	streams *Set
+	units   Units
+	clock   clock.Clock // not the rings'
+	logger  *slog.Logger
+	ready   func() // called when there is a leader
+	store   *raftstore.Store
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+
+	process uint64 // as in relaypb.Hello
+	relays  uint64 // tried so far
+	opened  atomic.Uint64
+
+	mutex  sync.Mutex
+	leader uint64           // as the log says; 0 if there is none, or this one leads
+	term   uint64           // in which that was said
+	change chan struct{}    // closed when leader or term changes
+	conn   *grpc.ClientConn // to the leader, while the relay is open
+	news   chan struct{}    // closed when there may be another leader to ask
+}
+
+func NewUplink(core Core, set *Set, limiter Units, shell clock.Clock, logger *slog.Logger,
+	ready func()) *Uplink {
+	return &Uplink{core: core, streams: set, units: limiter, clock: shell, logger: logger, ready: ready,
+		process: Nonce(), change: make(chan struct{}), news: make(chan struct{})}
+}
+
+// Start begins to look for the leader.
+func (m *Uplink) Start(store *raftstore.Store) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.store, m.stop = store, cancel
+	m.ended.Go(func() { m.relay(ctx) })
+	m.ended.Go(func() { m.listen(ctx) })
+}
+
+// End is the counterpart of start, without which it does nothing.
+func (m *Uplink) End() {
+	if m.stop != nil {
+		m.stop()
+		m.ended.Wait()
+	}
+}
+
+// Toward notes who leads in a term. The same leader in another term is another one. The group calls it, too,
+// when this server begins to lead.
+func (m *Uplink) Toward(term, leader uint64) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if leader == m.core.Member() {
+		leader = 0
+	}
+	if m.leader != leader || m.term != term {
+		m.leader, m.term = leader, term
+		close(m.change)
+		m.change = make(chan struct{})
+	}
+	m.announce()
+}
+
+// announce wakes the calls that wait for a leader. The mutex is held.
+func (m *Uplink) announce() {
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+// AwaitNews returns what is closed when there may be another leader to ask than now.
+func (m *Uplink) AwaitNews() <-chan struct{} {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.news
+}
+
+// Conn returns the connection to the leader, nil without one.
+func (m *Uplink) Conn() *grpc.ClientConn {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.conn
+}
+
+// Openings returns how often a relay was opened.
+func (m *Uplink) Openings() uint64 { return m.opened.Load() }
+
+func (m *Uplink) leaderOf() (leader uint64, change <-chan struct{}) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.leader, m.change
+}
+
+// relay keeps the relay to whoever leads.
+func (m *Uplink) relay(ctx context.Context) {
+	for ctx.Err() == nil {
+		leader, change := m.leaderOf()
+		if address := AddressOf(m.store, leader); address != "" {
+			m.relayTo(ctx, leader, address, change)
+			select {
+			case <-ctx.Done():
+			case <-time.After(relayRetry):
+			}
+			continue
+		}
+		wait := time.After(leaderPoll) // the leader's address may not be known yet
+		if leader == 0 {
+			wait = nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-change:
+		case <-wait:
+		}
+	}
+}
+
+// AddressOf returns where the member with an id listens for others; "" if that is not known.
+func AddressOf(store *raftstore.Store, id uint64) string {
+	member, _ := store.Members().Find(id)
+	return member.PeerAddress
+}
+
+// relayTo relays to the leader, which is the member at address, until the relay breaks or another member
+// leads.
+func (m *Uplink) relayTo(ctx context.Context, leader uint64, address string, change <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-change:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	conn, err := m.store.DialPeer(address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	m.relays++
+	r := &Relay{self: m.store.Member(), process: m.process, number: m.relays, streams: m.streams,
+		limiter: m.units, clock: m.clock,
+		bell: turn.NewBell(), asked: make(map[uint64]moment),
+		urgent: func() *grpc.ClientConn { return m.store.UrgentConn(leader) }, ready: func() {
+			m.opened.Add(1)
+			m.setConn(conn)
+			m.ready()
+		}}
+	if err := r.run(ctx, conn); err != nil && ctx.Err() == nil {
+		m.logger.Debug("the relay to the leader broke", "leader", address, "err", err)
+	}
+	m.setConn(nil)
+}
+
+func (m *Uplink) setConn(conn *grpc.ClientConn) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.conn = conn
+	m.announce()
+}
+
+// listen has streams sent that were mute, as soon as this server may speak again.
+func (m *Uplink) listen(ctx context.Context) {
+	ticker := time.NewTicker(leaderPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		m.streams.wakeMuted()
+	}
+}
