@@ -169,7 +169,7 @@ func (l *loop) kick() bool {
 		l.s.inbox.bell.Ring()
 		return false
 	}
-	if !l.turn.TryLock() {
+	if _, free := l.turn.TryLock(); !free {
 		return false // its holder looks again
 	}
 	err := l.work(nil)

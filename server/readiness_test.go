@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/server/group/compare"
+
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 	"google.golang.org/grpc"
@@ -212,8 +214,8 @@ func TestReadinessWhenBehind(t *testing.T) {
 func TestReadinessOfDivergedServers(t *testing.T) {
 	var right atomic.Bool
 	c := startClusterWith(t, 3, func(config *Config) {
-		config.readiness.Divergence = func(g *group.Group) (group.Divergence, bool) {
-			d := group.Divergence{Index: 4711, Right: right.Load()}
+		config.readiness.Divergence = func(g *group.Group) (compare.Divergence, bool) {
+			d := compare.Divergence{Index: 4711, Right: right.Load()}
 			for _, m := range g.Log().Members() {
 				if m.Name != config.Cluster.Name && len(d.Others) == 0 {
 					d.Others = append(d.Others, m.ID)

@@ -93,7 +93,7 @@ var trials = []trial{
 	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
 	{name: "names on the relay", folder: "server/group", tests: "^TestNameThatCannot", most: time.Minute},
 	{name: "units of servers", folder: "server/group/limiter", tests: "^Test(Quanta|Demands|KnownRights)"},
-	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
+	{name: "digests", folder: "server/group/compare", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
 	{name: "what is written by hand", folder: "server/wire", tests: "^Test"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "traces of a crash", folder: "raftstore",

@@ -10,10 +10,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coordd/coordd/server/group/compare"
+
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/group"
 )
 
 // TestCoded pins which exit code each kind of failure gets.
@@ -32,8 +33,8 @@ func TestCoded(t *testing.T) {
 		{"emptied directory", raftstore.ErrEmptied, exit.Config},
 		{"another cluster", raftstore.ErrOtherCluster, exit.Config},
 		{"damage", &raftstore.CorruptionError{}, exit.Storage},
-		{"another state than the majority's", &group.DivergedError{}, exit.Diverged},
-		{"another state, on a disk that fails", &group.DivergedError{Condemnation: onFile(syscall.EIO)},
+		{"another state than the majority's", &compare.DivergedError{}, exit.Diverged},
+		{"another state, on a disk that fails", &compare.DivergedError{Condemnation: onFile(syscall.EIO)},
 			exit.Diverged},
 		{"condemned directory", &raftstore.CondemnedError{}, exit.Diverged},
 		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
@@ -74,7 +75,7 @@ func TestEmptiedDirectorySaysWhatToDo(t *testing.T) {
 	}{
 		{raftstore.ErrEmptied, []string{"coordd cluster remove", "coordd cluster add", "--join"}},
 		{raftstore.ErrOtherCluster, []string{"--initial-cluster", "--cluster-token"}},
-		{&group.DivergedError{Index: 77}, []string{"entry 77", "coordd cluster remove", "coordd cluster add",
+		{&compare.DivergedError{Index: 77}, []string{"entry 77", "coordd cluster remove", "coordd cluster add",
 			"--join"}},
 		{&raftstore.CondemnedError{File: "condemned.txt", Reason: "why"},
 			[]string{"condemned.txt", "why", "coordd cluster add", "--join"}},

@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/coordd/coordd/server/group/compare"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
@@ -99,7 +101,7 @@ func (s failingServer) Err() error { return CodedEnd(s.Server.Err()) }
 func CodedEnd(err error) error {
 	var network *net.OpError
 	var broken *group.InvariantError
-	var diverged *group.DivergedError
+	var diverged *compare.DivergedError
 	switch {
 	case err == nil || errors.As(err, &network) || errors.As(err, &broken):
 		return err
@@ -131,7 +133,7 @@ func Coded(err error) error {
 	var format *raftstore.FormatError
 	var version *raftstore.VersionError
 	var setting *server.ConfigError
-	var diverged *group.DivergedError
+	var diverged *compare.DivergedError
 	var condemned *raftstore.CondemnedError
 	var network *net.OpError
 	var path *fs.PathError

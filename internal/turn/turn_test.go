@@ -64,7 +64,7 @@ func TestNothingIsForgotten(t *testing.T) {
 		go func() {
 			for range each {
 				left.leave()
-				if turn.TryLock() {
+				if _, free := turn.TryLock(); free {
 					work(1)
 					turn.Unlock()
 				}
@@ -83,7 +83,7 @@ func TestUnlockRings(t *testing.T) {
 	bell := NewBell()
 	turn := New(bell, left.waiting)
 	turn.Lock()
-	if turn.TryLock() {
+	if _, free := turn.TryLock(); free {
 		t.Fatal("two have the turn")
 	}
 	turn.Unlock()
@@ -96,4 +96,23 @@ func TestUnlockRings(t *testing.T) {
 	if len(bell) != 1 {
 		t.Error("the bell was not rung for what was left")
 	}
+}
+
+// TestTokens: a token is good for its own turn, and for no later one.
+func TestTokens(t *testing.T) {
+	turn := New(NewBell(), func() bool { return false })
+	first := turn.Lock()
+	first.Check()
+	if _, free := turn.TryLock(); free {
+		t.Error("the turn is taken twice")
+	}
+	turn.Unlock()
+	second, _ := turn.TryLock()
+	second.Check()
+	defer func() {
+		if recover() == nil {
+			t.Error("the token of an earlier turn is good")
+		}
+	}()
+	first.Check()
 }

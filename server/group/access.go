@@ -17,8 +17,8 @@ func (g *Group) AccessVersion() uint64 { return g.access.version.Load() }
 
 // RecheckAccess has the leader, if it is here, end the streams that have lost rights, wherever they are.
 func (g *Group) RecheckAccess(ctx context.Context) error {
-	_, err := g.Read(ctx, func(*coordination.Machine) outcome.Outcome {
-		g.replica.RecheckAccess(g.clock.Now())
+	_, err := g.readCore(ctx, func(c *core) outcome.Outcome {
+		c.replica.RecheckAccess(g.clock.Now())
 		return outcome.Done()
 	})
 	return err
@@ -43,3 +43,19 @@ func (p *publishedAccess) publish(m *coordination.Machine) {
 }
 
 func (p *publishedAccess) accounts() *accounts.Accounts { return p.current.Load() }
+
+// FormatVersion is the newest version of commands that every server of the cluster can read. Before that is
+// known of all it is the first.
+func (g *shared) FormatVersion() uint64 { return max(1, g.readable()) }
+
+// readable is the same, and 0 before it is known of all.
+func (g *shared) readable() uint64 {
+	if g.alone() {
+		return g.config.Formats.Version
+	}
+	return g.store.ClusterVersion()
+}
+
+// Crowded reports whether what makes the state larger is refused: the disk of this server, which leads, is
+// nearly full, and no other server can take the leadership. The reserve is for what makes the state smaller.
+func (g *shared) Crowded() bool { return g.store.Writable() != nil && !g.store.HandingOver() }

@@ -2,7 +2,6 @@ package group
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -48,7 +47,7 @@ func (g handler) Flush(busy bool) {
 	}
 }
 
-func (g *Group) handleStore(e storeEvent) error {
+func (g *core) handleStore(e storeEvent) error {
 	switch {
 	case e.failed != nil:
 		return e.failed
@@ -59,7 +58,7 @@ func (g *Group) handleStore(e storeEvent) error {
 		g.replay.leads.Store(false)
 		g.replica.Following()
 		g.setLeader()
-		g.member.Toward(e.term, e.leader)
+		g.uplink.Toward(e.term, e.leader)
 		g.events.Lead(g.clock.WallMillis(), e.term, e.leader)
 	case e.restored > uint64(g.replica.Machine().Index()):
 		// otherwise a later one was in its place already when it was loaded
@@ -90,20 +89,20 @@ func (g *Group) handleStore(e storeEvent) error {
 
 // reportApplied says to the store that everything up to index is executed, and how many commands that were
 // since the last time.
-func (g *Group) reportApplied(index uint64) {
+func (g *core) reportApplied(index uint64) {
 	g.store.Applied(index, g.executed)
 	g.executed = 0
 }
 
 // restore goes on with the state of another member that is stored now: that of the checkpoint which the log
 // told of, or of a later one. The entries up to that may still come.
-func (g *Group) restore() error {
+func (g *core) restore() error {
 	machine, err := loadMachine(g.config, g.store)
 	if err != nil {
 		return err
 	}
 	g.replica.Restored(machine)
-	g.limiter.Restored(machine)
+	g.limiter.Restored(g.token, machine)
 	machine.Observe() // what came as a whole has occurred before
 	g.digestRestored()
 	g.checkpoint = nil
@@ -116,7 +115,7 @@ func (g *Group) restore() error {
 // apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped.
 // A panic ends the turn, and the group with it, before anything of the entry is told to anybody: what is
 // published comes behind the whole entry, what is said behind the whole turn.
-func (g *Group) apply(e *raftstore.Entry) error {
+func (g *core) apply(e *raftstore.Entry) error {
 	if g.replica.Covered(coordination.Index(e.Index)) {
 		return nil
 	}
@@ -139,7 +138,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}
-	g.limiter.Applied(g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
+	g.limiter.Applied(g.token, g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
 	g.tellTimedOut(timingOut)
 	g.noteEvents()
 	if g.entry.Marked() {
@@ -156,7 +155,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 
 // observe begins to collect events once what was in the log at the start is executed: that is no news. The
 // turn is held.
-func (g *Group) observe(applied uint64) {
+func (g *core) observe(applied uint64) {
 	if applied > g.observeBehind {
 		g.replica.Machine().Observe()
 		g.observeBehind = ^uint64(0)
@@ -164,7 +163,7 @@ func (g *Group) observe(applied uint64) {
 }
 
 // noteEvents keeps what has occurred. The turn is held.
-func (g *Group) noteEvents() {
+func (g *core) noteEvents() {
 	occurred := g.replica.Machine().Occurred()
 	if len(occurred) == 0 {
 		return
@@ -181,7 +180,7 @@ func (g *Group) noteEvents() {
 
 // setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
 // themselves, once they have their answers.
-func (g *Group) setLeader() {
+func (g *core) setLeader() {
 	g.inFlight, g.unsaid = 0, streams.Unsaid{}
 	if g.link != nil {
 		g.link.End()
@@ -192,14 +191,14 @@ func (g *Group) setLeader() {
 		g.streams.Follow(nil)
 		return
 	}
-	g.link = streams.NewLocal(inside{g}, reign, g.replica.Term())
+	g.link = streams.NewLocal(g.inside, reign, g.replica.Term())
 	g.streams.Follow(g.link)
 	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
-	g.member.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
+	g.uplink.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
 	g.markReady()
 }
 
-func (g *Group) handle(e event) {
+func (g *core) handle(e event) {
 	switch c := e.call; {
 	case c == nil:
 		g.replica.Forward(g.clock.Now(), e.Reign, e.ID, e.Sink, e.Forward)
@@ -209,77 +208,4 @@ func (g *Group) handle(e event) {
 	default:
 		g.reads = append(g.reads, c)
 	}
-}
-
-// carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.
-func (g *Group) carryOut() {
-	work := g.takeWork()
-	if len(work.Commands) > 0 {
-		entries := g.entries(work.Commands)
-		clear(work.Commands)
-		for _, e := range entries {
-			g.inFlight += len(e)
-		}
-		g.store.Propose(uint64(g.replica.Term()), entries)
-	}
-	if work.Barrier != 0 {
-		g.store.ReadIndex(work.Barrier)
-	}
-	g.say(work)
-}
-
-// loader makes a machine of the rows of a checkpoint.
-type loader struct {
-	config   Config
-	restorer *coordination.Restorer
-	rows     int
-}
-
-func newLoader(config Config) (*loader, error) {
-	restorer, err := coordination.NewRestorer(config.Database, config.Limits)
-	return &loader{config: config, restorer: restorer}, err
-}
-
-// add takes the next row as it is stored.
-func (l *loader) add(key, value []byte) error {
-	l.rows++
-	row, err := codec.DecodeRow(key, value)
-	if err == nil {
-		err = l.restorer.Add(row)
-	}
-	if err != nil {
-		return fmt.Errorf("read the checkpoint: %w", err)
-	}
-	return nil
-}
-
-func (l *loader) finish() (*coordination.Machine, error) {
-	if l.rows == 0 { // nothing but the log yet
-		return coordination.NewMachine(l.config.Database, l.config.Limits)
-	}
-	machine, err := l.restorer.Finish()
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoint: %w", err)
-	}
-	return machine, nil
-}
-
-// loadMachine reads the checkpoint of a store that is open.
-func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, error) {
-	l, err := newLoader(config)
-	if err != nil {
-		return nil, err
-	}
-	told := time.Now()
-	err = store.Rows(func(key, value []byte) error {
-		if l.rows%loadRowsTold == 0 && time.Since(told) >= time.Second {
-			told = time.Now()
-			config.Log.Logger.Info("reading the checkpoint", "rows", l.rows)
-		}
-		return l.add(key, value)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return l.finish()
 }

@@ -50,7 +50,7 @@ func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
 func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked) error {
 	repeated := false
 	for {
-		news := g.member.AwaitNews() // before the look at who leads, so that nothing is missed
+		news := g.uplink.AwaitNews() // before the look at who leads, so that nothing is missed
 		switch attempt(repeated) {
 		case Answered:
 			return nil

@@ -38,7 +38,7 @@ func TestAskAgain(t *testing.T) {
 	}); err != nil || !slices.Equal(told, []bool{false, false, true, true}) {
 		t.Errorf("got %v, attempts %v", err, told)
 	}
-	if err := g.AskLeader(t.Context(), func(bool) Asked { g.close(); return LeaderGone }); !errors.Is(err,
+	if err := g.AskLeader(t.Context(), func(bool) Asked { g.core.close(); return LeaderGone }); !errors.Is(err,
 		streams.ErrStopped) {
 		t.Errorf("stopped: got %v", err)
 	}
@@ -48,17 +48,17 @@ func TestAskAgain(t *testing.T) {
 // in vain.
 func TestNewsOfALeaderHere(t *testing.T) {
 	g := openTest(t, nil)
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	term, index := g.replica.Term(), g.replica.Machine().Index()
-	g.replica.Following()
-	g.setLeader()
-	news := g.member.AwaitNews()
+	term, index := g.core.replica.Term(), g.core.replica.Machine().Index()
+	g.core.replica.Following()
+	g.core.setLeader()
+	news := g.uplink.AwaitNews()
 	mutexOf(g.streams).Lock() // so that it is not seen yet that this server leads
 	done := make(chan struct{})
-	g.replica.Leading(term, g.store.Lineage())
-	g.replica.Committed(g.clock.Now(), &coordination.Entry{Index: index + 1, Term: term})
-	go func() { defer close(done); g.setLeader() }()
+	g.core.replica.Leading(term, g.store.Lineage())
+	g.core.replica.Committed(g.clock.Now(), &coordination.Entry{Index: index + 1, Term: term})
+	go func() { defer close(done); g.core.setLeader() }()
 	select {
 	case <-news:
 		t.Error("calls were told of a leader before there was one to ask")
@@ -74,9 +74,9 @@ func TestCallsPassAFollower(t *testing.T) {
 	c := openCluster(t, 3)
 	leads, follows := c.leader()
 	follower := c.groups[follows]
-	eventually(t, "the relay", func() bool { return follower.member.Conn() != nil })
+	eventually(t, "the relay", func() bool { return follower.uplink.Conn() != nil })
 	done := make(chan struct{})
-	follower.turn.Lock()
+	follower.hold(follower.turn.Lock())
 	go func() {
 		defer close(done)
 		createNode(t, follower, testNode)
@@ -99,25 +99,25 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	command := &coordination.CreateNode{CallID: coordination.CallID{Nonce: 1}, Path: testNode,
 		Owner: scheme.RootOwner}
 	passedOn := codec.AppendCommand(nil, command)
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	waiting := &call{attempt: &attempt{command: command, encoded: passedOn}, done: make(chan callAnswer, 1)}
-	g.replica.Call(waiting, command, 0, false)
-	if got := g.passedOn(command); got == nil || &got[0] != &passedOn[0] {
+	g.core.replica.Call(waiting, command, 0, false)
+	if got := g.core.passedOn(command); got == nil || &got[0] != &passedOn[0] {
 		t.Error("a command that was passed on is encoded anew")
 	}
 	same := *command
-	if got := g.passedOn(&same); got != nil {
+	if got := g.core.passedOn(&same); got != nil {
 		t.Error("a command is taken for another one of its name")
 	}
 	var got, want [][]byte
 	for stamp := uint64(0); stamp != g.clock.WallMillis(); { // which entries begin with
 		stamp = g.clock.WallMillis()
-		got, want = g.entries([]coordination.Command{command}), g.entries([]coordination.Command{&same})
+		got, want = g.core.entries([]coordination.Command{command}), g.core.entries([]coordination.Command{&same})
 	}
 	if !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("what was passed on becomes %x, not %x", got, want)
 	}
-	g.carryOut()
+	g.core.carryOut()
 	g.turn.Unlock()
 	if answer := <-waiting.done; answer.err != nil || !answer.outcome.OK() {
 		t.Fatal(answer)

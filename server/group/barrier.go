@@ -120,7 +120,7 @@ func (r *readRounds) again(round *readRound, lost uint64) (ask uint64) {
 }
 
 // ask puts a question unless it is 0.
-func (g *Group) ask(question uint64) {
+func (g *shared) ask(question uint64) {
 	if question != 0 {
 		g.store.ReadIndex(question)
 	}
@@ -129,7 +129,7 @@ func (g *Group) ask(question uint64) {
 // passBarrier returns when this server has applied everything that was committed when it was called. When
 // there may be another leader the question is asked again at once.
 func (g *Group) passBarrier(ctx context.Context) error {
-	changed := g.member.AwaitNews()
+	changed := g.uplink.AwaitNews()
 	round, ask := g.rounds.join()
 	g.ask(ask)
 	retry := time.NewTimer(barrierRetry)
@@ -140,7 +140,7 @@ func (g *Group) passBarrier(ctx context.Context) error {
 		case <-round.passed:
 			return nil
 		case <-changed:
-			changed = g.member.AwaitNews()
+			changed = g.uplink.AwaitNews()
 			g.ask(g.rounds.again(round, asked))
 		case <-retry.C:
 			g.ask(g.rounds.again(round, asked))
@@ -155,7 +155,7 @@ func (g *Group) passBarrier(ctx context.Context) error {
 }
 
 // answerBarriers lets those go on whose index is applied. The turn is held.
-func (g *Group) answerBarriers() {
+func (g *core) answerBarriers() {
 	kept := g.barriers[:0]
 	for _, b := range g.barriers {
 		if b.index <= uint64(g.replica.Machine().Index()) {
@@ -168,4 +168,4 @@ func (g *Group) answerBarriers() {
 	g.barriers = kept
 }
 
-func (g *Group) markReady() { g.readyOnce.Do(func() { close(g.ready) }) }
+func (g *shared) markReady() { g.readyOnce.Do(func() { close(g.ready) }) }

@@ -23,7 +23,7 @@ func BenchmarkTurn(b *testing.B) {
 	requests := uint64(0)
 	turn := func(ask func(i int) *coordination.Request) {
 		requests++
-		g.turn.Lock() // so that the requests gather
+		g.hold(g.turn.Lock()) // so that the requests gather
 		for i, c := range clients {
 			c.ask(requests, ask(i))
 		}

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/group/streams"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // ownWritePatience is how long the answer to a call may wait for this server to have applied it.
@@ -31,7 +31,7 @@ type attempt struct {
 // call is a unary request that waits for the group: a command, or a read of the machine.
 type call struct {
 	attempt *attempt
-	read    func(m *coordination.Machine) outcome.Outcome
+	read    func(c *core) outcome.Outcome
 	rows    int             // of the machine that read looks at, at most
 	done    chan callAnswer // capacity 1
 	claimed atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
@@ -94,7 +94,7 @@ func (g *Group) Execute(ctx context.Context,
 // never comes into the log. Only a leader that a majority has confirmed lately has applied every change that
 // was acknowledged, such as a permission. A repeated call may have been executed: the log has its outcome. The
 // turn is held.
-func (g *Group) refuses(c *call) bool {
+func (g *core) refuses(c *call) bool {
 	if g.link == nil || c.attempt.repeated || !g.lease.MaySpeak() {
 		return false
 	}
@@ -122,7 +122,7 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 			return answer, err
 		}
 	}
-	if conn := g.member.Conn(); conn != nil {
+	if conn := g.uplink.Conn(); conn != nil {
 		return g.executeThere(ctx, relaypb.NewRelayClient(conn), a)
 	}
 	return outcome.Outcome{}, streams.ErrNotLeading
@@ -191,7 +191,7 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 
 // passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded
 // anew: the codec decodes nothing but the one encoding of a command. The turn is held.
-func (g *Group) passedOn(c coordination.Command) []byte {
+func (g *core) passedOn(c coordination.Command) []byte {
 	if name, is := coordination.CallOf(c); is {
 		for _, waiting := range g.replica.Waiting(name) {
 			if a := waiting.attempt; a.command == c && a.encoded != nil {
@@ -245,4 +245,31 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	case <-g.over:
 		return outcome.Outcome{}, streams.ErrStopped
 	}
+}
+
+// relayService is what the servers of a cluster say to each other for their clients.
+type relayService struct {
+	relaypb.UnimplementedRelayServer
+	group *Group
+}
+
+// Exchange implements relaypb.RelayServer.
+func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error {
+	return s.group.relays.Exchange(rpc)
+}
+
+// Permit implements relaypb.RelayServer.
+func (s relayService) Permit(rpc relaypb.Relay_PermitServer) error {
+	return s.group.relays.GivePermit(rpc)
+}
+
+// Execute implements relaypb.RelayServer.
+func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
+	return s.group.executeForPeer(ctx, r)
+}
+
+// Services registers what the servers of a cluster say to each other about the group.
+func (g *Group) Services(registrar grpc.ServiceRegistrar) {
+	relaypb.RegisterRelayServer(registrar, relayService{group: g})
+	relaypb.RegisterDigestsServer(registrar, g.comparer)
 }

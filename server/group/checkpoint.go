@@ -1,11 +1,15 @@
 package group
 
 import (
+	"bufio"
+	"context"
+	"io"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // runningCheckpoint hands the machine's frozen rows to the store in slices, each in another turn of the group,
@@ -34,7 +38,7 @@ const (
 )
 
 // wakeForCheckpoint is when the group is to wake up for the checkpoint at the latest.
-func (g *Group) wakeForCheckpoint() coordination.Instant {
+func (g *core) wakeForCheckpoint() coordination.Instant {
 	switch c := g.checkpoint; {
 	case c == nil:
 		return coordination.Never
@@ -46,7 +50,7 @@ func (g *Group) wakeForCheckpoint() coordination.Instant {
 }
 
 // nextSlice is when the next slice is due.
-func (g *Group) nextSlice() coordination.Instant {
+func (g *core) nextSlice() coordination.Instant {
 	if g.store.LogGrows() {
 		return 0
 	}
@@ -54,14 +58,14 @@ func (g *Group) nextSlice() coordination.Instant {
 }
 
 // startCheckpoint freezes the state if the store wants a checkpoint and no mark is to be waited for.
-func (g *Group) startCheckpoint() {
+func (g *core) startCheckpoint() {
 	if g.checkpoint == nil && g.store.CheckpointDue() && !g.awaitsMark() {
 		g.beginCheckpoint()
 	}
 }
 
 // beginCheckpoint freezes the state.
-func (g *Group) beginCheckpoint() {
+func (g *core) beginCheckpoint() {
 	rows := g.replica.Machine().Freeze()
 	writer := g.store.BeginCheckpoint(uint64(rows.Index()))
 	for _, id := range rows.Dropped() {
@@ -71,7 +75,7 @@ func (g *Group) beginCheckpoint() {
 }
 
 // continueCheckpoint hands over the next slice.
-func (g *Group) continueCheckpoint() {
+func (g *core) continueCheckpoint() {
 	c := g.checkpoint
 	if c == nil {
 		return
@@ -90,7 +94,7 @@ func (g *Group) continueCheckpoint() {
 			c.writer.Finish()
 			g.checkpoint = nil
 			if digest, known := c.rows.Digest(); known && c.marked {
-				g.digests.addOwn(g.reportOf(c.rows.Index(), digest))
+				g.comparer.Add(uint64(c.rows.Index()), digest)
 			}
 			return
 		}
@@ -101,5 +105,115 @@ func (g *Group) continueCheckpoint() {
 	}
 	if c.writer.Put(c.offered) {
 		c.offered = nil
+	}
+}
+
+// DefaultMarks is how often the servers of a cluster compare their states, if anything has changed.
+var DefaultMarks = coordination.MarkPolicy{Commands: 250_000, PeriodMillis: 600_000}
+
+// markRetry is the time until the next attempt at a mark that an older server could not read.
+const markRetry = time.Minute
+
+// mark has the leader put a mark into the log if one is due: by what has changed, or because the checkpoint
+// of this server is due, with which those of the others are. Servers that cannot read a mark get none. The
+// turn is held.
+func (g *core) mark() {
+	g.nextMark = coordination.Never
+	if g.config.Marks == (coordination.MarkPolicy{}) || g.replica.Reign() == 0 {
+		return
+	}
+	now, due := g.clock.Now(), g.replica.MarkDue()
+	if due != coordination.Never && g.checkpoint == nil && g.store.CheckpointDue() {
+		due = now
+	}
+	switch {
+	case due > now:
+		g.nextMark = due
+	case g.FormatVersion() < codec.VersionEntries:
+		g.nextMark = now + coordination.Instant(markRetry)
+	default:
+		g.replica.Mark()
+	}
+}
+
+// checkpointAtMark freezes the state behind a mark. A server that has another checkpoint under way passes it
+// over: it is compared at a later one. The turn is held.
+func (g *core) checkpointAtMark() {
+	if g.checkpoint != nil || g.store.CheckpointOpen() {
+		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
+		return
+	}
+	g.reportApplied(uint64(g.entry.Index)) // what comes behind the mark counts towards the next one
+	g.beginCheckpoint()
+	g.checkpoint.marked = true
+}
+
+// awaitsMark reports whether a checkpoint that is due is better taken at the mark that the leader puts into
+// the log when its own is due. It does not come if nobody leads, nor before all servers can read it.
+func (g *core) awaitsMark() bool {
+	return g.config.Marks != (coordination.MarkPolicy{}) && g.FormatVersion() >= codec.VersionEntries &&
+		!g.store.CheckpointOverdue()
+}
+
+// digestRestored takes over the digest of the checkpoint that the machine was read from. It was right or
+// wrong before already: so what was noticed before a restart is noticed again, even if it had not been
+// written down.
+func (g *core) digestRestored() {
+	if index, digest := g.replica.Machine().RestoredDigest(); index != 0 {
+		g.comparer.Replace(uint64(index), digest)
+	}
+}
+
+const (
+	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be
+	// under way.
+	checkpointPoll = 50 * time.Millisecond
+	// backupBuffer is how many bytes of a backup are written at once.
+	backupBuffer = 256 << 10
+)
+
+// Backup writes a checkpoint to w in which is everything that this server has applied when it is called.
+// Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped, those of ctx and those
+// of Store.Backup.
+func (g *Group) Backup(ctx context.Context, w io.Writer) (uint64, error) {
+	if err := g.checkpointNow(ctx); err != nil {
+		return 0, err
+	}
+	buffered := bufio.NewWriterSize(w, backupBuffer)
+	index, err := g.store.Backup(ctx, buffered)
+	if err != nil {
+		return 0, err
+	}
+	return index, buffered.Flush()
+}
+
+// checkpointNow returns once a checkpoint of the present state, or a later one, is durable.
+func (g *Group) checkpointNow(ctx context.Context) error {
+	var index uint64
+	_, err := g.readCore(ctx, func(c *core) outcome.Outcome {
+		index = uint64(c.replica.Machine().Index())
+		g.store.WantCheckpoint(index)
+		c.startCheckpoint()
+		return outcome.Done()
+	})
+	if err != nil {
+		return err
+	}
+	stored := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { stored <- g.store.AwaitCheckpoint(ctx, index) }()
+	poll := time.NewTicker(checkpointPoll)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-stored:
+			return err
+		case <-poll.C:
+		}
+		_, err := g.readCore(ctx, func(c *core) outcome.Outcome { c.startCheckpoint(); return outcome.Done() })
+		if err != nil {
+			return err
+		}
 	}
 }

@@ -19,27 +19,27 @@ func TestSlicesAreApart(t *testing.T) {
 	for n := range 3 * rowsPerTurn {
 		createNode(t, g, scheme.Path{"local", fmt.Sprint("node-", n)})
 	}
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	g.beginCheckpoint()
-	for slices := 0; g.checkpoint != nil; slices++ {
+	g.core.beginCheckpoint()
+	for slices := 0; g.core.checkpoint != nil; slices++ {
 		if slices > 20 {
 			t.Fatal("there is no end of it")
 		}
 		before := hands.now
-		if due := g.nextSlice(); due > before {
+		if due := g.core.nextSlice(); due > before {
 			t.Errorf("slice %d is due %v later", slices, time.Duration(due-before))
 		}
-		g.work()
-		if g.checkpoint == nil {
+		g.core.work()
+		if g.core.checkpoint == nil {
 			break
 		}
-		again := g.checkpoint.next
+		again := g.core.checkpoint.next
 		if again == before { // the last rows
 			continue
 		}
-		g.work()
-		if g.checkpoint == nil || g.checkpoint.next != again || g.nextSlice() != again {
+		g.core.work()
+		if g.core.checkpoint == nil || g.core.checkpoint.next != again || g.core.nextSlice() != again {
 			t.Fatal("a slice follows without a pause")
 		}
 		if again != before+coordination.Instant(slicePause) {

@@ -17,17 +17,17 @@ func contend(t *testing.T, g *Group) (holder, waiter *testClient, index coordina
 	if r := holder.next(t); !r.Done {
 		t.Fatalf("got %+v", r)
 	}
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
 	waiter.ask(1, take("lock"))
-	return holder, waiter, g.replica.Machine().Index()
+	return holder, waiter, g.core.replica.Machine().Index()
 }
 
 // kept reports whether commands wait for company.
 func kept(g *Group) bool {
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	return g.companyUntil != coordination.Never
+	return g.core.companyUntil != coordination.Never
 }
 
 // TestQueueingSharesAnEntry has an acquire that only queues up wait for the release that it waits for. Both
@@ -46,8 +46,8 @@ func TestQueueingSharesAnEntry(t *testing.T) {
 	}
 	// The turn that answers the holder goes on with the waiter. Once it is over, a Pending that nobody has taken is
 	// no news any more.
-	g.turn.Lock()
-	now, until := g.replica.Machine().Index(), g.companyUntil
+	g.hold(g.turn.Lock())
+	now, until := g.core.replica.Machine().Index(), g.core.companyUntil
 	g.turn.Unlock()
 	if r := waiter.next(t); r.Kind != coordination.ReplyResult || !r.Done {
 		t.Errorf("the waiter got %+v", r)

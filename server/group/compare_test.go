@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
@@ -40,7 +42,7 @@ func openCompared(t *testing.T, n int, change func(i int, config *Config)) *comp
 	c := &comparedCluster{wrong: make([]atomic.Bool, n), ended: make(map[int][]error)}
 	c.testCluster = openClusterWith(t, n, func(i int, config *Config) {
 		config.Marks = manualMarks
-		config.comparePause = 50 * time.Millisecond
+		config.compare.Pause = 50 * time.Millisecond
 		config.Executing = func(_ *coordination.Machine, e *coordination.Entry) {
 			for _, command := range e.Commands {
 				made, is := command.(*coordination.MakeDirectory)
@@ -100,23 +102,23 @@ func (c *comparedCluster) mark() uint64 {
 		eventually(c.t, "a leader that marks", func() bool {
 			at, _ := c.leader()
 			leader = c.groups[at]
-			leader.turn.Lock()
+			leader.hold(leader.turn.Lock())
 			defer leader.turn.Unlock()
-			before = uint64(leader.replica.Machine().Index())
-			if leader.replica.Reign() == 0 || leader.checkpoint != nil || leader.store.CheckpointOpen() {
+			before = uint64(leader.core.replica.Machine().Index())
+			if leader.core.replica.Reign() == 0 || leader.core.checkpoint != nil || leader.store.CheckpointOpen() {
 				return false
 			}
-			leader.replica.Mark()
-			leader.work()
+			leader.core.replica.Mark()
+			leader.core.work()
 			return true
 		})
-		var now report
+		var now uint64
 		eventually(c.t, "the leader's digest, or another leader", func() bool {
-			now, _ = leader.digests.newest()
-			return now.index > before || !leader.Leads()
+			now, _ = leader.comparer.Newest()
+			return now > before || !leader.Leads()
 		})
-		if now.index > before {
-			return now.index
+		if now > before {
+			return now
 		}
 		// A leader whose disk is slow hands over, and its mark may be lost.
 	}
@@ -127,9 +129,9 @@ func (c *comparedCluster) idle(i int, index uint64) {
 	c.t.Helper()
 	eventually(c.t, "checkpoints to end", func() bool {
 		g := c.groups[i]
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
-		return uint64(g.replica.Machine().Index()) >= index && g.checkpoint == nil &&
+		return uint64(g.core.replica.Machine().Index()) >= index && g.core.checkpoint == nil &&
 			!g.store.CheckpointOpen()
 	})
 }
@@ -139,16 +141,13 @@ func (c *comparedCluster) compared(i int, index uint64, others int) {
 	c.t.Helper()
 	g := c.groups[i]
 	eventually(c.t, fmt.Sprintf("the comparison of entry %d at server %d", index, i), func() bool {
-		g.digests.mutex.Lock()
-		defer g.digests.mutex.Unlock()
-		_, own := reportAt(g.digests.own, index)
 		heard := 0
-		for _, list := range g.digests.others {
-			if _, known := reportAt(list, index); known {
+		for _, list := range g.comparer.Heard() {
+			if slices.Contains(list, index) {
 				heard++
 			}
 		}
-		return own && heard >= others
+		return g.comparer.Has(index) && heard >= others
 	})
 }
 
@@ -157,7 +156,7 @@ func (c *comparedCluster) compared(i int, index uint64, others int) {
 func (c *comparedCluster) wantEnd(i int, index uint64) {
 	c.t.Helper()
 	eventually(c.t, "a server with a wrong state to end", func() bool { return c.endOf(i) != nil })
-	var diverged *DivergedError
+	var diverged *compare.DivergedError
 	if err := c.endOf(i); !errors.As(err, &diverged) || index != 0 && diverged.Index != index {
 		c.t.Fatalf("server %d ended with %v", i, err)
 	}
@@ -310,7 +309,7 @@ func TestSilentVoterIsWaitedFor(t *testing.T) {
 	third := 3 - leader - follower
 	c.wrong[follower].Store(true)
 	g := c.groups[third]
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	held := true
 	defer func() {
 		if held {
@@ -346,9 +345,9 @@ func TestLaggingServerIsComparedLater(t *testing.T) {
 	g := c.groups[follower]
 	var index uint64
 	func() {
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
-		for n := range reportsKept + 2 {
+		for n := range compare.ReportsKept + 2 {
 			c.makeDirectory(poison(n), leader)
 			index = c.mark()
 			for i := range c.groups {
@@ -358,10 +357,8 @@ func TestLaggingServerIsComparedLater(t *testing.T) {
 				}
 			}
 		}
-		g.digests.mutex.Lock()
-		defer g.digests.mutex.Unlock()
-		for id, list := range g.digests.others {
-			if len(list) > reportsKept {
+		for id, list := range g.comparer.Heard() {
+			if len(list) > compare.ReportsKept {
 				t.Errorf("%d reports of %x", len(list), id)
 			}
 		}
@@ -381,16 +378,16 @@ func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 	g := c.groups[follower]
 	var index uint64
 	func() {
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
-		g.beginCheckpoint() // as of before
-		private := g.checkpoint
+		g.core.beginCheckpoint() // as of before
+		private := g.core.checkpoint
 		c.makeDirectory(poison(0), leader)
 		index = c.mark()
-		for machine := g.replica.Machine(); uint64(machine.Index()) < index; {
+		for machine := g.core.replica.Machine(); uint64(machine.Index()) < index; {
 			news := g.queue.takeStore(nil)
 			for _, e := range news {
-				if err := g.handleStore(e); err != nil {
+				if err := g.core.handleStore(e); err != nil {
 					t.Error(err)
 					return
 				}
@@ -399,7 +396,7 @@ func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}
-		if g.checkpoint != private || g.checkpoint.marked {
+		if g.core.checkpoint != private || g.core.checkpoint.marked {
 			t.Error("another checkpoint was begun")
 		}
 	}()
@@ -410,7 +407,7 @@ func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 			c.compared(i, index, 1)
 		}
 	}
-	if _, known := g.digests.at(index); known {
+	if g.comparer.Has(index) {
 		t.Error("it has a digest of a mark that it passed over")
 	}
 	c.wantNoDivergence(0, 1, 2)
@@ -425,7 +422,7 @@ func TestKilledBeforeItIsCondemned(t *testing.T) {
 	noticed := make(chan bool, 1)
 	var spare atomic.Bool
 	c := openCompared(t, 3, func(i int, config *Config) {
-		config.noticed = func() {
+		config.compare.Noticed = func() {
 			if !spare.Load() {
 				noticed <- true
 				runtime.Goexit() // whatever comes behind it never happens
@@ -448,7 +445,7 @@ func TestKilledBeforeItIsCondemned(t *testing.T) {
 // again executes the log anew. If the state is right then, there is nothing to end for.
 func TestReplayHealsWhatWasNotStored(t *testing.T) {
 	c := openCompared(t, 3, func(i int, config *Config) {
-		config.noticed = func() { runtime.Goexit() }
+		config.compare.Noticed = func() { runtime.Goexit() }
 	})
 	leader, follower := c.leader()
 	g := c.groups[follower]
@@ -456,13 +453,13 @@ func TestReplayHealsWhatWasNotStored(t *testing.T) {
 	c.makeDirectory(poison(0), leader)
 	index := uint64(0)
 	func() {
-		g.turn.Lock() // it does not come to the mark
+		g.hold(g.turn.Lock()) // it does not come to the mark
 		defer g.turn.Unlock()
 		index = c.mark()
 	}()
 	// Killed: what the group has in memory is of no account.
-	g.turn.Lock()
-	g.close()
+	g.hold(g.turn.Lock())
+	g.core.close()
 	g.turn.Unlock()
 	stopTest(t, g)
 	c.wrong[follower].Store(false)
@@ -476,7 +473,7 @@ func TestReplayHealsWhatWasNotStored(t *testing.T) {
 func TestOtherHashesAreNotCompared(t *testing.T) {
 	c := openCompared(t, 3, func(i int, config *Config) {
 		if i == 2 {
-			config.digestVersion = coordination.DigestVersion + 1
+			config.compare.Version = coordination.DigestVersion + 1
 		}
 	})
 	c.wrong[2].Store(true)
@@ -510,7 +507,7 @@ func TestOnlyMembersReport(t *testing.T) {
 	g := c.groups[0]
 	self, other := g.store.Member(), c.groups[1].store.Member()
 	eventually(t, "all members to be known", func() bool { return len(g.store.Members()) == 3 })
-	service := digestService{group: g}
+	service := g.comparer
 	for _, from := range []uint64{0, self, self + 1} {
 		if from == other || from == c.groups[2].store.Member() {
 			continue
@@ -526,9 +523,7 @@ func TestOnlyMembersReport(t *testing.T) {
 		answer.GetServer() != self || answer.GetIndex() != 0 {
 		t.Errorf("got %v, %v", answer, err)
 	}
-	g.digests.mutex.Lock()
-	defer g.digests.mutex.Unlock()
-	if len(g.digests.others) != 1 || len(g.digests.others[other]) != 1 {
-		t.Errorf("heard %v", g.digests.others)
+	if heard := g.comparer.Heard(); len(heard) != 1 || len(heard[other]) != 1 {
+		t.Errorf("heard %v", heard)
 	}
 }

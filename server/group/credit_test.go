@@ -76,7 +76,7 @@ func TestCreditIsGivenBack(t *testing.T) {
 		"orphaned":  func(s *streams.Stream) { s.Follow(nil); s.Close() },
 	} {
 		client := openSession(t, g, 600_000)
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		for i := range uint64(5) {
 			client.askInRoom(t, i, take("lock"))
 		}

@@ -9,8 +9,8 @@
 // # The turn
 //
 // Whoever brings something puts it into the queue: requests of streams and calls, and what the log says.
-// Whoever holds the turn handles what is there, first the log's news and then the requests, and alone touches
-// the Replica (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the
+// The holder of the turn handles what is there, first the log's news and then the requests, and alone touches
+// the core with the Replica (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the
 // way over another one: kick and workIfFree try for the turn and never wait for it. While something is on
 // its way to the disk, requests gather for the next batch. The goroutine that writes the log and those that
 // read what other servers say must not be held up, so they take short turns only (queue.takeLittle); what
@@ -30,14 +30,17 @@
 //
 // # Parts
 //
-// Each has its own lock, or none where only the holder of the turn may touch it, and sees of the group what its Core
-// shows.
+// The type says which code may touch what. A Group is what its callers see. Its core belongs to the holder of the
+// turn: hold hands it out for the token of the present turn, which is void once the turn is given back, and all
+// methods of core run in that turn. What any goroutine may use is shared; of that, published is written by the
+// holder of the turn alone. The parts have locks of their own, and see of the group what their Core shows (inside);
+// what they may do within a turn only takes the token.
 //
 //	streams    clients' streams, and the relays between servers (package streams)
 //	limiter    the buckets of rate limiters (package limiter)
+//	comparer   the digests of the servers' states (package compare)
 //	events     the last events, for those that watch (package events)
 //	rounds     reads that share a question to the leader (barrier.go)
-//	digests    the digests of the servers' states (digests.go)
 //
 // # Locks
 //
@@ -46,7 +49,7 @@
 //
 //	turn → limiter → streams: Peers → Peer.admitting → Peer → Set → Stream → queue, Relay, what the Client has
 //
-// At any place Uplink, rounds, digests, events, a Budget and Copies may be taken, under which nothing else is.
+// At any place Uplink, rounds, the Comparer, events, a Budget and Copies may be taken, under which nothing else is.
 // No goroutine waits for the turn while it holds another lock: kick is called without, and where there is one
 // the bell is rung instead, upon which run takes the turn.
 //
@@ -68,7 +71,7 @@
 //   - Limiter.run, one for each group: shares out units of rate limiters by ticks, and wakes the calls that
 //     wait for some.
 //   - where there may be other members, Uplink.relay, which keeps the relay to the leader, Uplink.listen,
-//     which sends the streams that were mute, and compareDigests, with one for each question to another
+//     which sends the streams that were mute, and Comparer.compareDigests, with one for each question to another
 //     server, which it waits for. An open relay has four more: one that writes, one that waits for another
 //     leader, and two that ask for a permit.
 //   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
@@ -86,10 +89,10 @@
 //
 // # Comparing states
 //
-// The leader puts a mark into the log when one is due (mark in compare.go); every server takes its checkpoint
+// The leader puts a mark into the log when one is due (mark in checkpoint.go); every server takes its checkpoint
 // there, if it has none under way (checkpointAtMark), and when the last slice is captured the digest is
 // known. compareDigests tells it to all other members and hears theirs; a pair needs only one question that
-// gets through, put by the later of the two. It judges (digests.go) what is known whenever that changes, and
+// gets through, put by the later of the two. It judges (package compare) what is known whenever that changes, and
 // ends the server if a majority of the voters has another state. A checkpoint that is due by the log waits
 // for a mark (awaitsMark), which the leader writes when its own is due, and is taken without one if that does
 // not come, or cannot be read by every server yet.

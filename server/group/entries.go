@@ -9,7 +9,7 @@ import (
 
 // entries is the commands of a turn as the log gets them: one entry for all, or as few as its limits permit.
 // Before every server of the cluster can read such entries each command has its own. The turn is held.
-func (g *Group) entries(commands []coordination.Command) [][]byte {
+func (g *core) entries(commands []coordination.Command) [][]byte {
 	if g.FormatVersion() < codec.VersionEntries {
 		return g.singleEntries(commands)
 	}
@@ -40,7 +40,7 @@ func (g *Group) entries(commands []coordination.Command) [][]byte {
 	return entries
 }
 
-func (g *Group) appendToEntry(entry []byte, c coordination.Command) []byte {
+func (g *core) appendToEntry(entry []byte, c coordination.Command) []byte {
 	if encoded := g.passedOn(c); encoded != nil {
 		return codec.AppendEncoded(entry, encoded)
 	}
@@ -50,7 +50,7 @@ func (g *Group) appendToEntry(entry []byte, c coordination.Command) []byte {
 // singleEntries gives each command an entry of its own, as every version of the program reads it. A command
 // that speaks of a place in an entry shows that there have been shared entries: all could read them before a
 // member came of which nothing is known yet.
-func (g *Group) singleEntries(commands []coordination.Command) [][]byte {
+func (g *core) singleEntries(commands []coordination.Command) [][]byte {
 	entries := make([][]byte, len(commands))
 	for i, c := range commands {
 		switch encoded := g.passedOn(c); {

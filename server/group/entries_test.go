@@ -28,9 +28,9 @@ func update(bytes int) coordination.Command {
 // TestEntries shows into which entries the commands of a turn go.
 func TestEntries(t *testing.T) {
 	g := openTest(t, nil)
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	stamp := g.replica.Stamp(g.clock.WallMillis())
+	stamp := g.core.replica.Stamp(g.clock.WallMillis())
 	const mib = coordination.MaxEntryBytes
 	lineage := &coordination.BeginLineage{Lineage: 7}
 	half := update(mib / 2)
@@ -56,18 +56,18 @@ func TestEntries(t *testing.T) {
 		"a lineage at the end":   {append(releases(1), lineage), []int{1, 1}},
 		"two that must be alone": {[]coordination.Command{lineage, lineage}, []int{1, 1}},
 	} {
-		checkEntries(t, name, g.entries(test.commands), test.commands, test.want)
+		checkEntries(t, name, g.core.entries(test.commands), test.commands, test.want)
 	}
 	g.config.Formats.Version = codec.VersionEntries - 1
-	checkEntries(t, "before all can read them", g.entries(releases(3)), releases(3), []int{1, 1, 1})
-	for i, entry := range g.entries(releases(3)) {
+	checkEntries(t, "before all can read them", g.core.entries(releases(3)), releases(3), []int{1, 1, 1})
+	for i, entry := range g.core.entries(releases(3)) {
 		if !bytes.Equal(entry, codec.AppendCommand(nil, releases(3)[i])) {
 			t.Errorf("not as an older program reads it: %x", entry)
 		}
 	}
 	placed := []coordination.Command{&coordination.ExpireWaiter{WaitEpoch: coordination.Position{Index: 7,
 		Place: 1}}, releases(1)[0]}
-	checkEntries(t, "with a place in an earlier one", g.entries(placed), placed, []int{1, 1})
+	checkEntries(t, "with a place in an earlier one", g.core.entries(placed), placed, []int{1, 1})
 }
 
 func checkEntries(t *testing.T, name string, entries [][]byte, commands []coordination.Command, want []int) {
@@ -105,8 +105,8 @@ func TestTurnIsOneEntry(t *testing.T) {
 	createNode(t, g, testNode)
 	clients := []*testClient{openSession(t, g, 600_000), openSession(t, g, 600_000),
 		openSession(t, g, 600_000)}
-	g.turn.Lock()
-	index := g.replica.Machine().Index()
+	g.hold(g.turn.Lock())
+	index := g.core.replica.Machine().Index()
 	for i, c := range clients {
 		c.ask(1, take(fmt.Sprint("lock ", i)))
 		c.ask(2, take(fmt.Sprint("lock ", i)))
@@ -120,10 +120,10 @@ func TestTurnIsOneEntry(t *testing.T) {
 			}
 		}
 	}
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	if now := g.replica.Machine().Index(); now != index+1 || g.inFlight != 0 {
-		t.Errorf("%d entries for six requests, %d bytes are in flight", now-index, g.inFlight)
+	if now := g.core.replica.Machine().Index(); now != index+1 || g.core.inFlight != 0 {
+		t.Errorf("%d entries for six requests, %d bytes are in flight", now-index, g.core.inFlight)
 	}
 }
 
@@ -133,25 +133,25 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 	g := openTest(t, func(config *Config) { config.Failed = func(err error) { failure = err } })
 	createNode(t, g, testNode)
 	client := openSession(t, g, 600_000)
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
 	client.ask(1, take("lock"))
 	added := &call{attempt: &attempt{command: &coordination.AddUser{CallID: coordination.CallID{Nonce: 5},
 		Name: "root", PasswordHash: "h"}}, done: make(chan callAnswer, 1)}
 	g.queue.put(event{call: added})
-	before := g.replica.Machine().Index()
-	g.work()
+	before := g.core.replica.Machine().Index()
+	g.core.work()
 	eventually(t, "the entry to be durable", func() bool {
 		g.queue.mutex.Lock()
 		defer g.queue.mutex.Unlock()
 		return len(g.queue.store) > 0
 	})
 	g.queue.put(event{call: &call{done: make(chan callAnswer, 1),
-		read: func(*coordination.Machine) outcome.Outcome { panic("a test") }}})
-	g.work()
+		read: func(*core) outcome.Outcome { panic("a test") }}})
+	g.core.work()
 	var invariant *InvariantError
-	if !errors.As(failure, &invariant) || g.replica.Machine().Index() != before+1 {
-		t.Fatalf("got %v, the machine has entry %d, before it had %d", failure, g.replica.Machine().Index(),
+	if !errors.As(failure, &invariant) || g.core.replica.Machine().Index() != before+1 {
+		t.Fatalf("got %v, the machine has entry %d, before it had %d", failure, g.core.replica.Machine().Index(),
 			before)
 	}
 	if replies, ending := client.stream.Take(nil); len(replies) > 0 || ending != coordination.EndingNone ||
@@ -172,9 +172,9 @@ func TestEntriesWaitForTheLastServer(t *testing.T) {
 	shared := func() bool {
 		leader, _ := c.leader()
 		g := c.groups[leader]
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
-		return len(g.entries(releases(2))) == 1
+		return len(g.core.entries(releases(2))) == 1
 	}
 	createNode(t, c.groups[0], testNode)
 	if shared() {
@@ -254,7 +254,7 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 	for i := range 6 {
 		clients = append(clients, openSession(t, c.groups[[]int{leader, follower}[i%2]], 600_000))
 	}
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	for i, client := range clients {
 		client.ask(1, take(fmt.Sprint("lock ", i)))
 		client.ask(2, &coordination.Request{Kind: coordination.RequestRelease, Name: fmt.Sprint("lock ", i)})
@@ -282,9 +282,9 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 	if err := g.store.TransferLeader(t.Context(), c.groups[follower].store.Member()); err != nil {
 		t.Fatal(err)
 	}
-	g.handleRequests() // before it is told that another one leads
-	g.carryOut()
-	if g.inFlight == 0 {
+	g.core.handleRequests() // before it knows that another one leads
+	g.core.carryOut()
+	if g.core.inFlight == 0 {
 		t.Error("nothing was proposed")
 	}
 	g.turn.Unlock()
@@ -306,8 +306,8 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 func TestCheckpointsCountCommands(t *testing.T) {
 	g := openTest(t, func(config *Config) { config.Log.CheckpointCommands = 1000 })
 	createNode(t, g, testNode)
-	g.turn.Lock()
-	term, before := uint64(g.replica.Term()), uint64(g.replica.Machine().Index())
+	g.hold(g.turn.Lock())
+	term, before := uint64(g.core.replica.Term()), uint64(g.core.replica.Machine().Index())
 	g.turn.Unlock()
 	for range 4 {
 		entry := codec.BeginEntry(nil, 1)

@@ -1,8 +1,11 @@
 package group
 
 import (
+	"sync/atomic"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/server/group/compare"
 )
 
 // Figures is how a group does on this server, for monitoring.
@@ -47,12 +50,52 @@ func (g *Group) Figures() Figures {
 			Waiters: int(g.size.waiters.Load())},
 		Watches: int(g.watches.Load()), Queued: g.Queued(),
 		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.Speaking() != nil,
-		RelaysIn: g.relays.Open(), RelayOut: g.member.Conn() != nil,
-		RelaysOpened: g.member.Openings(),
+		RelaysIn: g.relays.Open(), RelayOut: g.uplink.Conn() != nil,
+		RelaysOpened: g.uplink.Openings(),
 	}
 	f.Streams, f.Limiter, f.CopiedBytes = g.streams.Count(), g.limiter.Figures(), g.streams.Copies.Held()
 	f.RequestBytes, f.QueuedStreams = g.RequestBytes()
 	f.Lag, f.LagKnown = g.Lag()
 	_, f.Diverged = g.Divergence()
 	return f
+}
+
+// Divergence reports whether there are members whose state differs from this server's. One that has yet to
+// report may show which of them is right; until then they are not reported.
+func (g *Group) Divergence() (d compare.Divergence, found bool) {
+	if g.alone() {
+		return d, false
+	}
+	return g.comparer.Divergence()
+}
+
+// StateSize is how large the state is, and its limits, as of what this server has applied.
+func (g *Group) StateSize() (used uint64, limits coordination.StateLimits) {
+	if known := g.size.limits.Load(); known != nil {
+		limits = *known
+	}
+	return g.size.used.Load(), limits
+}
+
+// publishedSize is what the group tells about the size of the state.
+type publishedSize struct {
+	used   atomic.Uint64
+	limits atomic.Pointer[coordination.StateLimits]
+
+	nodes, sessions, semaphores, owners, waiters atomic.Int64
+}
+
+// publish is called by the group when it has applied something, and with a machine that is new.
+func (p *publishedSize) publish(m *coordination.Machine) {
+	p.used.Store(m.Used())
+	counts := m.Counts()
+	p.nodes.Store(int64(counts.Nodes))
+	p.sessions.Store(int64(counts.Sessions))
+	p.semaphores.Store(int64(counts.Semaphores))
+	p.owners.Store(int64(counts.Owners))
+	p.waiters.Store(int64(counts.Waiters))
+	if before := p.limits.Load(); before == nil || *before != m.Limits() {
+		now := m.Limits()
+		p.limits.Store(&now)
+	}
 }

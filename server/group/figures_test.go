@@ -21,7 +21,7 @@ func TestFiguresWaitForNobody(t *testing.T) {
 	for _, at := range []int{leader, follower} {
 		g := c.groups[at]
 		func() {
-			g.turn.Lock()
+			g.hold(g.turn.Lock())
 			defer g.turn.Unlock()
 			for _, s := range g.streams.All() {
 				mutexOf(s).Lock()

@@ -3,8 +3,6 @@ package group
 import (
 	"context"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +12,7 @@ import (
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
 	"github.com/coordd/coordd/server/group/streams"
@@ -53,14 +52,10 @@ type Config struct {
 	// Executing, if set, gets each entry before this server executes it (hooks.Hooks.Executed).
 	Executing func(*coordination.Machine, *coordination.Entry)
 
-	// For tests: maxListedBytes, if another; the version of the digests, if not this program's; what is done
-	// when this server has noticed that it diverged and before it writes that down; the pause between two
-	// attempts to compare; companyPatience, if another.
-	listedBytes   int
-	digestVersion uint32
-	noticed       func()
-	comparePause  time.Duration
-	patience      time.Duration
+	// For tests: maxListedBytes and companyPatience, if others, and how states are compared.
+	listedBytes int
+	patience    time.Duration
+	compare     compare.Config
 }
 
 const (
@@ -72,99 +67,31 @@ const (
 
 // Group is one replicated log with its machine and, where this server leads, its leader.
 //
-// Three kinds of state meet here, and it matters which is which. What the log decides is in replica, and is
-// the same on every server. What only the leader knows is in replica too, and on one server at a time. What
-// is this server's alone is in the rest of the fields: who is connected, who must be asked, what is on its
-// way.
+// Three kinds of state meet here, and it matters which is which. What the log decides is in the replica, and is
+// the same on every server. What only the leader knows is in the replica too, and on one server at a time. What
+// is this server's alone is in the parts: who is connected, who must be asked, what is on its way.
 //
-// Everybody else leaves events in the queue: clients' streams, calls, relays of other servers, and the log.
-// Whoever holds the turn handles them, and alone touches the replica; see turn.go for who that is. From there
-// nothing calls out to where it might wait: messages go into Fronts and relays, commands into the log's
-// inbox.
+// Everything else leaves events in the queue: clients' streams, calls, relays of other servers, and the log.
+// The holder of the turn handles them, and alone touches the core. From there nothing calls out to where it
+// might wait: messages go into Fronts and relays, commands into the log's inbox.
 type Group struct {
-	config  Config
-	store   *raftstore.Store
-	lease   interface{ MaySpeak() bool } // the store; tests put their own here
-	logFull func() bool                  // the store's LogFull; the same
+	*shared
+	turn *turn.Turn
+	core core // reached through hold
+
 	// stored reads the checkpoint while Open verifies it. It becomes the machine in load, and is nil from
 	// then on.
-	stored *loader
-	queue  *queue
-	// clock is what the rings go by, and shell what everything else does. They differ in a stand-in, where
-	// somebody turns the first by hand.
-	clock, shell clock.Clock
-	logger       *slog.Logger
-	debugs       bool // see tellsTimeouts
-
-	// The parts, each with a lock of its own.
-	streams *streams.Set     // of clients of this server
-	member  *streams.Uplink  // this server's way to the leader
-	relays  *streams.Peers   // of other servers, to this one as the leader
-	digests *digests         // of the state at marks, to be compared
-	events  *events.Ring     // for those who watch locks change hands
-	limiter *limiter.Limiter // the buckets of this server
-
-	ready   chan struct{} // closed when a leader serves, here or elsewhere, for the first time
-	over    chan struct{} // closed when the group handles nothing any more
+	stored  *loader
 	stop    chan struct{} // closed by Stop
 	ended   chan struct{} // closed when run has ended
 	running bool          // Start has succeeded
-	failed  func(error)   // called once, when the group cannot go on
-
-	// Published for everybody, by the holder of the turn.
-	readyOnce sync.Once
-	rounds    readRounds
-	access    publishedAccess
-	size      publishedSize
-	watches   atomic.Int64
-	abdicated atomic.Bool // see Abdicate
-	// index of the last entry that the leader has said is committed, 0 if it never said
-	committed atomic.Uint64
-	// index of the last entry that the machine has executed, or for a moment an earlier one
-	applied atomic.Uint64
-	turns   atomic.Uint64 // taken so far
-	busy    atomic.Bool   // something is in flight, so that requests gather instead of each taking a turn
-	replay  replay
-
-	turn *turn.Turn
-
-	// Of the holder of the turn. What counts bytes in flight is for the bound on them: of this reign
-	// (inFlight), and of a reign that this server has given up, whose commands may still be committed
-	// (leftOver).
-	closed             bool        // nothing is handled any more
-	due                clock.Alarm // rings when the rings have something to do
-	chores             clock.Alarm // rings when the log has
-	replica            *replica
-	link               *streams.Local // to the leader on this server, nil if it does not lead
-	inFlight, leftOver int
-	checkpoint         *runningCheckpoint
-	nextMark           coordination.Instant // when the leader writes the next mark
-	waitsForCheckpoint bool                 // requests are held because the log is full
-	// until when commands that may wait do so; Never while there are none
-	companyUntil coordination.Instant
-	// behind this entry the effects are told as events; those before are old news
-	observeBehind uint64
-	executed      int // commands, since the store was last told how many
-	// that wait for the machine to have what was committed when they came
-	reads    []*call
-	barriers []passedBarrier
-
-	// Room that turns use again: the entry that is executed, what is packed into one, and what was taken out
-	// of the queue.
-	entry      coordination.Entry
-	packing    []byte
-	spareStore []storeEvent
-	unsaid     streams.Unsaid
-	spare      []event
-
-	comparing comparing
 }
 
-// comparing is the goroutine that compares this server's state with those of the others.
-type comparing struct {
-	stop  context.CancelFunc
-	ended sync.WaitGroup
-	last  finding // the one that was logged last
+// hold returns what the holder of the turn may touch, which shows its token.
+func (g *Group) hold(t turn.Token) *core {
+	t.Check()
+	g.core.token = t
+	return &g.core
 }
 
 // replica is the rings of the group, as the group drives them.
@@ -209,23 +136,25 @@ func newGroup(config Config) *Group {
 	case config.Marks == coordination.MarkPolicy{}:
 		config.Marks = DefaultMarks
 	}
-	g := &Group{
+	s := &shared{
 		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger,
-		debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
-		digests: newDigests(), events: events.New(streams.Nonce()),
-		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}),
-		ended: make(chan struct{}), companyUntil: coordination.Never,
+		debugs: tellsTimeouts(config.Log.Logger), events: events.New(streams.Nonce()),
+		ready: make(chan struct{}), over: make(chan struct{}),
 	}
+	g := &Group{shared: s, core: core{shared: s, companyUntil: coordination.Never}, stop: make(chan struct{}),
+		ended: make(chan struct{})}
+	s.inside = inside{g}
+	s.comparer = compare.New(s.inside, s.logger, config.compare)
 	if g.shell = config.Shell; g.shell == (clock.Clock{}) {
 		g.shell = g.clock
 	}
-	g.streams = streams.New(streams.Config{Core: inside{g}, Clock: g.clock, Room: &g.queue.room, Linger: config.Linger,
+	g.streams = streams.New(streams.Config{Core: g.inside, Clock: g.clock, Room: &g.queue.room, Linger: config.Linger,
 		OutboundBytes: config.OutboundBytes, Remind: config.Remind})
 	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })
-	g.due, g.chores = clock.NewAlarm(g.clock, g.queue.bell.Ring), clock.NewAlarm(g.shell, g.queue.bell.Ring)
-	g.limiter = limiter.New(inside{g}, g.streams, g.clock, g.over)
-	g.member = streams.NewUplink(inside{g}, g.streams, g.limiter, g.shell, g.logger, g.markReady)
-	g.relays = streams.NewPeers(inside{g}, g.streams, g.limiter, g.shell)
+	g.core.due, g.core.chores = clock.NewAlarm(g.clock, g.queue.bell.Ring), clock.NewAlarm(g.shell, g.queue.bell.Ring)
+	g.limiter = limiter.New(g.inside, g.streams, g.clock, g.over)
+	g.uplink = streams.NewUplink(g.inside, g.streams, g.limiter, g.shell, g.logger, g.markReady)
+	g.relays = streams.NewPeers(g.inside, g.streams, g.limiter, g.shell)
 	return g
 }
 
@@ -239,8 +168,8 @@ func (g *Group) Start() error {
 	}
 	g.running = true
 	if !g.alone() {
-		g.member.Start(g.store)
-		g.startComparing()
+		g.uplink.Start(g.store)
+		g.comparer.Start()
 	}
 	g.limiter.Start()
 	go g.run()
@@ -254,14 +183,15 @@ func (g *Group) load() error {
 		return err
 	}
 	g.stored = nil
-	g.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
-	g.replica.SetMarkPolicy(g.config.Marks)
-	g.digestRestored()
+	c := &g.core // nobody takes a turn yet
+	c.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
+	c.replica.SetMarkPolicy(g.config.Marks)
+	c.digestRestored()
 	g.access.publish(machine)
 	g.size.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
-	g.beginReplay(uint64(machine.Index()), g.store.LoggedIndex())
-	g.observeBehind = g.store.LoggedIndex()
+	c.beginReplay(uint64(machine.Index()), g.store.LoggedIndex())
+	c.observeBehind = g.store.LoggedIndex()
 	return nil
 }
 
@@ -269,8 +199,8 @@ func (g *Group) load() error {
 // is done. It may be called once, and also without Start.
 func (g *Group) Stop(ctx context.Context) error {
 	if g.running {
-		g.member.End()
-		g.stopComparing()
+		g.uplink.End()
+		g.comparer.Stop()
 		close(g.stop)
 		<-g.ended
 		g.limiter.Close()

@@ -352,11 +352,11 @@ func TestLeaderThatComesBack(t *testing.T) {
 		t.Fatalf("got %+v", r)
 	}
 	g := c.groups[leader]
-	g.turn.Lock()
-	term := uint64(g.replica.Term())
+	g.hold(g.turn.Lock())
+	term := uint64(g.core.replica.Term())
 	g.queue.putStore(storeEvent{following: true, term: term})
 	g.queue.putStore(storeEvent{leading: term})
-	g.work()
+	g.core.work()
 	// its own entry, before which it does not serve
 	first := &coordination.MakeDirectory{Path: scheme.Path{"local", "first"}}
 	g.store.Propose(term, [][]byte{codec.AppendCommand(nil, first)})

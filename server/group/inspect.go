@@ -34,21 +34,21 @@ type Standing struct {
 func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from coordination.InspectionPlace,
 	rows int) (Inspected, error) {
 	rows = min(rows, MaxInspectedRows)
-	return capture(ctx, g, rows, func(m *coordination.Machine) Inspected {
-		found := Inspected{Inspected: m.Inspect(q, from, rows)}
-		if g.replica.Reign() == 0 {
+	return captureCore(ctx, g, rows, func(c *core) Inspected {
+		found := Inspected{Inspected: c.replica.Machine().Inspect(q, from, rows)}
+		if c.replica.Reign() == 0 {
 			return found
 		}
 		found.Standings = make([]Standing, len(found.Sessions))
 		for i := range found.Sessions {
-			found.Standings[i] = g.standing(&found.Sessions[i])
+			found.Standings[i] = c.standing(&found.Sessions[i])
 		}
 		return found
 	})
 }
 
 // standing is how a session stands with the leader here. The turn is held.
-func (g *Group) standing(s *coordination.InspectedSession) Standing {
+func (g *core) standing(s *coordination.InspectedSession) Standing {
 	now := g.clock.Now()
 	known, _ := g.replica.Standing(now, s.Node, s.ID)
 	standing := Standing{Attached: known.Attached, LeftMillis: known.LeftMillis}

@@ -30,7 +30,7 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 		if err := g.store.AwaitCheckpoint(t.Context(), entries); err != nil {
 			t.Fatal(err)
 		}
-		if _, known := g.digests.newest(); known {
+		if _, known := g.comparer.Newest(); known {
 			t.Errorf("server %d has come to a mark", i)
 		}
 	}
@@ -41,10 +41,10 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 	leader, _ = c.leader()
 	for n := 0; ; n++ {
 		c.makeDirectory(scheme.Path{"local", fmt.Sprint("late-", n)}, leader)
-		index, known := c.groups[leader].digests.newest()
+		index, known := c.groups[leader].comparer.Newest()
 		heard := 0
 		for i, g := range c.groups {
-			if _, has := g.digests.at(index.index); known && has && i != leader {
+			if g.comparer.Has(index) && known && i != leader {
 				heard++
 			}
 		}
@@ -56,15 +56,15 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 		}
 	}
 	for _, g := range c.groups { // on a busy machine any of them may lead by now
-		g.turn.Lock()
-		g.replica.SetMarkPolicy(manualMarks)
+		g.hold(g.turn.Lock())
+		g.core.replica.SetMarkPolicy(manualMarks)
 		g.turn.Unlock()
 	}
 	c.makeDirectory(scheme.Path{"local", "settled"}, leader) // behind every mark that is on its way
 	var last uint64
 	for _, g := range c.groups {
-		g.turn.Lock()
-		last = max(last, uint64(g.replica.Machine().Index()))
+		g.hold(g.turn.Lock())
+		last = max(last, uint64(g.core.replica.Machine().Index()))
 		g.turn.Unlock()
 	}
 	for i := range c.groups {
@@ -117,14 +117,14 @@ func checkpointsAreAtMarks(t *testing.T) (led bool) {
 			c.makeDirectory(scheme.Path{"local", fmt.Sprint(name, n)}, leader)
 		}
 	}
-	fill("a", func() bool { _, known := c.groups[leader].digests.newest(); return known })
-	first, _ := c.groups[leader].digests.newest()
+	fill("a", func() bool { _, known := c.groups[leader].comparer.Newest(); return known })
+	first, _ := c.groups[leader].comparer.Newest()
 	for i := range c.groups {
-		c.compared(i, first.index, 2)
-		c.idle(i, first.index)
+		c.compared(i, first, 2)
+		c.idle(i, first)
 	}
 	g := c.groups[leader]
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	g.config.Marks = coordination.MarkPolicy{} // it writes no more marks, as one that does not know of them
 	g.turn.Unlock()
 	before := c.groups[follower].Log()
@@ -134,20 +134,20 @@ func checkpointsAreAtMarks(t *testing.T) (led bool) {
 		if before.CheckpointDue() && !before.CheckpointOverdue() {
 			awaited++
 		}
-		return before.Figures().Checkpoint > first.index
+		return before.Figures().Checkpoint > first
 	})
 	if !same() {
 		return false
 	}
-	if err := before.AwaitCheckpoint(t.Context(), first.index+entries); err != nil {
+	if err := before.AwaitCheckpoint(t.Context(), first+entries); err != nil {
 		t.Fatal(err)
 	}
-	newest, _ := c.groups[follower].digests.newest()
+	newest, _ := c.groups[follower].comparer.Newest()
 	if !same() {
 		return false
 	}
-	if newest.index != first.index || awaited == 0 {
-		t.Errorf("digest of entry %d, %d times it was waited for a mark", newest.index, awaited)
+	if newest != first || awaited == 0 {
+		t.Errorf("digest of entry %d, %d times it was waited for a mark", newest, awaited)
 	}
 	return true
 }
@@ -177,15 +177,15 @@ func TestMarkedCheckpointIsTakenInSlices(t *testing.T) {
 	var index uint64
 	turns := 0
 	func() {
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
 		index = c.mark()
 		for {
-			g.work()
-			if _, taken := g.digests.at(index); taken {
+			g.core.work()
+			if g.comparer.Has(index) {
 				return
 			}
-			if g.checkpoint != nil && g.checkpoint.offered == nil {
+			if g.core.checkpoint != nil && g.core.checkpoint.offered == nil {
 				turns++
 			}
 		}

@@ -32,7 +32,7 @@ func TestQueueRoom(t *testing.T) {
 // them are let in than it has room for, although none of them has put anything yet.
 func TestRoomIsForOne(t *testing.T) {
 	g := openTest(t, nil)
-	g.turn.Lock() // nobody empties the queue
+	g.hold(g.turn.Lock()) // nobody empties the queue
 	defer g.turn.Unlock()
 	const each = 3 << 20
 	g.streams.Budget.Limit(1 << 40) // it would hold up most of them before
@@ -75,20 +75,20 @@ func TestRoomIsForOne(t *testing.T) {
 // TestBytesInFlight shows when requests wait in the queue: at the limit of what is proposed and not applied.
 func TestBytesInFlight(t *testing.T) {
 	g := openTest(t, nil)
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
 	for inFlight, want := range map[int]bool{maxInFlightBytes - 1: true, maxInFlightBytes: false} {
 		asked := &call{done: make(chan callAnswer, 1),
-			read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
+			read: func(*core) outcome.Outcome { return outcome.Done() }}
 		g.queue.put(event{call: asked})
-		g.inFlight = inFlight
-		g.work()
+		g.core.inFlight = inFlight
+		g.core.work()
 		if taken := len(asked.done) == 1; taken != want {
 			t.Errorf("with %d bytes in flight: taken %v", inFlight, taken)
 		}
-		g.inFlight = 0
+		g.core.inFlight = 0
 		g.queue.putStore(storeEvent{}) // requests are looked at again once the log has said something
-		g.work()
+		g.core.work()
 	}
 }
 

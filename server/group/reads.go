@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/coordd/coordd/coordination"
@@ -15,16 +16,26 @@ const maxReadRows = 1_000
 // Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given. When
 // Read returns, fn has returned, or will never run.
 func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
+	return g.readCore(ctx, func(c *core) outcome.Outcome { return fn(c.replica.Machine()) })
+}
+
+// readCore runs fn in a turn, on all that its holder has. The rules of Read hold.
+func (g *Group) readCore(ctx context.Context, fn func(*core) outcome.Outcome) (outcome.Outcome, error) {
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 
 // capture returns what look finds in the machine within one turn. look visits at most the given number of rows,
 // up to maxReadRows, and keeps only references to what never changes: its result is processed outside the turn.
 func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordination.Machine) T) (T, error) {
+	return captureCore(ctx, g, rows, func(c *core) T { return look(c.replica.Machine()) })
+}
+
+// captureCore is capture, where look finds in all that the holder of the turn has.
+func captureCore[T any](ctx context.Context, g *Group, rows int, look func(*core) T) (T, error) {
 	found := make(chan T, 1)
 	c := &call{rows: rows, done: make(chan callAnswer, 1),
-		read: func(m *coordination.Machine) outcome.Outcome {
-			found <- look(m)
+		read: func(c *core) outcome.Outcome {
+			found <- look(c)
 			return outcome.Done()
 		}}
 	if _, err := g.await(ctx, c); err != nil {
@@ -36,7 +47,7 @@ func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordina
 
 // answerReads lets those have their look that this turn has room for, and leaves the others to the next one.
 // The turn is held.
-func (g *Group) answerReads() {
+func (g *core) answerReads() {
 	done, rows := 0, 0
 	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
 		c := g.reads[done]
@@ -44,7 +55,7 @@ func (g *Group) answerReads() {
 			continue
 		}
 		rows += c.rows
-		c.done <- callAnswer{outcome: c.read(g.replica.Machine())}
+		c.done <- callAnswer{outcome: c.read(g)}
 	}
 	left := copy(g.reads, g.reads[done:])
 	clear(g.reads[left:])
@@ -146,4 +157,63 @@ func (g *Group) CatchUp(ctx context.Context) error {
 }
 
 // alone reports whether there can be no other servers.
-func (g *Group) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }
+func (g *shared) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }
+
+// maxListedBytes bounds the paths of a listing: SDKs refuse to receive messages over 64,000,000 bytes.
+const maxListedBytes = coordination.MaxDescribedBytes
+
+// DescribeResource returns a resource's own properties once this server is up to date.
+func (g *Group) DescribeResource(ctx context.Context, caller coordination.Caller, path scheme.Path,
+	resource string) (coordination.ResourceProperties, outcome.Outcome, error) {
+	if err := g.CatchUp(ctx); err != nil {
+		return coordination.ResourceProperties{}, outcome.Outcome{}, err
+	}
+	type described struct {
+		properties coordination.ResourceProperties
+		answer     outcome.Outcome
+	}
+	d, err := capture(ctx, g, lineageRows, func(m *coordination.Machine) (d described) {
+		d.properties, d.answer = m.ResourceToDescribe(caller, path, resource)
+		return d
+	})
+	return d.properties, d.answer, err
+}
+
+// ListResources lists resources, a page at a time, in no particular order. Each page is as of its own turn:
+// the whole is no snapshot. If the node gives way to another one meanwhile, the listing begins anew.
+func (g *Group) ListResources(ctx context.Context, caller coordination.Caller,
+	listing coordination.ResourceListing) ([]string, outcome.Outcome, error) {
+	if err := g.CatchUp(ctx); err != nil {
+		return nil, outcome.Outcome{}, err
+	}
+	type captured struct {
+		coordination.ResourcePage
+		answer outcome.Outcome
+	}
+	var list captured
+	bytes := 0
+	for {
+		page, err := capture(ctx, g, maxReadRows, func(m *coordination.Machine) (c captured) {
+			c.ResourcePage, c.answer = m.ListResources(caller, listing, list.Next, maxReadRows-lineageRows)
+			return c
+		})
+		switch {
+		case err != nil || !page.answer.OK():
+			return nil, page.answer, err
+		case list.Node != 0 && list.Node != page.Node:
+			list, bytes = captured{}, 0
+			continue
+		}
+		for _, path := range page.Paths {
+			bytes += len(path) + 4 // with what is before it in the message
+		}
+		if bytes > cmp.Or(g.config.listedBytes, maxListedBytes) {
+			r := coordination.ResourcesTooLarge
+			return nil, outcome.Because(r.Status, r.Text), nil
+		}
+		page.Paths = append(list.Paths, page.Paths...)
+		if list = page; list.Next == 0 {
+			return list.Paths, list.answer, nil
+		}
+	}
+}

@@ -18,14 +18,15 @@ import (
 // TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at
 // most, and all are answered in the order in which they came.
 func TestReadsOfATurn(t *testing.T) {
-	g := &Group{queue: newQueue(), replica: new(replica)}
+	g := newGroup(Config{})
+	g.core.replica = new(replica)
 	looked, turns := 0, 0
 	var order []int
 	costs := []int{1, maxReadRows, 33, 33, 900, 900, 100, 1, maxReadRows, 1}
 	var calls []*call
 	for i, rows := range costs {
 		calls = append(calls, &call{rows: rows, done: make(chan callAnswer, 1),
-			read: func(*coordination.Machine) outcome.Outcome {
+			read: func(*core) outcome.Outcome {
 				looked += rows
 				order = append(order, i)
 				return outcome.Done()
@@ -33,16 +34,16 @@ func TestReadsOfATurn(t *testing.T) {
 	}
 	calls[3].claimed.Store(true) // its caller has gone
 	for _, c := range calls {
-		g.handle(event{call: c})
+		g.core.handle(event{call: c})
 	}
-	for ; len(g.reads) > 0; turns++ {
+	for ; len(g.core.reads) > 0; turns++ {
 		looked = 0
-		g.answerReads()
+		g.core.answerReads()
 		if looked > maxReadRows || looked == 0 {
 			t.Errorf("turn %d looked at %d rows", turns, looked)
 		}
-		if woken := len(g.queue.bell) > 0; woken != (len(g.reads) > 0) {
-			t.Errorf("turn %d: %d reads are left, the next turn is asked for: %v", turns, len(g.reads), woken)
+		if woken := len(g.queue.bell) > 0; woken != (len(g.core.reads) > 0) {
+			t.Errorf("turn %d: %d reads are left, the next turn is asked for: %v", turns, len(g.core.reads), woken)
 		}
 		select {
 		case <-g.queue.bell:
@@ -63,12 +64,12 @@ func TestListingInPages(t *testing.T) {
 	g := openTest(t, nil)
 	const children = 2*maxReadRows + 500
 	want := make([]string, children)
-	g.turn.Lock() // nobody else takes a turn
+	g.hold(g.turn.Lock()) // nobody else takes a turn
 	unlock := sync.OnceFunc(g.turn.Unlock)
 	defer unlock()
 	for i := range want {
 		want[i] = fmt.Sprintf("%05d", i)
-		make, answer := g.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "",
+		make, answer := g.core.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "",
 			scheme.Stamp{})
 		if !answer.OK() {
 			t.Fatal(answer)
@@ -86,7 +87,7 @@ func TestListingInPages(t *testing.T) {
 	}()
 	turns := 0
 	turn := func() {
-		g.work()
+		g.core.work()
 		turns++
 	}
 	for {
@@ -98,7 +99,7 @@ func TestListingInPages(t *testing.T) {
 				listed = true
 			default:
 			}
-			return listed || !g.queue.empty() || len(g.reads) > 0
+			return listed || !g.queue.empty() || len(g.core.reads) > 0
 		})
 		if listed {
 			unlock()
@@ -113,7 +114,7 @@ func TestListingInPages(t *testing.T) {
 		}
 		turn()
 		other := &call{rows: 1, done: make(chan callAnswer, 1),
-			read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
+			read: func(*core) outcome.Outcome { return outcome.Done() }}
 		g.queue.put(event{call: other})
 		turn()
 		if len(other.done) == 0 { // the next page was there before it

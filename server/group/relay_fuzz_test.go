@@ -81,10 +81,10 @@ func startFuzzed(f *testing.F) *Group {
 func wantAlive(t testing.TB, g *Group) {
 	t.Helper()
 	createNode(t, g, testNode)
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	if err := g.replica.Machine().Check(); err != nil || g.closed {
-		t.Fatalf("over: %v, %v", g.closed, err)
+	if err := g.core.replica.Machine().Check(); err != nil || g.core.closed {
+		t.Fatalf("over: %v, %v", g.core.closed, err)
 	}
 }
 

@@ -56,10 +56,10 @@ func TestReplayOfALeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, failure := groupByHand(t, store)
-	g.beginReplay(0, 10)
+	g.core.beginReplay(0, 10)
 	step := func(want bool, entries uint64) {
 		t.Helper()
-		g.work()
+		workOnce(g)
 		if n, of, replaying := g.Replaying(); n != entries || of != 10 || replaying != want ||
 			*failure != nil {
 			t.Errorf("replaying %v, %d of %d; want %v, %d; %v", replaying, n, of, want, entries, *failure)

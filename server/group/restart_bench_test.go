@@ -100,7 +100,7 @@ func fill(b *testing.B, directory string, semaphores int) {
 	config.Log.Dir = directory
 	g := startTest(b, config)
 	begun := time.Now()
-	l := &filler{b: b, group: g, term: uint64(g.replica.Term())}
+	l := &filler{b: b, group: g, term: uint64(g.core.replica.Term())}
 	node := l.node()
 	for range semaphores / 10 {
 		l.add(&coordination.Attach{Node: node, Epoch: l.epoch(), TimeoutMillis: 3_600_000})
@@ -144,9 +144,9 @@ func (l *filler) epoch() coordination.Epoch {
 func (l *filler) node() coordination.NodeID {
 	l.add(&coordination.CreateNode{CallID: coordination.CallID{Nonce: 1}, Path: testNode})
 	l.flush()
-	l.group.turn.Lock()
+	l.group.hold(l.group.turn.Lock())
 	defer l.group.turn.Unlock()
-	entry, found := l.group.replica.Machine().Tree().Lookup(testNode)
+	entry, found := l.group.core.replica.Machine().Tree().Lookup(testNode)
 	if !found {
 		l.b.Fatal("no node was created")
 	}

@@ -39,10 +39,10 @@ func (g *Group) Still() Stillness {
 
 // unfinished is what a turn would have to do.
 func (g *Group) unfinished() string {
-	g.turn.Lock()
+	c := g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
 	switch {
-	case g.closed:
+	case c.closed:
 		return ""
 	case g.Abdicated():
 		return g.limiter.Unfinished()
@@ -50,13 +50,13 @@ func (g *Group) unfinished() string {
 		return "there is no leader"
 	case g.queue.length() > 0 || !g.queue.empty():
 		return "the queue is not empty"
-	case g.inFlight > 0 || g.companyUntil != coordination.Never:
+	case c.inFlight > 0 || c.companyUntil != coordination.Never:
 		return "something is on its way into the log"
-	case g.unsaid.Length() > 0:
+	case c.unsaid.Length() > 0:
 		return "something is not said yet"
-	case len(g.reads) > 0 || len(g.barriers) > 0:
+	case len(c.reads) > 0 || len(c.barriers) > 0:
 		return "somebody reads"
-	case g.replica.NextDeadline() <= g.clock.Now():
+	case c.replica.NextDeadline() <= g.clock.Now():
 		return "something is due"
 	}
 	return g.limiter.Unfinished()

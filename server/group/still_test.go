@@ -39,7 +39,7 @@ func TestLookingHoldsUpNobody(t *testing.T) {
 // TestLeftTurnIsFound by the group's own goroutine if somebody has found it taken.
 func TestLeftTurnIsFound(t *testing.T) {
 	g := newGroup(testConfig(t))
-	g.turn.Lock()
+	g.hold(g.turn.Lock())
 	g.queue.put(event{})
 	g.kick()
 	g.turn.Unlock()

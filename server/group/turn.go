@@ -24,16 +24,15 @@ func (g *Group) run() {
 	for {
 		select {
 		case <-g.stop:
-			g.turn.Lock()
-			g.close()
-			g.due.Stop()
-			g.chores.Stop()
+			c := g.hold(g.turn.Lock())
+			c.close()
+			c.due.Stop()
+			c.chores.Stop()
 			g.turn.Unlock()
 			return
 		case <-g.queue.bell:
 		}
-		g.turn.Lock()
-		g.work()
+		g.hold(g.turn.Lock()).work()
 		g.turn.Unlock()
 	}
 }
@@ -55,14 +54,17 @@ func (g *Group) kick() {
 // What would take long, and what has come meanwhile, is left to run: the caller's goroutine has something
 // else to do.
 func (g *Group) workIfFree() {
-	if !g.queue.empty() && g.turn.TryLock() {
-		g.workBriefly()
+	if g.queue.empty() {
+		return
+	}
+	if held, free := g.turn.TryLock(); free {
+		g.hold(held).workBriefly()
 		g.turn.Unlock()
 	}
 }
 
 // close ends the group. The turn is held.
-func (g *Group) close() {
+func (g *core) close() {
 	if !g.closed {
 		g.closed = true
 		close(g.over)
@@ -71,14 +73,14 @@ func (g *Group) close() {
 
 // work handles everything that is there: first what the log says, then requests as long as not too much
 // is in flight. The turn is held.
-func (g *Group) work() {
+func (g *core) work() {
 	g.spareStore = g.queue.takeStore(g.spareStore[:0])
 	g.handleAll(g.spareStore)
 }
 
 // workBriefly is work if that takes no longer than a goroutine with other duties may be held up, else
 // it does nothing. In a leader's first turn all streams of this server turn to it. The turn is held.
-func (g *Group) workBriefly() {
+func (g *core) workBriefly() {
 	if g.replica.Elected() {
 		return
 	}
@@ -89,7 +91,7 @@ func (g *Group) workBriefly() {
 }
 
 // handleAll handles the log's news and then what is in the queue. The turn is held.
-func (g *Group) handleAll(news []storeEvent) {
+func (g *core) handleAll(news []storeEvent) {
 	if g.closed {
 		return
 	}
@@ -98,7 +100,7 @@ func (g *Group) handleAll(news []storeEvent) {
 	for _, e := range news {
 		if err := g.handleStore(e); err != nil {
 			g.close()
-			g.failed(err)
+			g.config.Failed(err)
 			return
 		}
 	}
@@ -120,7 +122,7 @@ func (g *Group) handleAll(news []storeEvent) {
 	g.busy.Store(g.inFlight > 0)
 }
 
-func (g *Group) handleRequests() {
+func (g *core) handleRequests() {
 	requests := g.takeRequests()
 	if len(requests) > 0 {
 		g.replica.Admit(g.readable(), g.Crowded())
@@ -130,7 +132,7 @@ func (g *Group) handleRequests() {
 	}
 }
 
-func (g *Group) takeRequests() []event {
+func (g *core) takeRequests() []event {
 	clear(g.spare)
 	events := g.queue.takeRequests(g.spare[:0])
 	for i := range events {
@@ -143,7 +145,7 @@ func (g *Group) takeRequests() []event {
 }
 
 // setAlarms has run wake up when the next thing is due.
-func (g *Group) setAlarms() {
+func (g *core) setAlarms() {
 	g.due.Set(min(g.replica.NextDeadline(), g.nextMark))
 	chore := g.wakeForCheckpoint()
 	if g.waitsForCheckpoint {
@@ -165,16 +167,16 @@ type InvariantError struct {
 func (e *InvariantError) Error() string { return "broken invariant: " + e.Reason }
 
 // failOnPanic makes a panic within a turn the reason for which the server ends. The turn is held.
-func (g *Group) failOnPanic() {
+func (g *core) failOnPanic() {
 	if reason := recover(); reason != nil {
 		g.panicked(reason)
 	}
 }
 
 // panicked ends the server. The turn is held.
-func (g *Group) panicked(reason any) {
+func (g *core) panicked(reason any) {
 	err := &InvariantError{Reason: fmt.Sprint(reason), Stack: string(debug.Stack())}
 	g.logger.Error("the group cannot go on", "error", err, "stack", err.Stack)
 	g.close()
-	g.failed(err)
+	g.config.Failed(err)
 }

@@ -56,6 +56,12 @@ func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error
 	return g, failure
 }
 
+// workOnce takes a turn.
+func workOnce(g *Group) {
+	defer g.turn.Unlock()
+	g.hold(g.turn.Lock()).work()
+}
+
 // emptyEntries are entries without a command.
 func emptyEntries(term, first, last uint64) (entries []raftstore.Entry) {
 	for index := first; index <= last; index++ {
@@ -100,7 +106,7 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 		{"many requests", func() {
 			for range 5000 {
 				g.queue.put(event{call: &call{
-					read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() },
+					read: func(*core) outcome.Outcome { return outcome.Done() },
 					done: make(chan callAnswer, 1)}})
 			}
 		}, true},
@@ -123,7 +129,7 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 				t.Errorf("%s: nobody woke the group's own goroutine", step.name)
 			}
 		}
-		g.work()
+		workOnce(g)
 		if !g.queue.empty() || *failure != nil {
 			t.Fatalf("%s: not done in a turn of the group's own: %v", step.name, *failure)
 		}
@@ -155,22 +161,22 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
+	g.core.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
 	handler{g}.Restore(first)
 	handler{g}.Committed(emptyEntries(1, first+1, second-1))
 	handler{g}.Committed(emptyEntries(1, second, second))
 	handler{g}.Restore(second)
 	handler{g}.Committed(emptyEntries(1, second+1, second+2))
-	g.work()
+	workOnce(g)
 	if *failure != nil {
 		t.Fatal(*failure)
 	}
-	if index := uint64(g.replica.Machine().Index()); index != second+2 || g.applied.Load() != index {
+	if index := uint64(g.core.replica.Machine().Index()); index != second+2 || g.applied.Load() != index {
 		t.Errorf("the machine has entry %d, the group tells %d, want %d", index, g.applied.Load(), second+2)
 	}
 	var invariant *InvariantError
 	handler{g}.Committed(emptyEntries(1, second+2, second+2))
-	g.work()
+	workOnce(g)
 	if !errors.As(*failure, &invariant) {
 		t.Errorf("an entry that came twice was passed over: %v", *failure)
 	}
@@ -199,9 +205,9 @@ func TestRequestsWaitWhileTheLogIsFull(t *testing.T) {
 	applied := g.applied.Load()
 	client.ask(1, &coordination.Request{Kind: coordination.RequestCreate, Name: "lock", Limit: 1})
 	held := func() bool {
-		g.turn.Lock()
+		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
-		return g.waitsForCheckpoint && g.queue.length() > 0
+		return g.core.waitsForCheckpoint && g.queue.length() > 0
 	}
 	eventually(t, "the request to be held", held)
 	turns := g.turns.Load() + 5

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/server/group/compare"
+
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -157,7 +159,7 @@ func (w *Watch) addFull(l *list) {
 	if divergence, diverged := w.divergence(w.Group); diverged && divergence.Right {
 		for _, id := range divergence.Others {
 			l.add(IssueDiverged, serious, id, "%s",
-				w.divergenceText(group.Divergence{Index: divergence.Index, Others: []uint64{id},
+				w.divergenceText(compare.Divergence{Index: divergence.Index, Others: []uint64{id},
 					Right: true}))
 		}
 	}
@@ -263,7 +265,7 @@ type Sources struct {
 // Replaced is in the place of what a Watch asks otherwise, in tests.
 type Replaced struct {
 	Lag             func(*group.Group) (entries uint64, known bool)
-	Divergence      func(*group.Group) (group.Divergence, bool)
+	Divergence      func(*group.Group) (compare.Divergence, bool)
 	Mute            func(*group.Group) bool
 	ContactPatience time.Duration
 }
@@ -276,7 +278,7 @@ type Watch struct {
 	contact    contact
 	silence    silence
 	lag        func(*group.Group) (entries uint64, known bool)
-	divergence func(*group.Group) (group.Divergence, bool)
+	divergence func(*group.Group) (compare.Divergence, bool)
 	mute       func(*group.Group) bool
 	shown      atomic.Pointer[shown]
 	health     *health.Server
@@ -473,7 +475,7 @@ func (w *Watch) Divergence() string {
 }
 
 // divergenceText is a divergence for people. What is to be done is in docs/cluster.md.
-func (w *Watch) divergenceText(d group.Divergence) string {
+func (w *Watch) divergenceText(d compare.Divergence) string {
 	others := strings.Join(w.Store.Members().NamesOf(d.Others), ", ")
 	if d.Right {
 		return fmt.Sprintf("diverged: as of entry %d the state of %s is not the one that the majority of the servers has; replace it", d.Index, others)

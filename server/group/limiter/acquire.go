@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/streams"
@@ -187,9 +188,9 @@ func (l *Limiter) countLeaving(w *acquisition) {
 func (l *Limiter) lookUp(ctx context.Context, a *Acquisition) (outcome.Outcome, error) {
 	find := func() (answer outcome.Outcome, err error) {
 		found := false
-		err = l.core.Look(ctx, lineageRows, func(m *coordination.Machine) {
+		err = l.core.Look(ctx, lineageRows, func(t turn.Token, m *coordination.Machine) {
 			if answer = m.MayAcquire(a.Caller, a.Path); answer.OK() {
-				found = l.learn(m, a)
+				found = l.learn(t, m, a)
 			}
 		})
 		if err == nil && answer.OK() && !found {
@@ -207,9 +208,9 @@ func (l *Limiter) lookUp(ctx context.Context, a *Acquisition) (outcome.Outcome, 
 	return find()
 }
 
-// learn takes note of the resource that a call names, and that its caller may acquire units of it. The turn
-// is held.
-func (l *Limiter) learn(m *coordination.Machine, a *Acquisition) bool {
+// learn takes note of the resource that a call names, and that its caller may acquire units of it.
+func (l *Limiter) learn(t turn.Token, m *coordination.Machine, a *Acquisition) bool {
+	t.Check()
 	key, e, found := m.FindResource(a.Path, a.Resource)
 	if !found {
 		return false

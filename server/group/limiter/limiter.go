@@ -75,7 +75,7 @@ type wantedResource struct {
 // Core is the group as the limiter uses it.
 type Core interface {
 	// Look runs look in a turn. It visits so many rows of the machine at most.
-	Look(ctx context.Context, rows int, look func(*coordination.Machine)) error
+	Look(ctx context.Context, rows int, look func(turn.Token, *coordination.Machine)) error
 	// CatchUp returns once this server has everything that was committed when it was called.
 	CatchUp(ctx context.Context) error
 	// AccessVersion changes with every change of users and rights.
@@ -256,7 +256,8 @@ func (l *Limiter) lookUpDemands() {
 }
 
 // findDemands begins to share out resources that are asked for.
-func (l *Limiter) findDemands(m *coordination.Machine) {
+func (l *Limiter) findDemands(t turn.Token, m *coordination.Machine) {
+	t.Check()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := l.clock.Now()
@@ -335,8 +336,9 @@ func (l *Limiter) Received(from streams.Leader, term uint64, ticks int, quanta [
 	l.followUp()
 }
 
-// Applied takes note of what an entry of the log has done to resources. The turn is held.
-func (l *Limiter) Applied(m *coordination.Machine, effects []coordination.Effect) {
+// Applied takes note of what an entry of the log has done to resources.
+func (l *Limiter) Applied(t turn.Token, m *coordination.Machine, effects []coordination.Effect) {
+	t.Check()
 	for i := range effects {
 		switch e := &effects[i]; e.Kind {
 		case coordination.EffectResourceAltered, coordination.EffectNodeDropped:
@@ -368,8 +370,9 @@ func (l *Limiter) changed(m *coordination.Machine, node coordination.NodeID, one
 	l.followUp()
 }
 
-// Restored takes note of a machine that has taken the place of another one. The turn is held.
-func (l *Limiter) Restored(m *coordination.Machine) {
+// Restored takes note of a machine that has taken the place of another one.
+func (l *Limiter) Restored(t turn.Token, m *coordination.Machine) {
+	t.Check()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := l.clock.Now()

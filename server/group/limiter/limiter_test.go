@@ -9,6 +9,7 @@ import (
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/group/streams"
@@ -25,6 +26,9 @@ func limiterOf(t *testing.T) (*Limiter, *quota.Bucket) {
 	l.buckets.Use(0, b, 102)
 	return l, b
 }
+
+// held is the token of a turn that is not given back.
+var held = turn.New(nil, nil).Lock()
 
 // stillClock is always at the same moment.
 type stillClock struct{ hooks.Clock }
@@ -90,7 +94,7 @@ func TestDemandsForWhatIsNotKnown(t *testing.T) {
 	missing := coordination.ResourceKey{Node: 1, ID: 77}
 	l.ask(7, []quota.Demand{{Resource: missing, Asks: true}, {Resource: quotaKey, Asks: true}})
 	for looked := range demandTries + 1 {
-		l.findDemands(m)
+		l.findDemands(held, m)
 		if !l.shares.Knows(quotaKey) || len(l.queue) != 0 {
 			t.Fatal("a resource that is there was not found")
 		}
@@ -100,7 +104,7 @@ func TestDemandsForWhatIsNotKnown(t *testing.T) {
 		l.queue, l.later = append(l.queue, l.later...), nil
 	}
 	l.ask(7, []quota.Demand{{Resource: missing, Asks: true}, {Resource: missing}, {Resource: quotaKey}})
-	l.findDemands(m)
+	l.findDemands(held, m)
 	if len(l.wanted)+len(l.queue)+len(l.later) != 0 || l.shares.Next() != coordination.Never {
 		t.Error("something is left of demands that were taken back")
 	}
@@ -137,7 +141,7 @@ func TestDemandsDuringATick(t *testing.T) {
 	if !early {
 		demands()
 	}
-	l.findDemands(m)
+	l.findDemands(held, m)
 	if len(l.peers) != 1 || !l.shares.Knows(quotaKey) {
 		t.Errorf("%d servers are known, the resource is shared out: %v", len(l.peers), l.shares != nil)
 	}
@@ -151,7 +155,7 @@ func TestDemandsOfAServerThatIsGone(t *testing.T) {
 	l.streams.Follow(link)
 	peer := streams.NewPeer(new(streams.Peers), link, new(relaypb.Hello))
 	l.Demanded(peer, []quota.Demand{{Resource: quotaKey, Asks: true}})
-	l.findDemands(m)
+	l.findDemands(held, m)
 	l.Demanded(peer, []quota.Demand{{Resource: coordination.ResourceKey{Node: 1, ID: 77}, Asks: true}})
 	if !l.shares.Knows(quotaKey) || len(l.peers) != 1 || len(l.wanted) != 1 {
 		t.Fatalf("%d servers ask, %d demands wait", len(l.peers), len(l.wanted))
@@ -197,7 +201,7 @@ func TestBucketsOfARestoredState(t *testing.T) {
 	gone := l.buckets.Learn(coordination.ResourceKey{Node: 1, ID: 77},
 		coordination.Effective{Rate: 1, Prefetch: 1, Watermark: 1})
 	l.named[resourceName{"/local/n", "gone"}], l.names[gone] = gone, resourceName{"/local/n", "gone"}
-	l.Restored(m)
+	l.Restored(held, m)
 	if l.buckets.Find(quotaKey) != b || b.Level() != -100 || b.Capacity() != 0.2 ||
 		l.buckets.Find(gone.Key()) != nil || len(l.named)+len(l.names) != 0 {
 		t.Errorf("level %g of %g, %d buckets", b.Level(), b.Capacity(), l.buckets.Figures().Buckets)

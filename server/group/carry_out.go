@@ -7,6 +7,23 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
+// carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.
+func (g *core) carryOut() {
+	work := g.takeWork()
+	if len(work.Commands) > 0 {
+		entries := g.entries(work.Commands)
+		clear(work.Commands)
+		for _, e := range entries {
+			g.inFlight += len(e)
+		}
+		g.store.Propose(uint64(g.replica.Term()), entries)
+	}
+	if work.Barrier != 0 {
+		g.store.ReadIndex(work.Barrier)
+	}
+	g.say(work)
+}
+
 // companyPatience is how long commands that may wait (coordination.Leader.MayWait) do so for others that come
 // with them to the log. Where clients hand a lock around, the last holder queues up again just when the next
 // one has it, who will let go soon. With a write of its own for the queueing, the release would have to wait
@@ -15,7 +32,7 @@ const companyPatience = 2 * time.Millisecond
 
 // takeWork takes what the replica wants done, but leaves commands that may wait and have not waited long. The
 // turn is held.
-func (g *Group) takeWork() coordination.Work[*call] {
+func (g *core) takeWork() coordination.Work[*call] {
 	if g.replica.MayWait() {
 		now, patience := g.shell.Now(), cmp.Or(g.config.patience, companyPatience)
 		g.companyUntil = min(g.companyUntil, now+coordination.Instant(patience))
@@ -25,4 +42,17 @@ func (g *Group) takeWork() coordination.Work[*call] {
 	}
 	g.companyUntil = coordination.Never
 	return g.replica.Take()
+}
+
+// say hands on what is to be told to streams and to those who wait for calls. The turn is held.
+func (g *core) say(work coordination.Work[*call]) {
+	g.unsaid.Say(g.link, work.Messages, g.replica)
+	if g.unsaid.Length() > 0 {
+		g.queue.bell.Ring()
+	}
+	for i := range work.Answers {
+		a := &work.Answers[i]
+		a.Waiter.done <- callAnswer{outcome: a.Outcome, err: callErrors[a.End]}
+		*a = coordination.Answer[*call]{}
+	}
 }

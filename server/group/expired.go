@@ -24,7 +24,7 @@ type timingOut struct {
 
 // timingOut are the sessions that an entry may end because their time is up. It is asked before the entry is
 // executed.
-func (g *Group) timingOut(e *coordination.Entry) (found []timingOut) {
+func (g *core) timingOut(e *coordination.Entry) (found []timingOut) {
 	if g.replica.Reign() == 0 {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (g *Group) timingOut(e *coordination.Entry) (found []timingOut) {
 }
 
 // tellTimedOut tells of those that have ended with it. Others have been attached again in the last moment.
-func (g *Group) tellTimedOut(sessions []timingOut) {
+func (g *core) tellTimedOut(sessions []timingOut) {
 	for _, c := range sessions {
 		if !g.replica.Machine().HasSession(c.Node, c.Session) {
 			g.logger.Debug("a session has ended: its time was up", "session", uint64(c.Session), "path",

@@ -1,4 +1,4 @@
-package group
+package compare
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ type report struct {
 	digest  uint64
 }
 
-// reportsKept is how many reports of one server are remembered, those of the highest indexes: a server that
+// ReportsKept bounds the reports of one server that are remembered, those of the highest indexes: a server that
 // lags so many marks behind is compared at a later one.
-const reportsKept = 4
+const ReportsKept = 4
 
 // digests is what a server knows of its own state's digests and of those of the others. Nothing in it is
 // stored: a server that is started again begins with the digest of its checkpoint.
@@ -43,7 +43,7 @@ func with(list []report, r report) []report {
 		return list
 	}
 	list = slices.Insert(list, at, r)
-	return slices.Delete(list, 0, max(0, len(list)-reportsKept))
+	return slices.Delete(list, 0, max(0, len(list)-ReportsKept))
 }
 
 func reportAt(list []report, index uint64) (report, bool) {
@@ -108,6 +108,19 @@ func (d *digests) newest() (report, bool) {
 	return d.own[len(d.own)-1], true
 }
 
+// heardOf returns the indexes of the others' reports.
+func (d *digests) heardOf() map[uint64][]uint64 {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	heard := make(map[uint64][]uint64, len(d.others))
+	for id, list := range d.others {
+		for _, r := range list {
+			heard[id] = append(heard[id], r.index)
+		}
+	}
+	return heard
+}
+
 // giveUp has nobody waited for any more who has not reported as of index by now.
 func (d *digests) giveUp(index uint64) {
 	d.mutex.Lock()
@@ -123,8 +136,8 @@ const (
 	uncontradicted verdict = iota
 	// pending: one has, and who has not reported yet may show who is right.
 	pending
-	// shared: a majority of the voters has this server's state, though not all servers have.
-	shared
+	// agreed: a majority of the voters has this server's state, though not all servers have.
+	agreed
 	// outvoted: a majority of the voters has another one.
 	outvoted
 	// split: no majority has any.
@@ -183,7 +196,7 @@ func (d *digests) judge(r report, e *electorate) finding {
 	}
 	switch {
 	case counts[r.digest] >= needed && len(f.differing) > 0:
-		f.verdict = shared
+		f.verdict = agreed
 	case !contradicted:
 	case most+missing >= needed && r.index > d.givenUp:
 		f.verdict = pending

@@ -21,18 +21,18 @@ const leftOverPause = time.Millisecond
 // calls find no leader meanwhile, and who leads then knows of nothing but what is in the log. Only stand-ins
 // do that.
 func (g *Group) Abdicate(d time.Duration) error {
-	g.turn.Lock()
+	c := g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
-	term := g.replica.Term()
-	if g.closed || term == 0 {
+	term := c.replica.Term()
+	if c.closed || term == 0 {
 		return ErrNotLeading
 	}
-	g.leftOver = g.inFlight
+	c.leftOver = c.inFlight
 	g.abdicated.Store(true)
-	g.replica.Following()
-	g.setLeader()
-	g.member.Toward(uint64(term), 0) // calls are not to wait for this leader
-	g.handleAll(nil)
+	c.replica.Following()
+	c.setLeader()
+	g.uplink.Toward(uint64(term), 0) // calls are not to wait for this leader
+	c.handleAll(nil)
 	g.clock.AfterFunc(d, func() { g.leadAgain(term) })
 	return nil
 }
@@ -43,23 +43,23 @@ func (g *Group) Abdicated() bool { return g.abdicated.Load() }
 // leadAgain ends what Abdicate has begun. What was written before that is executed by now: the next leader
 // must not take it for its own.
 func (g *Group) leadAgain(term coordination.Term) {
-	g.turn.Lock()
+	c := g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
 	g.abdicated.Store(false)
 	switch {
-	case g.closed:
-	case g.leftOver > 0:
+	case c.closed:
+	case c.leftOver > 0:
 		time.AfterFunc(leftOverPause, func() { g.leadAgain(term) })
 	default:
-		g.replica.Leading(term, g.store.Lineage())
+		c.replica.Leading(term, g.store.Lineage())
 		// which does nothing
 		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: streams.Nonce()}, OnlyFirst: true}
-		g.store.Propose(uint64(term), g.entries([]coordination.Command{first}))
+		g.store.Propose(uint64(term), c.entries([]coordination.Command{first}))
 	}
 }
 
 // RelayConn is the connection to the leader, nil if there is none.
-func (g *Group) RelayConn() *grpc.ClientConn { return g.member.Conn() }
+func (g *Group) RelayConn() *grpc.ClientConn { return g.uplink.Conn() }
 
 // LeaderAddress is where the leader listens for other servers; empty if it is this server, or unknown.
 func (g *Group) LeaderAddress() string {

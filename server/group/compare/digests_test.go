@@ -1,4 +1,4 @@
-package group
+package compare
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func TestDigestVerdicts(t *testing.T) {
 		{reports: "AAA", want: uncontradicted},
 		{reports: "A..", want: uncontradicted},
 		{reports: "A..", settled: true, want: uncontradicted},
-		{reports: "AAB", want: shared, differing: []uint64{3}},
+		{reports: "AAB", want: agreed, differing: []uint64{3}},
 		{reports: "BAA", want: outvoted, differing: []uint64{2, 3}},
 		{reports: "BA.", want: pending, differing: []uint64{2}},
 		{reports: "BA.", settled: true, want: split, differing: []uint64{2}},
@@ -31,7 +31,7 @@ func TestDigestVerdicts(t *testing.T) {
 		{reports: "A.", want: uncontradicted},
 		{reports: "AABB.", want: pending, differing: []uint64{3, 4}},
 		{reports: "AABB.", settled: true, want: split, differing: []uint64{3, 4}},
-		{reports: "AAABB", want: shared, differing: []uint64{4, 5}},
+		{reports: "AAABB", want: agreed, differing: []uint64{4, 5}},
 		{reports: "AB...", want: pending, differing: []uint64{2}},
 		{reports: "ABCD.", want: split, differing: []uint64{2, 3, 4}}, // whatever the last one says
 		{reports: "ABBB.", want: outvoted, differing: []uint64{2, 3, 4}},
@@ -40,9 +40,9 @@ func TestDigestVerdicts(t *testing.T) {
 		{reports: "Abb", want: uncontradicted}, // a rolling upgrade: nothing can be compared
 		{reports: "ABb", want: split, differing: []uint64{2}},
 		{reports: "AAb", want: uncontradicted},
-		{reports: "AABB", learners: []uint64{4}, want: shared, differing: []uint64{3, 4}},
-		{reports: "AB", learners: []uint64{2}, want: shared, differing: []uint64{2}},
-		{reports: "AABBB", learners: []uint64{3, 4, 5}, want: shared, differing: []uint64{3, 4, 5}},
+		{reports: "AABB", learners: []uint64{4}, want: agreed, differing: []uint64{3, 4}},
+		{reports: "AB", learners: []uint64{2}, want: agreed, differing: []uint64{2}},
+		{reports: "AABBB", learners: []uint64{3, 4, 5}, want: agreed, differing: []uint64{3, 4, 5}},
 		// who has no vote proves nothing
 		{reports: "A.B", learners: []uint64{3}, settled: true, want: uncontradicted, differing: []uint64{3}},
 		{reports: "BAA", learners: []uint64{1}, want: outvoted, differing: []uint64{2, 3}},
@@ -131,25 +131,25 @@ func TestDigestMajorityIsUnique(t *testing.T) {
 func TestDigestReportsAreForgotten(t *testing.T) {
 	d := newDigests()
 	members := []uint64{1, 2, 3}
-	for index := uint64(1); index <= 3*reportsKept; index++ {
+	for index := uint64(1); index <= 3*ReportsKept; index++ {
 		d.addOwn(report{index, 1, index})
 		for _, id := range members[1:] {
-			d.heard(id, report{3*reportsKept + 1 - index, 1, index}, members) // in descending order
+			d.heard(id, report{3*ReportsKept + 1 - index, 1, index}, members) // in descending order
 		}
-		if len(d.own) > reportsKept || len(d.others[2]) > reportsKept || len(d.others[3]) > reportsKept {
+		if len(d.own) > ReportsKept || len(d.others[2]) > ReportsKept || len(d.others[3]) > ReportsKept {
 			t.Fatalf("kept %v, %v", d.own, d.others)
 		}
 	}
-	if len(d.own) != reportsKept || d.own[0].index != 2*reportsKept+1 ||
-		d.others[2][0].index != 2*reportsKept+1 {
+	if len(d.own) != ReportsKept || d.own[0].index != 2*ReportsKept+1 ||
+		d.others[2][0].index != 2*ReportsKept+1 {
 		t.Errorf("kept %v, %v", d.own, d.others[2])
 	}
-	d.heard(2, report{3 * reportsKept, 1, 999}, members)
-	if said, _ := reportAt(d.others[2], 3*reportsKept); said.digest != 999 ||
-		len(d.others[2]) != reportsKept {
+	d.heard(2, report{3 * ReportsKept, 1, 999}, members)
+	if said, _ := reportAt(d.others[2], 3*ReportsKept); said.digest != 999 ||
+		len(d.others[2]) != ReportsKept {
 		t.Errorf("the last word does not count: %v", d.others[2])
 	}
-	d.heard(2, report{3 * reportsKept, 1, 999}, []uint64{1, 2})
+	d.heard(2, report{3 * ReportsKept, 1, 999}, []uint64{1, 2})
 	if len(d.others) != 1 {
 		t.Errorf("kept of others than members: %v", d.others)
 	}
@@ -161,7 +161,7 @@ func TestDigestReportsAreForgotten(t *testing.T) {
 	if now, known := d.newest(); !known || now.index != 3 || len(d.own) != 1 {
 		t.Errorf("of the state before: %v", d.own)
 	}
-	if _, known := d.at(3 * reportsKept); known {
+	if _, known := d.at(3 * ReportsKept); known {
 		t.Error("the report of a state that was replaced is still there")
 	}
 }
