@@ -70,7 +70,7 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message,
 			break
 		}
 		path := scheme.SplitLoose(r.GetCoordinationNodePath())
-		if properties, answer = e.world.Machine().ResourceToDescribe(caller, path,
+		if properties, answer = e.world.Machine().Resources().Describe(caller, path,
 			r.GetResourcePath()); answer.OK() {
 			result = &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(),
 				properties)}
@@ -82,7 +82,7 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message,
 		}
 		listing := coordination.ResourceListing{Path: scheme.SplitLoose(r.GetCoordinationNodePath()),
 			Resource: r.GetResourcePath(), Recursive: r.GetRecursive()}
-		if page, answer = e.world.Machine().ListResources(caller, listing, 0,
+		if page, answer = e.world.Machine().Resources().List(caller, listing, 0,
 			coordination.MaxResources); answer.OK() {
 			result = &Ydb_RateLimiter.ListResourcesResult{ResourcePaths: page.Paths}
 		}

@@ -7,7 +7,7 @@ import (
 
 // What an administrator, or somebody with the right to erase rows on the node, does to what others have made.
 
-func (m *Machine) administerEndSession(c *EndSession) (scheme.Step, outcome.Outcome) {
+func (m judge) administerEndSession(c *EndSession) (scheme.Step, outcome.Outcome) {
 	n, refused := m.administered(c.Node, c.Caller)
 	if n == nil {
 		return nil, refused
@@ -25,7 +25,7 @@ func (m *Machine) administerEndSession(c *EndSession) (scheme.Step, outcome.Outc
 	}, outcome.Done()
 }
 
-func (m *Machine) administerRemoveSemaphore(c *RemoveSemaphore) (scheme.Step, outcome.Outcome) {
+func (m judge) administerRemoveSemaphore(c *RemoveSemaphore) (scheme.Step, outcome.Outcome) {
 	n, refused := m.administered(c.Node, c.Caller)
 	if n == nil {
 		return nil, refused
@@ -41,7 +41,7 @@ func (m *Machine) administerRemoveSemaphore(c *RemoveSemaphore) (scheme.Step, ou
 }
 
 // administered returns the node, or why nothing may be done there.
-func (m *Machine) administered(id NodeID, by Caller) (*node, outcome.Outcome) {
+func (m judge) administered(id NodeID, by Caller) (*node, outcome.Outcome) {
 	n := m.nodes[id]
 	if n == nil {
 		return nil, outcome.Because(NodeNotFound.Status, NodeNotFound.Text)

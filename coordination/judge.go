@@ -10,18 +10,21 @@ import (
 // Every command of a call is judged first, which changes nothing, and carried out then. So a server can judge
 // a command by its own state before it proposes it: most of what is refused never comes into the log.
 
+// judge judges the commands of calls. Its steps change the machine.
+type judge struct{ *Machine }
+
 // Refusal is the outcome that the command of a call would have now, if that is a refusal.
 func (m *Machine) Refusal(c Command) (outcome.Outcome, bool) {
 	call, is := c.(callCommand)
 	if !is {
 		return outcome.Outcome{}, false
 	}
-	_, answer := m.judge(call)
+	_, answer := judge{m}.judge(call)
 	return answer, !answer.OK()
 }
 
 func (m *Machine) executeCall(c callCommand) {
-	step, answer := m.judge(c)
+	step, answer := judge{m}.judge(c)
 	if step != nil {
 		step()
 	}
@@ -32,7 +35,7 @@ func (m *Machine) executeCall(c callCommand) {
 
 // judge returns the outcome of the command of a call, and the step that carries it out; nil if it is refused
 // or changes nothing. The step is valid until the machine changes.
-func (m *Machine) judge(c callCommand) (scheme.Step, outcome.Outcome) {
+func (m judge) judge(c callCommand) (scheme.Step, outcome.Outcome) {
 	m.administers = m.Subject(c.by()).Exempt
 	defer func() { m.administers = false }()
 	switch c := c.(type) {

@@ -10,14 +10,10 @@ import (
 // Machine is the replicated state. It is not safe for concurrent use: one Replica owns it, together with the
 // Leader that reads it.
 type Machine struct {
-	configured Limits      // this server's own; nothing that a command does depends on them
-	limits     StateLimits // set by the log
-	room       *room
+	configured Limits // this server's own; nothing that a command does depends on them
 	index      Index
 	// of the command of the entry at index that is executed, or was last; endOfEntry between entries
 	place Place
-	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
-	stampMillis uint64
 	// restored is the index of the checkpoint that the machine was read from, 0 if from none, and
 	// restoredDigest its digest.
 	restored       Index
@@ -26,12 +22,12 @@ type Machine struct {
 	nodes          map[NodeID]*node
 	inOrder        chain[*node] // the same, ascending by id
 	walk           *walk        // that is under way, nil if none is
-	effects        []Effect
-	observed       bool // occurrences are collected
-	occurred       []Occurrence
-	asking         *session // whose command is being executed
-	administers    bool     // an administrator's command is being judged
 	calls          callMemory
+
+	// Parts that touch nothing but their own fields.
+	effects
+	occurrences
+	*room
 
 	nextNode NodeID
 	lineage  lineage
@@ -39,7 +35,6 @@ type Machine struct {
 
 	accounts      *accounts.Accounts
 	accountRows   accountRows
-	accountBytes  uint64 // what accounts count towards the room
 	accessVersion uint64
 
 	rows       *rowTracker
@@ -58,7 +53,7 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 		configured: limits, place: endOfEntry, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1,
 		accounts: new(accounts.Accounts),
 		rows:     &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
-		room: &room{used: MachineRow{}.sized()},
+		room: &room{used: MachineRow{}.sized(), tree: tree},
 	}, nil
 }
 
@@ -112,14 +107,14 @@ func (m *Machine) begin(e *Entry) {
 	e.check()
 	m.index, m.place = e.Index, 0
 	m.stampMillis = max(m.stampMillis, e.StampMillis)
-	clear(m.effects)
-	m.effects = m.effects[:0]
+	clear(m.list)
+	m.list = m.list[:0]
 }
 
 // end ends an entry and returns the effects of all its commands.
 func (m *Machine) end() []Effect {
 	m.place = endOfEntry
-	return m.effects
+	return m.list
 }
 
 // mustBeBetween panics within an entry: what is the state of no entry is nobody's business.
@@ -132,7 +127,7 @@ func (m *Machine) mustBeBetween(what string) {
 // execute executes the next command of the entry that has begun, written in term, and returns its effects.
 func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 	m.place = place
-	before := len(m.effects)
+	before := len(m.list)
 	switch c := c.(type) {
 	case *AcquireSemaphore:
 		if n, s := m.origin(&c.Origin, RequestAcquire); s != nil {
@@ -175,10 +170,8 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 	default:
 		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}
-	return m.effects[before:]
+	return m.list[before:]
 }
-
-func (m *Machine) emit(e Effect) { m.effects = append(m.effects, e) }
 
 // origin finds who asked. A session that is gone, or that belongs to a later stream by now, gets a refusal
 // instead (§3.1, session checks). The node is gone only after its streams were ended, so nobody waits for an

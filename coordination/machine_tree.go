@@ -7,11 +7,11 @@ import (
 
 // What commands do to the path tree and its nodes.
 
-func (m *Machine) stamp(millis uint64) scheme.Stamp {
+func (m judge) stamp(millis uint64) scheme.Stamp {
 	return scheme.Stamp{PlanStep: millis, TxID: uint64(m.index)}
 }
 
-func (m *Machine) makeDirectory(c *MakeDirectory) (scheme.Step, outcome.Outcome) {
+func (m judge) makeDirectory(c *MakeDirectory) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
@@ -19,14 +19,14 @@ func (m *Machine) makeDirectory(c *MakeDirectory) (scheme.Step, outcome.Outcome)
 	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
 }
 
-func (m *Machine) removeDirectory(c *RemoveDirectory) (scheme.Step, outcome.Outcome) {
+func (m judge) removeDirectory(c *RemoveDirectory) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
 	return m.tree.RemoveDirectory(c.Path)
 }
 
-func (m *Machine) modifyPermissions(c *ModifyPermissions) (scheme.Step, outcome.Outcome) {
+func (m judge) modifyPermissions(c *ModifyPermissions) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
@@ -41,7 +41,7 @@ func (m *Machine) modifyPermissions(c *ModifyPermissions) (scheme.Step, outcome.
 	}, answer
 }
 
-func (m *Machine) createNode(c *CreateNode) (scheme.Step, outcome.Outcome) {
+func (m judge) createNode(c *CreateNode) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
@@ -73,7 +73,7 @@ func (m *Machine) addNode(n *node) {
 	m.inOrder.append(n)
 }
 
-func (m *Machine) alterNode(c *AlterNode) (scheme.Step, outcome.Outcome) {
+func (m judge) alterNode(c *AlterNode) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}
@@ -97,7 +97,7 @@ func (m *Machine) alterNode(c *AlterNode) (scheme.Step, outcome.Outcome) {
 
 // dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next
 // checkpoint.
-func (m *Machine) dropNode(c *DropNode) (scheme.Step, outcome.Outcome) {
+func (m judge) dropNode(c *DropNode) (scheme.Step, outcome.Outcome) {
 	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
 		return nil, answer
 	}

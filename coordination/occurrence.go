@@ -59,12 +59,20 @@ type OccurrenceMore struct {
 // maxSpareOccurrences bounds what is kept for later occurrences.
 const maxSpareOccurrences = 4096
 
+// occurrences collects them, if asked to.
+type occurrences struct {
+	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
+	stampMillis uint64
+	observed    bool
+	occurred    []Occurrence
+}
+
 // Observe has occurrences collected from now on. Whoever calls it has to take them behind every entry.
-func (m *Machine) Observe() { m.observed = true }
+func (m *occurrences) Observe() { m.observed = true }
 
 // Occurred returns what has occurred since the last call. The slice is valid until something is done to the
 // machine.
-func (m *Machine) Occurred() []Occurrence {
+func (m *occurrences) Occurred() []Occurrence {
 	list := m.occurred
 	if m.occurred = m.occurred[:0]; cap(list) > maxSpareOccurrences {
 		m.occurred = nil
@@ -73,7 +81,7 @@ func (m *Machine) Occurred() []Occurrence {
 }
 
 // sessionOccurs notes what happens to a session.
-func (m *Machine) sessionOccurs(kind OccurrenceKind, n *node, s *session, more *OccurrenceMore) {
+func (m *occurrences) sessionOccurs(kind OccurrenceKind, n *node, s *session, more *OccurrenceMore) {
 	if m.observed {
 		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id,
 			Session: s.id, More: more})
@@ -81,7 +89,7 @@ func (m *Machine) sessionOccurs(kind OccurrenceKind, n *node, s *session, more *
 }
 
 // linkOccurs notes what happens to an owner or a waiter.
-func (m *Machine) linkOccurs(kind OccurrenceKind, n *node, l *link) {
+func (m *occurrences) linkOccurs(kind OccurrenceKind, n *node, l *link) {
 	if m.observed {
 		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id,
 			Session: l.session.id, Semaphore: l.semaphore.name, Order: l.order, Count: l.count})

@@ -11,7 +11,7 @@ import (
 // Quotas of paths. The path tree has them and counts its own rows; the machine counts what nodes hold, by the
 // list of quotas that each node keeps: paths cannot be moved.
 
-func (m *Machine) setQuota(c *SetQuota) (scheme.Step, outcome.Outcome) {
+func (m judge) setQuota(c *SetQuota) (scheme.Step, outcome.Outcome) {
 	if !m.Subject(c.Caller).Exempt {
 		return nil, outcome.Denied("Only administrators may set quotas")
 	}

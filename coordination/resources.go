@@ -17,29 +17,35 @@ type ResourceKey struct {
 	ID   ResourceID
 }
 
+// Resources are those of a machine, to read from.
+type Resources struct{ machine *Machine }
+
+// Resources returns the resources of all nodes.
+func (m *Machine) Resources() Resources { return Resources{m} }
+
 // refuseResource is a refusal whose text names a path.
 func refuseResource(status outcome.Status, format, path string) outcome.Outcome {
 	return outcome.Because(status, fmt.Sprintf(format, path))
 }
 
-// resourcesNode returns the coordination node at path for a call about its resources, or why it is not to be
+// node returns the coordination node at path for a call about its resources, or why it is not to be
 // had (§4, 5). With access control the caller needs a right on it; the reference asks for none.
-func (m *Machine) resourcesNode(path scheme.Path, need scheme.Access, by Caller) (*node, outcome.Outcome) {
-	if answer := m.tree.Authorize(path, need, m.Subject(by)); !answer.OK() {
+func (v Resources) node(path scheme.Path, need scheme.Access, by Caller) (*node, outcome.Outcome) {
+	if answer := v.machine.tree.Authorize(path, need, v.machine.Subject(by)); !answer.OK() {
 		return nil, answer
 	}
-	entry, found := m.tree.Lookup(path)
+	entry, found := v.machine.tree.Lookup(path)
 	switch {
 	case !found:
 		return nil, outcome.Refuse(outcome.SchemeError)
 	case entry.Kind != scheme.CoordinationNode:
 		return nil, outcome.Because(outcome.BadRequest, "Path is not a coordination node path.")
 	}
-	return m.nodes[entry.Node], outcome.Done()
+	return v.machine.nodes[entry.Node], outcome.Done()
 }
 
-func (m *Machine) createResource(c *CreateResource) (scheme.Step, outcome.Outcome) {
-	n, answer := m.resourcesNode(c.Path, scheme.UpdateRow, c.Caller)
+func (m judge) createResource(c *CreateResource) (scheme.Step, outcome.Outcome) {
+	n, answer := m.Resources().node(c.Path, scheme.UpdateRow, c.Caller)
 	if n == nil {
 		return nil, answer
 	}
@@ -77,8 +83,8 @@ func (m *Machine) createResource(c *CreateResource) (scheme.Step, outcome.Outcom
 }
 
 // resourceToChange returns what AlterResource and DropResource are about, nil if it is missing.
-func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource, outcome.Outcome) {
-	n, answer := m.resourcesNode(path, scheme.UpdateRow, by)
+func (m judge) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource, outcome.Outcome) {
+	n, answer := m.Resources().node(path, scheme.UpdateRow, by)
 	switch {
 	case n == nil:
 		return nil, nil, answer
@@ -90,7 +96,7 @@ func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller)
 	return n, n.resources[resource], answer
 }
 
-func (m *Machine) alterResource(c *AlterResource) (scheme.Step, outcome.Outcome) {
+func (m judge) alterResource(c *AlterResource) (scheme.Step, outcome.Outcome) {
 	n, r, answer := m.resourceToChange(c.Path, c.Resource, c.Caller)
 	switch {
 	case n == nil:
@@ -111,7 +117,7 @@ func (m *Machine) alterResource(c *AlterResource) (scheme.Step, outcome.Outcome)
 	}, answer
 }
 
-func (m *Machine) dropResource(c *DropResource) (scheme.Step, outcome.Outcome) {
+func (m judge) dropResource(c *DropResource) (scheme.Step, outcome.Outcome) {
 	n, r, answer := m.resourceToChange(c.Path, c.Resource, c.Caller)
 	switch {
 	case n == nil:
@@ -127,13 +133,13 @@ func (m *Machine) dropResource(c *DropResource) (scheme.Step, outcome.Outcome) {
 	}, answer
 }
 
-// ResourceToDescribe returns the own properties of a resource.
-func (m *Machine) ResourceToDescribe(
+// Describe returns the own properties of a resource.
+func (v Resources) Describe(
 	by Caller,
 	path scheme.Path,
 	resource string,
 ) (ResourceProperties, outcome.Outcome) {
-	n, answer := m.resourcesNode(path, scheme.SelectRow, by)
+	n, answer := v.node(path, scheme.SelectRow, by)
 	if n == nil {
 		return ResourceProperties{}, answer
 	}
@@ -164,15 +170,15 @@ type ResourcePage struct {
 	Next ResourceID
 }
 
-// ListResources returns the page of a listing that begins with the id from, having looked at most resources
+// List returns the page of a listing that begins with the id from, having looked at most resources
 // at the most.
-func (m *Machine) ListResources(
+func (v Resources) List(
 	by Caller,
 	l ResourceListing,
 	from ResourceID,
 	most int,
 ) (ResourcePage, outcome.Outcome) {
-	n, answer := m.resourcesNode(l.Path, scheme.SelectRow, by)
+	n, answer := v.node(l.Path, scheme.SelectRow, by)
 	if n == nil {
 		return ResourcePage{}, answer
 	}
@@ -218,30 +224,30 @@ func (l *ResourceListing) shows(r *resource) bool {
 }
 
 // MayAcquire refuses who may not acquire units of the resources of the node at path, if there is one.
-func (m *Machine) MayAcquire(by Caller, path scheme.Path) outcome.Outcome {
-	return m.tree.Authorize(path, scheme.SelectRow, m.Subject(by))
+func (v Resources) MayAcquire(by Caller, path scheme.Path) outcome.Outcome {
+	return v.machine.tree.Authorize(path, scheme.SelectRow, v.machine.Subject(by))
 }
 
-// FindResource returns what a path names at present, for whoever hands out its units.
-func (m *Machine) FindResource(path scheme.Path, resource string) (ResourceKey, Effective, bool) {
-	entry, found := m.tree.Lookup(path)
+// Find returns the resource that a path names at present.
+func (v Resources) Find(path scheme.Path, resource string) (ResourceKey, Effective, bool) {
+	entry, found := v.machine.tree.Lookup(path)
 	if !found || entry.Kind != scheme.CoordinationNode {
 		return ResourceKey{}, Effective{}, false
 	}
-	r := m.nodes[entry.Node].resources[resource]
+	r := v.machine.nodes[entry.Node].resources[resource]
 	if r == nil {
 		return ResourceKey{}, Effective{}, false
 	}
-	return ResourceKey{entry.Node, r.id}, m.nodes[entry.Node].effective(r), true
+	return ResourceKey{entry.Node, r.id}, v.machine.nodes[entry.Node].effective(r), true
 }
 
-// EffectiveResource is what counts for a resource at present, false if it is gone.
-func (m *Machine) EffectiveResource(key ResourceKey) (Effective, bool) {
-	r := m.resource(key)
+// Effective returns the values that count for a resource at present, false if it is gone.
+func (v Resources) Effective(key ResourceKey) (Effective, bool) {
+	r := v.find(key)
 	if r == nil {
 		return Effective{}, false
 	}
-	return m.nodes[key.Node].effective(r), true
+	return v.machine.nodes[key.Node].effective(r), true
 }
 
 // effective is what counts for a resource of the node when its units are handed out.
@@ -257,16 +263,16 @@ type ResourceRate struct {
 	Rate float64
 }
 
-// ResourceRates appends a resource and what is above it up to its root; nothing if it is gone.
-func (m *Machine) ResourceRates(into []ResourceRate, key ResourceKey) []ResourceRate {
-	for r := m.resource(key); r != nil; r = r.parent {
+// Rates appends a resource and what is above it up to its root; nothing if it is gone.
+func (v Resources) Rates(into []ResourceRate, key ResourceKey) []ResourceRate {
+	for r := v.find(key); r != nil; r = r.parent {
 		into = append(into, ResourceRate{r.id, r.effective.Rate})
 	}
 	return into
 }
 
-func (m *Machine) resource(key ResourceKey) *resource {
-	n := m.nodes[key.Node]
+func (v Resources) find(key ResourceKey) *resource {
+	n := v.machine.nodes[key.Node]
 	if n == nil {
 		return nil
 	}

@@ -184,8 +184,8 @@ func TestEffectiveProperties(t *testing.T) {
 	r.is(r.create("a/less/x/y", p(6, 0, 0)), "SUCCESS")
 	want := func(path string, e Effective) {
 		t.Helper()
-		key, got, found := r.machine.FindResource(pathOf("/local/n"), path)
-		if again, there := r.machine.EffectiveResource(key); !found || !there || got != e || again != e {
+		key, got, found := r.machine.Resources().Find(pathOf("/local/n"), path)
+		if again, there := r.machine.Resources().Effective(key); !found || !there || got != e || again != e {
 			t.Errorf("%s: %+v, want %+v", path, got, e)
 		}
 	}
@@ -202,14 +202,14 @@ func TestEffectiveProperties(t *testing.T) {
 	want("a/less/x/y", Effective{3, 2, 0.5, false})
 	r.start(reread(t, r.machine))
 	want("a/less/x/y", Effective{3, 2, 0.5, false})
-	key, _, _ := r.machine.FindResource(pathOf("/local/n"), "a/less/x/y")
-	if rates := r.machine.ResourceRates(nil, key); !slices.Equal(rates,
+	key, _, _ := r.machine.Resources().Find(pathOf("/local/n"), "a/less/x/y")
+	if rates := r.machine.Resources().Rates(nil, key); !slices.Equal(rates,
 		[]ResourceRate{{5, 3}, {4, 3}, {3, 4}, {1, 4}}) {
 		t.Errorf("the rates are %v", rates)
 	}
 	r.is(r.alter("a", p(4, 0, 0)), "SUCCESS") // the reference keeps the old prefetch until a restart
 	want("a", Effective{4, 0.2, 0.75, false})
-	got, answer := r.machine.ResourceToDescribe(Caller{}, pathOf("/local/n"), "a/less/x")
+	got, answer := r.machine.Resources().Describe(Caller{}, pathOf("/local/n"), "a/less/x")
 	if !answer.OK() || !got.sameSettings(&ResourceProperties{MaxUnitsPerSecond: RealOf(3),
 		MaxBurstSizeCoefficient: RealOf(7)}) {
 		t.Errorf("described as %+v, %s", got, answer)
@@ -222,7 +222,7 @@ func TestResourceIDs(t *testing.T) {
 	id := func(path string) ResourceID {
 		t.Helper()
 		r.is(r.create(path, ofRate(1, "", "")), "SUCCESS")
-		key, _, _ := r.machine.FindResource(pathOf("/local/n"), path)
+		key, _, _ := r.machine.Resources().Find(pathOf("/local/n"), path)
 		return key.ID
 	}
 	first := id("a")
@@ -236,15 +236,15 @@ func TestResourceIDs(t *testing.T) {
 	r.createNode("/local/other", relaxed)
 	r.applyForeign(r.term, &BeginLineage{Lineage: 2})
 	r.run(&CreateResource{Path: pathOf("/local/other"), Resource: "a", ResourceProperties: ofRate(1, "", "")})
-	key, _, _ := r.machine.FindResource(pathOf("/local/other"), "a")
+	key, _, _ := r.machine.Resources().Find(pathOf("/local/other"), "a")
 	if first != 1 || second != 2 || third != 3+LineageJump || fourth != 1+LineageJump ||
 		key.ID != 1+2*LineageJump {
 		t.Errorf("ids %d, %d, %d, %d, %d", first, second, third, fourth, key.ID)
 	}
-	if _, there := r.machine.EffectiveResource(ResourceKey{1, second}); there {
+	if _, there := r.machine.Resources().Effective(ResourceKey{1, second}); there {
 		t.Error("a resource of a dropped node is found")
 	}
-	if r.machine.ResourceRates(nil, ResourceKey{2, 77}) != nil {
+	if r.machine.Resources().Rates(nil, ResourceKey{2, 77}) != nil {
 		t.Error("a resource that never was is found")
 	}
 }
@@ -254,7 +254,7 @@ func (r *rig) list(l ResourceListing, most int) []string {
 	r.t.Helper()
 	var paths []string
 	for from := ResourceID(0); ; {
-		page, answer := r.machine.ListResources(Caller{}, l, from, most)
+		page, answer := r.machine.Resources().List(Caller{}, l, from, most)
 		if !answer.OK() {
 			return []string{answer.String()}
 		}
@@ -337,9 +337,9 @@ func TestResourcesAreAuthorized(t *testing.T) {
 			ResourceProperties: ofRate(1, "", "")}))
 		want("alter", c.write, r.outcome(&AlterResource{Caller: by, Path: node, Resource: "r",
 			ResourceProperties: ofRate(2, "", "")}))
-		_, answer := r.machine.ResourceToDescribe(by, node, "r")
+		_, answer := r.machine.Resources().Describe(by, node, "r")
 		want("describe", c.reads, answer)
-		_, answer = r.machine.ListResources(by, ResourceListing{Path: node}, 0, 10)
+		_, answer = r.machine.Resources().List(by, ResourceListing{Path: node}, 0, 10)
 		want("list", c.reads, answer)
 		want("drop", c.write, r.outcome(&DropResource{Caller: by, Path: node, Resource: "r"}))
 	}

@@ -25,7 +25,7 @@ const (
 	nodeRowBytes = 4 * rowBytes
 )
 
-func (m *Machine) setLimits(c *SetLimits) (scheme.Step, outcome.Outcome) {
+func (m judge) setLimits(c *SetLimits) (scheme.Step, outcome.Outcome) {
 	switch {
 	case !m.Subject(c.Caller).Exempt:
 		return nil, outcome.Denied("Only administrators may set limits")
@@ -36,15 +36,19 @@ func (m *Machine) setLimits(c *SetLimits) (scheme.Step, outcome.Outcome) {
 }
 
 // Limits are those that were set by the log.
-func (m *Machine) Limits() StateLimits { return m.limits }
+func (m *room) Limits() StateLimits { return m.limits }
 
 // Used is what all rows of the state count. It takes no walk.
-func (m *Machine) Used() uint64 { return m.room.used + m.tree.Bytes() + m.accountBytes }
+func (m *room) Used() uint64 { return m.used + m.tree.Bytes() + m.accountBytes }
 
-// room is what the rows of a machine count: its own and those of the nodes.
+// room counts the rows of a machine, and bounds them.
 type room struct {
-	used   uint64
-	counts Counts
+	limits       StateLimits // set by the log
+	used         uint64      // by the machine's own row and those of the nodes
+	tree         *scheme.Tree
+	accountBytes uint64 // by the rows of users and keys
+	counts       Counts
+	administers  bool // an administrator's command is being judged
 }
 
 // Counts is how many of each there are in the state. They take no walk, and no command depends on them.
@@ -59,7 +63,7 @@ func (c *Counts) add(more Counts, sign int) {
 }
 
 // Counts is how many of each there are.
-func (m *Machine) Counts() Counts { return m.room.counts }
+func (m *room) Counts() Counts { return m.counts }
 
 // count counts what the node has more; sign is 1 or -1.
 func (n *node) count(more Counts, sign int) {
@@ -80,14 +84,14 @@ func (n *node) free(bytes uint64) { n.use(-bytes) }
 
 // fits says whether the state has room for so many bytes more. What does not grow always fits, also where the
 // state is above its limit because that was lowered, or came later than the state.
-func (m *Machine) fits(more uint64) bool {
+func (m *room) fits(more uint64) bool {
 	most := m.most()
 	return more == 0 || m.Used() <= most && more <= most-m.Used()
 }
 
 // most is how many bytes the state may count after the command that is executed: the reserve is for
 // administrators, so that a full state can still be administered.
-func (m *Machine) most() uint64 {
+func (m *room) most() uint64 {
 	switch {
 	case m.limits.State == 0:
 		return math.MaxUint64
@@ -98,7 +102,7 @@ func (m *Machine) most() uint64 {
 }
 
 // refuseGrowth is why a node may not take so many bytes more, nil if it may.
-func (m *Machine) refuseGrowth(n *node, more uint64) *Refusal {
+func (m *room) refuseGrowth(n *node, more uint64) *Refusal {
 	for _, a := range n.quotas {
 		if !a.Fits(more, 0) {
 			return &Refusal{outcome.PreconditionFailed, a.FullText()}
@@ -112,7 +116,7 @@ func (m *Machine) refuseGrowth(n *node, more uint64) *Refusal {
 
 // refusalOf is why there is no room for some new rows of a node, and for names and data that take the place
 // of older ones; nil if there is.
-func (m *Machine) refusalOf(n *node, newRows, added, replaced int) *Refusal {
+func (m *room) refusalOf(n *node, newRows, added, replaced int) *Refusal {
 	more := uint64(newRows) * rowBytes
 	if added > replaced {
 		if n.bytes+uint64(added-replaced) > m.limits.nodeBytes() {
@@ -124,12 +128,12 @@ func (m *Machine) refusalOf(n *node, newRows, added, replaced int) *Refusal {
 }
 
 // mayLink reports whether a session may own or wait for one more semaphore.
-func (m *Machine) mayLink(s *session) bool {
+func (m *room) mayLink(s *session) bool {
 	return m.limits.Links == 0 || s.links.length < m.limits.Links
 }
 
 // boundTree makes the path tree refuse what the state has no room for.
-func (m *Machine) boundTree() {
+func (m *room) boundTree() {
 	most, others := m.most(), m.Used()-m.tree.Bytes()
 	m.tree.Bound(most - min(others, most))
 }

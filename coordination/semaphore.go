@@ -302,32 +302,6 @@ func (m *Machine) destroy(n *node, sem *semaphore) {
 	m.changed(n, sem, Effect{DataChanged: true, OwnersChanged: true, Deleted: true})
 }
 
-func (m *Machine) pend(n *node, l *link) {
-	m.emit(Effect{Kind: EffectPending, Node: n.id, Session: l.session.id, Address: l.address,
-		Semaphore: l.semaphore.id, Order: l.order, WaitEpoch: l.waitEpoch, TimeoutMillis: l.timeoutMillis})
-}
-
-// endWait gives a waiting acquire its last answer: a refusal, or "not acquired" if its time is up.
-func (m *Machine) endWait(n *node, l *link, refusal *Refusal) {
-	m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Refusal: refusal,
-		Order: l.order})
-}
-
 func (m *Machine) ownersChanged(n *node, sem *semaphore) {
 	m.changed(n, sem, Effect{OwnersChanged: true})
-}
-
-func (m *Machine) answer(o *Origin, request RequestKind, done bool) {
-	m.result(m.asking, Effect{Node: o.Node, Address: o.Address, Request: request, Done: done})
-}
-
-func (m *Machine) refuse(o *Origin, request RequestKind, refusal *Refusal) {
-	m.result(m.asking, Effect{Node: o.Node, Address: o.Address, Request: request, Refusal: refusal})
-}
-
-// result gives the last answer to a request of s.
-func (m *Machine) result(s *session, e Effect) {
-	e.Kind, e.Session = EffectResult, s.id
-	s.memory.remember(&e)
-	m.emit(e)
 }

@@ -20,13 +20,13 @@ func (p Position) ofAccounts() accounts.Position {
 	return accounts.Position{Index: uint64(p.Index), Place: uint32(p.Place)}
 }
 
-func (m *Machine) by(c Caller) accounts.By {
+func (m judge) by(c Caller) accounts.By {
 	return accounts.By{Subject: c.Subject, Exempt: m.Subject(c).Exempt}
 }
 
 // accountsChange is what a command about users and keys does to the accounts. bounded tells that it must fit
 // into the room of the state if it grows.
-func (m *Machine) accountsChange(c Command) (change accounts.Change, bounded bool) {
+func (m judge) accountsChange(c Command) (change accounts.Change, bounded bool) {
 	at := m.at().ofAccounts()
 	switch c := c.(type) {
 	case *AddUser:
@@ -44,7 +44,7 @@ func (m *Machine) accountsChange(c Command) (change accounts.Change, bounded boo
 	panic(fmt.Sprintf("coordination: %T is not about accounts", c))
 }
 
-func (m *Machine) changeAccounts(c Command) (scheme.Step, outcome.Outcome) {
+func (m judge) changeAccounts(c Command) (scheme.Step, outcome.Outcome) {
 	change, bounded := m.accountsChange(c)
 	if change.After == m.accounts {
 		return nil, change.Outcome

@@ -100,7 +100,7 @@ func (p *limiterPair) step() {
 			p.apply(&coordination.DropResource{Path: p.node, Resource: path}))
 	case 7:
 		want, wanted := p.model.Describe(path)
-		got, answer := p.machine.ResourceToDescribe(coordination.Caller{}, p.node, path)
+		got, answer := p.machine.Resources().Describe(coordination.Caller{}, p.node, path)
 		p.compare(fmt.Sprintf("describe %q", path), wanted, answerOf(answer))
 		p.compare("its settings", want, Settings{got.MaxUnitsPerSecond.Float(),
 			got.MaxBurstSizeCoefficient.Float(), got.PrefetchCoefficient.Float(),
@@ -116,7 +116,7 @@ func (p *limiterPair) step() {
 		p.compare("the list", want, got)
 	default:
 		for _, r := range p.model.resources {
-			_, e, found := p.machine.FindResource(p.node, r.path)
+			_, e, found := p.machine.Resources().Find(p.node, r.path)
 			rate, prefetch, watermark := p.model.Effective(r.path)
 			p.compare(fmt.Sprintf("effective %q", r.path), []any{true, rate, prefetch, watermark},
 				[]any{found, e.Rate, e.Prefetch, e.Watermark})
@@ -129,7 +129,7 @@ func (p *limiterPair) list(path string, recursive bool) (paths []string, answer 
 	l := coordination.ResourceListing{Path: p.node, Resource: path, Recursive: recursive}
 	for from := coordination.ResourceID(0); ; {
 		var page coordination.ResourcePage
-		if page, answer = p.machine.ListResources(coordination.Caller{}, l, from,
+		if page, answer = p.machine.Resources().List(coordination.Caller{}, l, from,
 			1+p.random.IntN(5)); !answer.OK() {
 			return nil, answer
 		}

@@ -173,7 +173,7 @@ func (g *Group) DescribeResource(ctx context.Context, caller coordination.Caller
 		answer     outcome.Outcome
 	}
 	d, err := capture(ctx, g, lineageRows, func(m *coordination.Machine) (d described) {
-		d.properties, d.answer = m.ResourceToDescribe(caller, path, resource)
+		d.properties, d.answer = m.Resources().Describe(caller, path, resource)
 		return d
 	})
 	return d.properties, d.answer, err
@@ -194,7 +194,7 @@ func (g *Group) ListResources(ctx context.Context, caller coordination.Caller,
 	bytes := 0
 	for {
 		page, err := capture(ctx, g, maxReadRows, func(m *coordination.Machine) (c captured) {
-			c.ResourcePage, c.answer = m.ListResources(caller, listing, list.Next, maxReadRows-lineageRows)
+			c.ResourcePage, c.answer = m.Resources().List(caller, listing, list.Next, maxReadRows-lineageRows)
 			return c
 		})
 		switch {

@@ -189,7 +189,7 @@ func (l *Limiter) lookUp(ctx context.Context, a *Acquisition) (outcome.Outcome, 
 	find := func() (answer outcome.Outcome, err error) {
 		found := false
 		err = l.core.Look(ctx, lineageRows, func(t turn.Token, m *coordination.Machine) {
-			if answer = m.MayAcquire(a.Caller, a.Path); answer.OK() {
+			if answer = m.Resources().MayAcquire(a.Caller, a.Path); answer.OK() {
 				found = l.learn(t, m, a)
 			}
 		})
@@ -211,7 +211,7 @@ func (l *Limiter) lookUp(ctx context.Context, a *Acquisition) (outcome.Outcome, 
 // learn takes note of the resource that a call names, and that its caller may acquire units of it.
 func (l *Limiter) learn(t turn.Token, m *coordination.Machine, a *Acquisition) bool {
 	t.Check()
-	key, e, found := m.FindResource(a.Path, a.Resource)
+	key, e, found := m.Resources().Find(a.Path, a.Resource)
 	if !found {
 		return false
 	}

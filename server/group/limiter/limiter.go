@@ -269,7 +269,7 @@ func (l *Limiter) findDemands(t turn.Token, m *coordination.Machine) {
 		tries, is := l.wanted[want]
 		rates = rates[:0]
 		if is {
-			rates = m.ResourceRates(rates, want.resource)
+			rates = m.Resources().Rates(rates, want.resource)
 		}
 		switch {
 		case !is:
@@ -363,7 +363,7 @@ func (l *Limiter) changed(m *coordination.Machine, node coordination.NodeID, one
 	}
 	if l.shares != nil {
 		l.shares.Altered(node, func(key coordination.ResourceKey) (float64, bool) {
-			e, there := m.EffectiveResource(key)
+			e, there := m.Resources().Effective(key)
 			return e.Rate, there
 		})
 	}
@@ -382,7 +382,7 @@ func (l *Limiter) Restored(t turn.Token, m *coordination.Machine) {
 
 // refresh gives a bucket the present properties of its resource, or ends it with that.
 func (l *Limiter) refresh(now coordination.Instant, m *coordination.Machine, b *quota.Bucket) {
-	if e, there := m.EffectiveResource(b.Key()); there {
+	if e, there := m.Resources().Effective(b.Key()); there {
 		l.buckets.Alter(now, b, e)
 		return
 	}
