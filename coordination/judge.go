@@ -10,9 +10,6 @@ import (
 // Every command of a call is judged first, which changes nothing, and carried out then. So a server can judge
 // a command by its own state before it proposes it: most of what is refused never comes into the log.
 
-// judge judges the commands of calls. Its steps change the machine.
-type judge struct{ *Machine }
-
 // Refusal is the outcome that the command of a call would have now, if that is a refusal.
 func (m *Machine) Refusal(c Command) (outcome.Outcome, bool) {
 	call, is := c.(callCommand)

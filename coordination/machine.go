@@ -281,3 +281,6 @@ func (m *Machine) expireSession(c *ExpireSession, term Term) {
 func (m *Machine) Subject(c Caller) scheme.Subject {
 	return scheme.Subject{Name: c.Subject, Exempt: !c.Enforced || m.accounts.IsAdministrator(c.Subject)}
 }
+
+// judge judges the commands of calls. Its steps change the machine.
+type judge struct{ *Machine }

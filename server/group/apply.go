@@ -9,44 +9,6 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// handler is how the log tells the group what happens, which waits in the queue for the next turn. It is called
-// from the log's goroutine.
-type handler struct{ *Group }
-
-// Committed implements raftstore.Handler.
-func (g handler) Committed(entries []raftstore.Entry) { g.queue.putStore(storeEvent{entries: entries}) }
-
-// Leading implements raftstore.Handler.
-func (g handler) Leading(term uint64) { g.queue.putStore(storeEvent{leading: term}) }
-
-// Following implements raftstore.Handler.
-func (g handler) Following(term, leader uint64) {
-	g.queue.putStore(storeEvent{following: true, term: term, leader: leader})
-}
-
-// Restore implements raftstore.Restorer.
-func (g handler) Restore(index uint64) { g.queue.putStore(storeEvent{restored: index}) }
-
-// ReadReady implements raftstore.Handler.
-func (g handler) ReadReady(id, index uint64) { g.queue.putStore(storeEvent{barrier: id, index: index}) }
-
-// CheckpointDone implements raftstore.Handler.
-func (g handler) CheckpointDone(index uint64) {
-	g.logger.Debug("checkpoint stored", "index", index)
-}
-
-// Failed implements raftstore.Handler.
-func (g handler) Failed(err error) { g.queue.putStore(storeEvent{failed: err}) }
-
-// Flush implements raftstore.Handler.
-func (g handler) Flush(busy bool) {
-	if busy {
-		g.queue.bell.Ring()
-	} else {
-		g.workIfFree()
-	}
-}
-
 func (g *core) handleStore(e storeEvent) error {
 	switch {
 	case e.failed != nil:
@@ -191,7 +153,7 @@ func (g *core) setLeader() {
 		g.streams.Follow(nil)
 		return
 	}
-	g.link = streams.NewLocal(g.inside, reign, g.replica.Term())
+	g.link = streams.NewLocal(g.self, reign, g.replica.Term())
 	g.streams.Follow(g.link)
 	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
 	g.uplink.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
@@ -208,4 +170,19 @@ func (g *core) handle(e event) {
 	default:
 		g.reads = append(g.reads, c)
 	}
+}
+
+// refuses answers a call that is refused by what this server has applied, and reports whether it did: the call
+// never comes into the log. Only a leader that a majority has confirmed lately has applied every change that
+// was acknowledged, such as a permission. A repeated call may have been executed: the log has its outcome. The
+// turn is held.
+func (g *core) refuses(c *call) bool {
+	if g.link == nil || c.attempt.repeated || !g.lease.MaySpeak() {
+		return false
+	}
+	answer, refused := g.replica.Machine().Refusal(c.attempt.command)
+	if refused {
+		c.done <- callAnswer{outcome: answer}
+	}
+	return refused
 }

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -18,42 +17,6 @@ import (
 
 // ownWritePatience is how long the answer to a call may wait for this server to have applied it.
 const ownWritePatience = time.Second
-
-// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders
-// that are asked, but for repeated.
-type attempt struct {
-	command  coordination.Command
-	encoded  []byte             // command in the stored format; nil as long as it goes to no other server
-	since    coordination.Index // applied here when the call came
-	repeated bool               // a leader may have had it
-}
-
-// call is a unary request that waits for the group: a command, or a read of the machine.
-type call struct {
-	attempt *attempt
-	read    func(c *core) outcome.Outcome
-	rows    int             // of the machine that read looks at, at most
-	done    chan callAnswer // capacity 1
-	claimed atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
-}
-
-type callAnswer struct {
-	outcome outcome.Outcome
-	err     error
-}
-
-// The ways in which a leader does not answer a command. They travel between servers as they are.
-var (
-	// errLeaderGone: nobody here knows what becomes of the command.
-	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
-)
-
-// callErrors are what those who wait make of a call's end.
-var callErrors = [...]error{
-	coordination.CallAnswered: nil,
-	coordination.CallNotLed:   streams.ErrNotLeading,
-	coordination.CallLost:     errLeaderGone,
-}
 
 // Execute runs a command on the leader, wherever it is, and waits for one if there is none. A command that is
 // refused by what is committed already does not come into the log. A call whose leader goes is repeated to
@@ -88,21 +51,6 @@ func (g *Group) Execute(ctx context.Context,
 		return outcome.Outcome{}, err
 	}
 	return answer, nil
-}
-
-// refuses answers a call that is refused by what this server has applied, and reports whether it did: the call
-// never comes into the log. Only a leader that a majority has confirmed lately has applied every change that
-// was acknowledged, such as a permission. A repeated call may have been executed: the log has its outcome. The
-// turn is held.
-func (g *core) refuses(c *call) bool {
-	if g.link == nil || c.attempt.repeated || !g.lease.MaySpeak() {
-		return false
-	}
-	answer, refused := g.replica.Machine().Refusal(c.attempt.command)
-	if refused {
-		c.done <- callAnswer{outcome: answer}
-	}
-	return refused
 }
 
 // notAsked adds ErrNotAsked to the error of a context, unless it says ErrNoLeader already.
@@ -189,19 +137,6 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 	return relaypb.EncodeOutcome(answer), nil
 }
 
-// passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded
-// anew: the codec decodes nothing but the one encoding of a command. The turn is held.
-func (g *core) passedOn(c coordination.Command) []byte {
-	if name, is := coordination.CallOf(c); is {
-		for _, waiting := range g.replica.Waiting(name) {
-			if a := waiting.attempt; a.command == c && a.encoded != nil {
-				return a.encoded
-			}
-		}
-	}
-	return nil
-}
-
 // executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If
 // ctx ends earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, ErrStopped, that
 // of ctx.
@@ -272,4 +207,75 @@ func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*
 func (g *Group) Services(registrar grpc.ServiceRegistrar) {
 	relaypb.RegisterRelayServer(registrar, relayService{group: g})
 	relaypb.RegisterDigestsServer(registrar, g.comparer)
+}
+
+// leaderRetry is how long whoever wants something of the leader waits before asking again without having
+// heard of a change: the leader may still be there, or be one that this server's streams do not follow yet.
+const leaderRetry = 100 * time.Millisecond
+
+// Asked is how an attempt to ask the leader ended.
+type Asked int
+
+const (
+	// Answered says that there is nothing more to ask, whatever the answer is.
+	Answered Asked = iota
+	// NotLed says that no leader was asked: nothing was done, and nothing will be because of this attempt.
+	NotLed
+	// LeaderGone says that the leader went away: nobody knows what becomes of what it was asked.
+	LeaderGone
+)
+
+// The ends of asking for which ctx left no time. They are those of ctx, too.
+var (
+	// ErrNoLeader says that no leader was asked, and that none will be.
+	ErrNoLeader = errors.New("there is no leader to ask")
+	// ErrNotAsked says that the call was not put to the leader, and will not be.
+	ErrNotAsked = errors.New("the server did not come to the call")
+	// ErrUnknown says that a leader was asked and went, and that nobody knows what becomes of it.
+	ErrUnknown = errors.New("the leader went away during the call")
+)
+
+// unasked is the error of ctx for what no leader had when it ended; why says more.
+type unasked struct {
+	error
+	why error
+}
+
+// Unwrap gives both errors.
+func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
+
+// AskLeader makes attempts until one is Answered. After each of the others it waits until there may be
+// another leader, or leaderRetry. An attempt is told whether an earlier one may have been carried out:
+// LeaderGone was its end. ctx bounds the waiting; attempts see to their own ends. Errors: ErrStopped, that of
+// ctx, which is ErrNoLeader or ErrUnknown as well.
+func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked) error {
+	repeated := false
+	for {
+		news := g.uplink.AwaitNews() // before the look at who leads, so that nothing is missed
+		switch attempt(repeated) {
+		case Answered:
+			return nil
+		case LeaderGone:
+			repeated = true
+		}
+		if ctx.Err() != nil {
+			return withoutLeader(ctx, repeated)
+		}
+		select {
+		case <-news:
+		case <-time.After(leaderRetry):
+		case <-g.over:
+			return streams.ErrStopped
+		case <-ctx.Done():
+			return withoutLeader(ctx, repeated)
+		}
+	}
+}
+
+// withoutLeader is the end of what no leader had when ctx ended.
+func withoutLeader(ctx context.Context, repeated bool) error {
+	if repeated {
+		return &unasked{ctx.Err(), ErrUnknown}
+	}
+	return &unasked{ctx.Err(), ErrNoLeader}
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/streams"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.
@@ -55,4 +58,50 @@ func (g *core) say(work coordination.Work[*call]) {
 		a.Waiter.done <- callAnswer{outcome: a.Outcome, err: callErrors[a.End]}
 		*a = coordination.Answer[*call]{}
 	}
+}
+
+// answerBarriers lets those go on whose index is applied. The turn is held.
+func (g *core) answerBarriers() {
+	kept := g.barriers[:0]
+	for _, b := range g.barriers {
+		if b.index <= uint64(g.replica.Machine().Index()) {
+			g.ask(g.rounds.pass(b.id))
+		} else {
+			g.rounds.answer(b.id)
+			kept = append(kept, b)
+		}
+	}
+	g.barriers = kept
+}
+
+// answerReads lets those have their look that this turn has room for, and leaves the others to the next one.
+// The turn is held.
+func (g *core) answerReads() {
+	done, rows := 0, 0
+	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
+		c := g.reads[done]
+		if c.claimed.Swap(true) { // nobody waits for it any more
+			continue
+		}
+		rows += c.rows
+		c.done <- callAnswer{outcome: c.read(g)}
+	}
+	left := copy(g.reads, g.reads[done:])
+	clear(g.reads[left:])
+	if g.reads = g.reads[:left]; left > 0 {
+		g.queue.bell.Ring()
+	}
+}
+
+// The ways in which a leader does not answer a command. They travel between servers as they are.
+var (
+	// errLeaderGone: nobody here knows what becomes of the command.
+	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
+)
+
+// callErrors are what those who wait make of a call's end.
+var callErrors = [...]error{
+	coordination.CallAnswered: nil,
+	coordination.CallNotLed:   streams.ErrNotLeading,
+	coordination.CallLost:     errLeaderGone,
 }

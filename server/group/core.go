@@ -1,12 +1,13 @@
 package group
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
@@ -31,7 +32,7 @@ type shared struct {
 	debugs       bool // see tellsTimeouts
 
 	// The parts, each with a lock of its own.
-	inside   inside            // the group as they see it
+	self     streams.Core      // the group as streams see it
 	streams  *streams.Set      // of clients of this server
 	uplink   *streams.Uplink   // this server's way to the leader
 	relays   *streams.Peers    // of other servers, to this one as the leader
@@ -96,62 +97,158 @@ type core struct {
 	spare      []event
 }
 
-// inside is the group as its parts use it.
-type inside struct{ *Group }
+func (g *shared) markReady() { g.readyOnce.Do(func() { close(g.ready) }) }
 
-// Kick implements streams.Core.
-func (g inside) Kick() { g.kick() }
-
-// Ring implements streams.Core.
-func (g inside) Ring() { g.queue.bell.Ring() }
-
-// Member implements streams.Core.
-func (g inside) Member() uint64 { return g.store.Member() }
-
-// Traced implements streams.Core.
-func (g inside) Traced(attached *coordination.Message, trace string) {
-	g.events.Trace(g.clock.WallMillis(), attached, trace)
+// runningCheckpoint hands the machine's frozen rows to the store in slices, each in another turn of the group,
+// so that no request waits for the whole.
+type runningCheckpoint struct {
+	rows    *coordination.Checkpoint
+	writer  *raftstore.CheckpointWriter
+	offered []raftstore.Row      // refused by the writer, whose queue was full
+	marked  bool                 // all servers take one at this index: the digests are compared
+	next    coordination.Instant // not before then is the next slice, unless the log presses
 }
 
-// MaySpeak implements streams.Core.
-func (g inside) MaySpeak() bool { return g.lease.MaySpeak() }
-
-// Put implements streams.Core.
-func (g inside) Put(s streams.Said) { g.queue.put(event{Said: s}) }
-
-// IsMember implements streams.Core.
-func (g inside) IsMember(server uint64) bool {
-	_, is := g.store.Members().Find(server)
-	return is || g.alone()
+// publishedAccess is what the group tells about users and rights to the goroutines that serve calls.
+type publishedAccess struct {
+	current atomic.Pointer[accounts.Accounts]
+	version atomic.Uint64 // changes with every change
+	machine uint64        // the machine's version; owned by the group
 }
 
-// Look implements limiter.Core.
-func (g inside) Look(ctx context.Context, rows int,
-	look func(turn.Token, *coordination.Machine)) error {
-	_, err := captureCore(ctx, g.Group, rows, func(c *core) struct{} {
-		look(c.token, c.replica.Machine())
-		return struct{}{}
-	})
-	return err
+// publish is called by the group after each command, and with a machine that is new. It costs a comparison
+// unless something changed.
+func (p *publishedAccess) publish(m *coordination.Machine) {
+	if p.current.Load() == m.Accounts() && p.machine == m.AccessVersion() {
+		return
+	}
+	p.current.Store(m.Accounts())
+	p.machine = m.AccessVersion()
+	p.version.Add(1)
 }
 
-// Panicked implements limiter.Core.
-func (g inside) Panicked(reason any) {
-	c := g.hold(g.turn.Lock())
-	defer g.turn.Unlock()
-	c.panicked(reason)
+func (p *publishedAccess) accounts() *accounts.Accounts { return p.current.Load() }
+
+// publishedSize is what the group tells about the size of the state.
+type publishedSize struct {
+	used   atomic.Uint64
+	limits atomic.Pointer[coordination.StateLimits]
+
+	nodes, sessions, semaphores, owners, waiters atomic.Int64
 }
 
-// Store implements compare.Core.
-func (g inside) Store() *raftstore.Store { return g.store }
-
-// Diverged implements compare.Core.
-func (g inside) Diverged(err *compare.DivergedError) {
-	c := g.hold(g.turn.Lock())
-	over := c.closed
-	c.close()
-	g.turn.Unlock()
-	if !over {
-		g.config.Failed(err)
+// publish is called by the group when it has applied something, and with a machine that is new.
+func (p *publishedSize) publish(m *coordination.Machine) {
+	p.used.Store(m.Used())
+	counts := m.Counts()
+	p.nodes.Store(int64(counts.Nodes))
+	p.sessions.Store(int64(counts.Sessions))
+	p.semaphores.Store(int64(counts.Semaphores))
+	p.owners.Store(int64(counts.Owners))
+	p.waiters.Store(int64(counts.Waiters))
+	if before := p.limits.Load(); before == nil || *before != m.Limits() {
+		now := m.Limits()
+		p.limits.Store(&now)
 	}
 }
+
+// replay is how far a server that has started is with what its log had when it was opened. What others may
+// not ask for is owned by the holder of the turn.
+type replay struct {
+	from, to uint64 // the checkpoint, and the last entry of the log
+	told     time.Time
+	period   time.Duration // between two reports; 0: replayPeriod
+	at       atomic.Uint64 // the last entry that was executed again
+	leads    atomic.Bool   // this server leads, and serves once it is through
+}
+
+// Config is what a group is opened with.
+type Config struct {
+	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its
+	// Cluster. Its Logger receives the group's events, too; nil: none.
+	Log raftstore.Config
+	// Database is the absolute path under which everything lives.
+	Database string
+	// Limits are this server's own (coordination.Limits).
+	Limits coordination.Limits
+	// Clock tells the rings the time.
+	Clock clock.Clock
+	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock
+	// may stand still. nil: never. It is asked under the stream's lock, so what Still finds behind a change
+	// of its mind is all there is.
+	Remind func() bool
+	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
+	Shell clock.Clock
+	// Formats is which commands this program can read; zero: OwnFormats.
+	Formats coordination.Formats
+	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
+	// off.
+	OutboundBytes int
+	// Linger is how long a stream that has ended waits for its client to read the end.
+	Linger time.Duration
+	// CallPatience bounds a command that another server brings without a bound of its own.
+	CallPatience time.Duration
+	// Failed is called once, when the group cannot go on.
+	Failed func(error)
+	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone
+	// does not.
+	Marks coordination.MarkPolicy
+	// Executing, if set, gets each entry before this server executes it (hooks.Hooks.Executed).
+	Executing func(*coordination.Machine, *coordination.Entry)
+
+	// For tests: maxListedBytes and companyPatience, if others, and how states are compared.
+	listedBytes int
+	patience    time.Duration
+	compare     compare.Config
+}
+
+// Group is one replicated log with its machine and, where this server leads, its leader.
+//
+// Three kinds of state meet here, and it matters which is which. What the log decides is in the replica, and is
+// the same on every server. What only the leader knows is in the replica too, and on one server at a time. What
+// is this server's alone is in the parts: who is connected, who must be asked, what is on its way.
+//
+// Everything else leaves events in the queue: clients' streams, calls, relays of other servers, and the log.
+// The holder of the turn handles them, and alone touches the core. From there nothing calls out to where it
+// might wait: messages go into Fronts and relays, commands into the log's inbox.
+type Group struct {
+	*shared
+	turn *turn.Turn
+	core core // reached through hold
+
+	// stored reads the checkpoint while Open verifies it. It becomes the machine in load, and is nil from
+	// then on.
+	stored  *loader
+	stop    chan struct{} // closed by Stop
+	ended   chan struct{} // closed when run has ended
+	running bool          // Start has succeeded
+}
+
+// hold returns what the holder of the turn may touch, which shows its token.
+func (g *Group) hold(t turn.Token) *core {
+	t.Check()
+	g.core.token = t
+	return &g.core
+}
+
+// replica is the rings of the group, as the group drives them.
+type replica = coordination.Replica[streams.Sink, *call]
+
+// FormatVersion is the newest version of commands that every server of the cluster can read. Before that is
+// known of all it is the first.
+func (g *shared) FormatVersion() uint64 { return max(1, g.readable()) }
+
+// readable is the same, and 0 before it is known of all.
+func (g *shared) readable() uint64 {
+	if g.alone() {
+		return g.config.Formats.Version
+	}
+	return g.store.ClusterVersion()
+}
+
+// Crowded reports whether what makes the state larger is refused: the disk of this server, which leads, is
+// nearly full, and no other server can take the leadership. The reserve is for what makes the state smaller.
+func (g *shared) Crowded() bool { return g.store.Writable() != nil && !g.store.HandingOver() }
+
+// alone reports whether there can be no other servers.
+func (g *shared) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }

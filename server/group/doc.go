@@ -30,17 +30,17 @@
 //
 // # Parts
 //
-// The type says which code may touch what. A Group is what its callers see. Its core belongs to the holder of the
-// turn: hold hands it out for the token of the present turn, which is void once the turn is given back, and all
-// methods of core run in that turn. What any goroutine may use is shared; of that, published is written by the
-// holder of the turn alone. The parts have locks of their own, and see of the group what their Core shows (inside);
-// what they may do within a turn only takes the token.
+// core.go declares the state, by the code that may touch it. A Group is the face for callers. Its core belongs to
+// the holder of the turn: hold hands it out for the token of the present turn, which is void once the turn is
+// given back, and all methods of core run in that turn. Any goroutine may use what is shared; of that, the holder
+// of the turn alone writes what is published. The parts have locks of their own, and see of the group the methods
+// of their Core (inside). What a part may do only within a turn takes the token.
 //
 //	streams    clients' streams, and the relays between servers (package streams)
 //	limiter    the buckets of rate limiters (package limiter)
 //	comparer   the digests of the servers' states (package compare)
 //	events     the last events, for those that watch (package events)
-//	rounds     reads that share a question to the leader (barrier.go)
+//	rounds     reads that share a question to the leader (rounds.go)
 //
 // # Locks
 //

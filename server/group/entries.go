@@ -64,3 +64,16 @@ func (g *core) singleEntries(commands []coordination.Command) [][]byte {
 	}
 	return entries
 }
+
+// passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded
+// anew: the codec decodes nothing but the one encoding of a command. The turn is held.
+func (g *core) passedOn(c coordination.Command) []byte {
+	if name, is := coordination.CallOf(c); is {
+		for _, waiting := range g.replica.Waiting(name) {
+			if a := waiting.attempt; a.command == c && a.encoded != nil {
+				return a.encoded
+			}
+		}
+	}
+	return nil
+}

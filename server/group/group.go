@@ -3,9 +3,6 @@ package group
 import (
 	"context"
 	"log/slog"
-	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -16,47 +13,8 @@ import (
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
 	"github.com/coordd/coordd/server/group/streams"
+	"google.golang.org/grpc"
 )
-
-// Config is what a group is opened with.
-type Config struct {
-	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its
-	// Cluster. Its Logger receives the group's events, too; nil: none.
-	Log raftstore.Config
-	// Database is the absolute path under which everything lives.
-	Database string
-	// Limits are this server's own (coordination.Limits).
-	Limits coordination.Limits
-	// Clock tells the rings the time.
-	Clock clock.Clock
-	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock
-	// may stand still. nil: never. It is asked under the stream's lock, so what Still finds behind a change
-	// of its mind is all there is.
-	Remind func() bool
-	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
-	Shell clock.Clock
-	// Formats is which commands this program can read; zero: OwnFormats.
-	Formats coordination.Formats
-	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
-	// off.
-	OutboundBytes int
-	// Linger is how long a stream that has ended waits for its client to read the end.
-	Linger time.Duration
-	// CallPatience bounds a command that another server brings without a bound of its own.
-	CallPatience time.Duration
-	// Failed is called once, when the group cannot go on.
-	Failed func(error)
-	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone
-	// does not.
-	Marks coordination.MarkPolicy
-	// Executing, if set, gets each entry before this server executes it (hooks.Hooks.Executed).
-	Executing func(*coordination.Machine, *coordination.Entry)
-
-	// For tests: maxListedBytes and companyPatience, if others, and how states are compared.
-	listedBytes int
-	patience    time.Duration
-	compare     compare.Config
-}
 
 const (
 	// maxInFlightBytes is how much may be proposed and not yet applied; beyond it requests stay in the queue.
@@ -64,38 +22,6 @@ const (
 	// maxQueuedBytes is how much may be in the queue; beyond it streams are not read.
 	maxQueuedBytes = 64 << 20
 )
-
-// Group is one replicated log with its machine and, where this server leads, its leader.
-//
-// Three kinds of state meet here, and it matters which is which. What the log decides is in the replica, and is
-// the same on every server. What only the leader knows is in the replica too, and on one server at a time. What
-// is this server's alone is in the parts: who is connected, who must be asked, what is on its way.
-//
-// Everything else leaves events in the queue: clients' streams, calls, relays of other servers, and the log.
-// The holder of the turn handles them, and alone touches the core. From there nothing calls out to where it
-// might wait: messages go into Fronts and relays, commands into the log's inbox.
-type Group struct {
-	*shared
-	turn *turn.Turn
-	core core // reached through hold
-
-	// stored reads the checkpoint while Open verifies it. It becomes the machine in load, and is nil from
-	// then on.
-	stored  *loader
-	stop    chan struct{} // closed by Stop
-	ended   chan struct{} // closed when run has ended
-	running bool          // Start has succeeded
-}
-
-// hold returns what the holder of the turn may touch, which shows its token.
-func (g *Group) hold(t turn.Token) *core {
-	t.Check()
-	g.core.token = t
-	return &g.core
-}
-
-// replica is the rings of the group, as the group drives them.
-type replica = coordination.Replica[streams.Sink, *call]
 
 // Open opens the log. The group takes no part in it before Start. Errors: those of raftstore.Open.
 func Open(ctx context.Context, config Config) (*Group, error) {
@@ -143,18 +69,19 @@ func newGroup(config Config) *Group {
 	}
 	g := &Group{shared: s, core: core{shared: s, companyUntil: coordination.Never}, stop: make(chan struct{}),
 		ended: make(chan struct{})}
-	s.inside = inside{g}
-	s.comparer = compare.New(s.inside, s.logger, config.compare)
+	self := inside{g}
+	s.self = self
+	s.comparer = compare.New(self, s.logger, config.compare)
 	if g.shell = config.Shell; g.shell == (clock.Clock{}) {
 		g.shell = g.clock
 	}
-	g.streams = streams.New(streams.Config{Core: g.inside, Clock: g.clock, Room: &g.queue.room, Linger: config.Linger,
+	g.streams = streams.New(streams.Config{Core: self, Clock: g.clock, Room: &g.queue.room, Linger: config.Linger,
 		OutboundBytes: config.OutboundBytes, Remind: config.Remind})
 	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })
 	g.core.due, g.core.chores = clock.NewAlarm(g.clock, g.queue.bell.Ring), clock.NewAlarm(g.shell, g.queue.bell.Ring)
-	g.limiter = limiter.New(g.inside, g.streams, g.clock, g.over)
-	g.uplink = streams.NewUplink(g.inside, g.streams, g.limiter, g.shell, g.logger, g.markReady)
-	g.relays = streams.NewPeers(g.inside, g.streams, g.limiter, g.shell)
+	g.limiter = limiter.New(self, g.streams, g.clock, g.over)
+	g.uplink = streams.NewUplink(self, g.streams, g.limiter, g.shell, g.logger, g.markReady)
+	g.relays = streams.NewPeers(self, g.streams, g.limiter, g.shell)
 	return g
 }
 
@@ -277,3 +204,63 @@ func (g *Group) EndStreams(refusal *coordination.Refusal) {
 
 // OwnFormats are those of this program.
 var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}
+
+// inside is the group as its parts use it.
+type inside struct{ *Group }
+
+// Kick implements streams.Core.
+func (g inside) Kick() { g.kick() }
+
+// Ring implements streams.Core.
+func (g inside) Ring() { g.queue.bell.Ring() }
+
+// Member implements streams.Core.
+func (g inside) Member() uint64 { return g.store.Member() }
+
+// Traced implements streams.Core.
+func (g inside) Traced(attached *coordination.Message, trace string) {
+	g.events.Trace(g.clock.WallMillis(), attached, trace)
+}
+
+// MaySpeak implements streams.Core.
+func (g inside) MaySpeak() bool { return g.lease.MaySpeak() }
+
+// Put implements streams.Core.
+func (g inside) Put(s streams.Said) { g.queue.put(event{Said: s}) }
+
+// IsMember implements streams.Core.
+func (g inside) IsMember(server uint64) bool {
+	_, is := g.store.Members().Find(server)
+	return is || g.alone()
+}
+
+// Look implements limiter.Core.
+func (g inside) Look(ctx context.Context, rows int,
+	look func(turn.Token, *coordination.Machine)) error {
+	_, err := captureCore(ctx, g.Group, rows, func(c *core) struct{} {
+		look(c.token, c.replica.Machine())
+		return struct{}{}
+	})
+	return err
+}
+
+// Panicked implements limiter.Core.
+func (g inside) Panicked(reason any) {
+	c := g.hold(g.turn.Lock())
+	defer g.turn.Unlock()
+	c.panicked(reason)
+}
+
+// Store implements compare.Core.
+func (g inside) Store() *raftstore.Store { return g.store }
+
+// Diverged implements compare.Core.
+func (g inside) Diverged(err *compare.DivergedError) {
+	c := g.hold(g.turn.Lock())
+	over := c.closed
+	c.close()
+	g.turn.Unlock()
+	if !over {
+		g.config.Failed(err)
+	}
+}

@@ -3,7 +3,6 @@ package group
 import (
 	"cmp"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -65,16 +64,6 @@ func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, 
 		return nil, err
 	}
 	return l.finish()
-}
-
-// replay is how far a server that has started is with what its log had when it was opened. What others may
-// not ask for is owned by the holder of the turn.
-type replay struct {
-	from, to uint64 // the checkpoint, and the last entry of the log
-	told     time.Time
-	period   time.Duration // between two reports; 0: replayPeriod
-	at       atomic.Uint64 // the last entry that was executed again
-	leads    atomic.Bool   // this server leads, and serves once it is through
 }
 
 // replayPeriod is how often the log tells how far the replay is.

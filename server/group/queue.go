@@ -2,12 +2,14 @@ package group
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -176,4 +178,27 @@ func (q *queue) takeRequests(empty []event) []event {
 	q.mutex.Unlock()
 	q.room.Change(-bytes)
 	return events
+}
+
+// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders
+// that are asked, but for repeated.
+type attempt struct {
+	command  coordination.Command
+	encoded  []byte             // command in the stored format; nil as long as it goes to no other server
+	since    coordination.Index // applied here when the call came
+	repeated bool               // a leader may have had it
+}
+
+// call is a unary request that waits for the group: a command, or a read of the machine.
+type call struct {
+	attempt *attempt
+	read    func(c *core) outcome.Outcome
+	rows    int             // of the machine that read looks at, at most
+	done    chan callAnswer // capacity 1
+	claimed atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
+}
+
+type callAnswer struct {
+	outcome outcome.Outcome
+	err     error
 }

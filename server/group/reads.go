@@ -3,10 +3,12 @@ package group
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for
@@ -43,25 +45,6 @@ func captureCore[T any](ctx context.Context, g *Group, rows int, look func(*core
 		return nothing, err
 	}
 	return <-found, nil
-}
-
-// answerReads lets those have their look that this turn has room for, and leaves the others to the next one.
-// The turn is held.
-func (g *core) answerReads() {
-	done, rows := 0, 0
-	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
-		c := g.reads[done]
-		if c.claimed.Swap(true) { // nobody waits for it any more
-			continue
-		}
-		rows += c.rows
-		c.done <- callAnswer{outcome: c.read(g)}
-	}
-	left := copy(g.reads, g.reads[done:])
-	clear(g.reads[left:])
-	if g.reads = g.reads[:left]; left > 0 {
-		g.queue.bell.Ring()
-	}
 }
 
 // lineageRows is how many rows a path's description looks at, besides what is directly below it.
@@ -156,9 +139,6 @@ func (g *Group) CatchUp(ctx context.Context) error {
 	return err
 }
 
-// alone reports whether there can be no other servers.
-func (g *shared) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }
-
 // maxListedBytes bounds the paths of a listing: SDKs refuse to receive messages over 64,000,000 bytes.
 const maxListedBytes = coordination.MaxDescribedBytes
 
@@ -215,5 +195,40 @@ func (g *Group) ListResources(ctx context.Context, caller coordination.Caller,
 		if list = page; list.Next == 0 {
 			return list.Paths, list.answer, nil
 		}
+	}
+}
+
+// ask puts a question unless it is 0.
+func (g *shared) ask(question uint64) {
+	if question != 0 {
+		g.store.ReadIndex(question)
+	}
+}
+
+// passBarrier returns when this server has applied everything that was committed when it was called. When
+// there may be another leader the question is asked again at once.
+func (g *Group) passBarrier(ctx context.Context) error {
+	changed := g.uplink.AwaitNews()
+	round, ask := g.rounds.join()
+	g.ask(ask)
+	retry := time.NewTimer(barrierRetry)
+	defer retry.Stop()
+	for {
+		asked := g.rounds.asked(round)
+		select {
+		case <-round.passed:
+			return nil
+		case <-changed:
+			changed = g.uplink.AwaitNews()
+			g.ask(g.rounds.again(round, asked))
+		case <-retry.C:
+			g.ask(g.rounds.again(round, asked))
+		case <-ctx.Done():
+			g.ask(g.rounds.drop(round))
+			return ctx.Err()
+		case <-g.over:
+			return streams.ErrStopped
+		}
+		retry.Reset(barrierRetry)
 	}
 }

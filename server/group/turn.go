@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -16,7 +17,7 @@ import (
 //
 // While something is on its way to the disk, a request does not take a turn at all: it waits in the queue,
 // and all that gather there become one entry of the log, with one fdatasync, when the disk is free. What
-// nobody gets on with waits a little even then (company.go).
+// nobody gets on with waits a little even then (takeWork).
 
 // run takes the turns that nobody else takes, until the group is stopped.
 func (g *Group) run() {
@@ -179,4 +180,42 @@ func (g *core) panicked(reason any) {
 	g.logger.Error("the group cannot go on", "error", err, "stack", err.Stack)
 	g.close()
 	g.config.Failed(err)
+}
+
+// handler is how the log tells the group what happens, which waits in the queue for the next turn. It is called
+// from the log's goroutine.
+type handler struct{ *Group }
+
+// Committed implements raftstore.Handler.
+func (g handler) Committed(entries []raftstore.Entry) { g.queue.putStore(storeEvent{entries: entries}) }
+
+// Leading implements raftstore.Handler.
+func (g handler) Leading(term uint64) { g.queue.putStore(storeEvent{leading: term}) }
+
+// Following implements raftstore.Handler.
+func (g handler) Following(term, leader uint64) {
+	g.queue.putStore(storeEvent{following: true, term: term, leader: leader})
+}
+
+// Restore implements raftstore.Restorer.
+func (g handler) Restore(index uint64) { g.queue.putStore(storeEvent{restored: index}) }
+
+// ReadReady implements raftstore.Handler.
+func (g handler) ReadReady(id, index uint64) { g.queue.putStore(storeEvent{barrier: id, index: index}) }
+
+// CheckpointDone implements raftstore.Handler.
+func (g handler) CheckpointDone(index uint64) {
+	g.logger.Debug("checkpoint stored", "index", index)
+}
+
+// Failed implements raftstore.Handler.
+func (g handler) Failed(err error) { g.queue.putStore(storeEvent{failed: err}) }
+
+// Flush implements raftstore.Handler.
+func (g handler) Flush(busy bool) {
+	if busy {
+		g.queue.bell.Ring()
+	} else {
+		g.workIfFree()
+	}
 }

@@ -1,11 +1,8 @@
 package group
 
 import (
-	"context"
 	"sync"
 	"time"
-
-	"github.com/coordd/coordd/server/group/streams"
 )
 
 // readBarrier marks the read-index questions of this file; those of the leader's strict describes are below
@@ -118,54 +115,3 @@ func (r *readRounds) again(round *readRound, lost uint64) (ask uint64) {
 	}
 	return r.number(round)
 }
-
-// ask puts a question unless it is 0.
-func (g *shared) ask(question uint64) {
-	if question != 0 {
-		g.store.ReadIndex(question)
-	}
-}
-
-// passBarrier returns when this server has applied everything that was committed when it was called. When
-// there may be another leader the question is asked again at once.
-func (g *Group) passBarrier(ctx context.Context) error {
-	changed := g.uplink.AwaitNews()
-	round, ask := g.rounds.join()
-	g.ask(ask)
-	retry := time.NewTimer(barrierRetry)
-	defer retry.Stop()
-	for {
-		asked := g.rounds.asked(round)
-		select {
-		case <-round.passed:
-			return nil
-		case <-changed:
-			changed = g.uplink.AwaitNews()
-			g.ask(g.rounds.again(round, asked))
-		case <-retry.C:
-			g.ask(g.rounds.again(round, asked))
-		case <-ctx.Done():
-			g.ask(g.rounds.drop(round))
-			return ctx.Err()
-		case <-g.over:
-			return streams.ErrStopped
-		}
-		retry.Reset(barrierRetry)
-	}
-}
-
-// answerBarriers lets those go on whose index is applied. The turn is held.
-func (g *core) answerBarriers() {
-	kept := g.barriers[:0]
-	for _, b := range g.barriers {
-		if b.index <= uint64(g.replica.Machine().Index()) {
-			g.ask(g.rounds.pass(b.id))
-		} else {
-			g.rounds.answer(b.id)
-			kept = append(kept, b)
-		}
-	}
-	g.barriers = kept
-}
-
-func (g *shared) markReady() { g.readyOnce.Do(func() { close(g.ready) }) }

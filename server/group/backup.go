@@ -1,0 +1,64 @@
+package group
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"time"
+
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+const (
+	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be
+	// under way.
+	checkpointPoll = 50 * time.Millisecond
+	// backupBuffer is how many bytes of a backup are written at once.
+	backupBuffer = 256 << 10
+)
+
+// Backup writes a checkpoint to w in which is everything that this server has applied when it is called.
+// Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped, those of ctx and those
+// of Store.Backup.
+func (g *Group) Backup(ctx context.Context, w io.Writer) (uint64, error) {
+	if err := g.checkpointNow(ctx); err != nil {
+		return 0, err
+	}
+	buffered := bufio.NewWriterSize(w, backupBuffer)
+	index, err := g.store.Backup(ctx, buffered)
+	if err != nil {
+		return 0, err
+	}
+	return index, buffered.Flush()
+}
+
+// checkpointNow returns once a checkpoint of the present state, or a later one, is durable.
+func (g *Group) checkpointNow(ctx context.Context) error {
+	var index uint64
+	_, err := g.readCore(ctx, func(c *core) outcome.Outcome {
+		index = uint64(c.replica.Machine().Index())
+		g.store.WantCheckpoint(index)
+		c.startCheckpoint()
+		return outcome.Done()
+	})
+	if err != nil {
+		return err
+	}
+	stored := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { stored <- g.store.AwaitCheckpoint(ctx, index) }()
+	poll := time.NewTicker(checkpointPoll)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-stored:
+			return err
+		case <-poll.C:
+		}
+		_, err := g.readCore(ctx, func(c *core) outcome.Outcome { c.startCheckpoint(); return outcome.Done() })
+		if err != nil {
+			return err
+		}
+	}
+}
