@@ -84,6 +84,7 @@ type Core interface {
 	Panicked(reason any)
 }
 
+// New returns a limiter without buckets, which goes by the clock of the rings until over is closed.
 func New(core Core, set *streams.Set, rings clock.Clock, over <-chan struct{}) *Limiter {
 	return &Limiter{core: core, streams: set, clock: rings, over: over, bell: turn.NewBell(),
 		stop: make(chan struct{}), buckets: quota.NewBuckets(),

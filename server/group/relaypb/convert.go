@@ -11,6 +11,7 @@ import (
 
 // This file translates between the rings' messages and those of the relay, field by field.
 
+// EncodeForward writes a message of a stream to the leader.
 func EncodeForward(stream coordination.StreamID, f *coordination.Forward) *Forward {
 	p := &Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence),
 		Acknowledged: uint64(f.Acknowledged), Answered: uint64(f.Answered)}
@@ -143,6 +144,7 @@ func EncodeMessage(stream uint64, m *coordination.Message) *Message {
 	return p
 }
 
+// DecodeMessage reads a message of the leader to a stream.
 func DecodeMessage(p *Message) coordination.Message {
 	m := coordination.Message{Stream: coordination.StreamID(p.GetStream()),
 		Kind: coordination.MessageKind(p.GetKind()), Sequence: coordination.Sequence(p.GetSequence()),
@@ -198,6 +200,7 @@ func linksFromPB(list []*Link) coordination.Links {
 	return coordination.LinksOf(out)
 }
 
+// EncodeOutcome writes the outcome of a command.
 func EncodeOutcome(o outcome.Outcome) *ExecuteResponse {
 	p := &ExecuteResponse{Status: uint32(o.Status)}
 	for _, issue := range o.Issues {
@@ -207,6 +210,7 @@ func EncodeOutcome(o outcome.Outcome) *ExecuteResponse {
 	return p
 }
 
+// DecodeOutcome reads it.
 func DecodeOutcome(p *ExecuteResponse) outcome.Outcome {
 	o := outcome.Outcome{Status: outcome.Status(p.GetStatus())}
 	for _, issue := range p.GetIssues() {

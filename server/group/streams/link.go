@@ -20,6 +20,7 @@ type Local struct {
 	gone  chan struct{} // closed when this server leads no more
 }
 
+// NewLocal returns the link to the leader that core has in a reign.
 func NewLocal(core Core, reign coordination.Reign, term coordination.Term) *Local {
 	return &Local{core: core, reign: reign, term: term, gone: make(chan struct{})}
 }
@@ -31,7 +32,7 @@ func (l *Local) put(s *Stream, f coordination.Forward) {
 	l.core.Put(Said{Reign: l.reign, Sink: s, ID: s.id, Forward: f})
 }
 
-// MaySpeak implements leaderLink: a majority has confirmed lately that this server leads.
+// MaySpeak implements Leader: a majority has confirmed lately that this server leads.
 func (l *Local) MaySpeak() bool { return l.core.MaySpeak() }
 
 // Sink is where the leader's messages for one stream go.

@@ -65,7 +65,7 @@ type moment struct {
 	day int64
 }
 
-// put implements leaderLink. A stream with more open requests than a leader change can carry is ended, and one whose
+// put implements Leader. A stream with more open requests than a leader change can carry is ended, and one whose
 // words cannot be encoded.
 func (r *Relay) put(s *Stream, f coordination.Forward) {
 	forward := relaypb.EncodeForward(s.id, &f)
@@ -89,7 +89,7 @@ func encodable(f *relaypb.Forward) bool {
 	return err == nil
 }
 
-// MaySpeak implements leaderLink.
+// MaySpeak implements Leader.
 func (r *Relay) MaySpeak() bool {
 	return r.clock.Now() < coordination.Instant(r.permit.Load()) && r.clock.TimeOfDay() < r.day.Load()
 }

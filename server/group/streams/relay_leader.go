@@ -65,7 +65,7 @@ type Peer struct {
 	version               uint32
 
 	// How it ends. Each channel is closed once: ended by the reader, with err, when nothing comes any more;
-	// superseded by relayPeers, when the other server has opened another relay; frozen by watch, when nothing
+	// superseded by Peers, when the other server has opened another relay; frozen by watch, when nothing
 	// has come for relayPatience; over when the RPC ends, for the writer.
 	ended, superseded, frozen, over chan struct{}
 	err                             error
@@ -114,9 +114,10 @@ type outgoing struct {
 type relayedMessage struct {
 	stream  uint64 // its number there
 	message coordination.Message
-	after   uint64 // of a large one: how many messages leave relayPeer.out before it
+	after   uint64 // of a large one: how many messages leave Peer.out before it
 }
 
+// NewPeer returns the leader's end of a relay that another server has opened.
 func NewPeer(peers *Peers, link *Local, hello *relaypb.Hello) *Peer {
 	return &Peer{peers: peers, link: link, from: hello.GetServer(), process: hello.GetProcess(),
 		number: hello.GetNumber(), version: hello.GetVersion(), streams: make(map[uint64]*RemoteStream),

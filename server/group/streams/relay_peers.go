@@ -21,6 +21,7 @@ type Peers struct {
 	all   sync.WaitGroup
 }
 
+// NewPeers returns an empty set of relays to the group behind core. Their clock is shell.
 func NewPeers(core Core, set *Set, limiter Units, shell clock.Clock) *Peers {
 	return &Peers{core: core, streams: set, units: limiter, clock: shell}
 }

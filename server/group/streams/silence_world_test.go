@@ -18,7 +18,7 @@ import (
 )
 
 // silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak
-// and when a session ends is the real code: leaderLink, relay, relayPeer, streamSet, Stream, Front and
+// and when a session ends is the real code: Leader, Relay, Peer, Set, Stream, Front and
 // Replica. Raft is reduced to what it promises: a leader's lease counts from the start of a round that a
 // majority has answered, the next leader is elected after that start, and it has of what the last one had in
 // flight the first few entries.
@@ -276,7 +276,7 @@ func (t *silenceTimer) Stop() bool {
 // MaySpeak implements Core: the leader's lease.
 func (s *silentServer) MaySpeak() bool { return s.Now() < s.leaseUntil }
 
-// watch is member.listen: a stream that was mute is sent as soon as it may speak.
+// watch is Uplink.listen: a stream that was mute is sent as soon as it may speak.
 func (s *silentServer) watch() {
 	s.AfterFunc(leaderPoll, func() {
 		s.streams.wakeMuted()
@@ -564,7 +564,7 @@ func (c *silenceRelay) atFollower(batch *relaypb.FromLeader) {
 	}
 }
 
-// join is streamSet.join, but time passes, and things happen, between one stream and the next.
+// join is Set.join, but time passes, and things happen, between one stream and the next.
 func (c *silenceRelay) join() {
 	w, set := c.from.world, c.from.streams
 	if set.link != nil {

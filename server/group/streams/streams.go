@@ -83,6 +83,7 @@ var ErrStopped = errors.New("the server is stopping")
 // Nonce returns a number that is hard to guess, and not 0.
 func Nonce() uint64 { return max(1, rand.Uint64()) }
 
+// New returns an empty set.
 func New(config Config) *Set {
 	set := &Set{config: config, open: make(map[coordination.StreamID]*Stream)}
 	set.Budget.Limit(maxRelayBytes)
@@ -116,6 +117,7 @@ func (set *Set) remove(s *Stream) {
 	delete(set.open, s.id)
 }
 
+// Find returns the open stream with an id, nil if it is gone.
 func (set *Set) Find(id coordination.StreamID) *Stream {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()

@@ -43,6 +43,7 @@ type Uplink struct {
 	news   chan struct{}    // closed when there may be another leader to ask
 }
 
+// NewUplink returns the way of a server to the leader; ready is called when there is one.
 func NewUplink(core Core, set *Set, limiter Units, shell clock.Clock, logger *slog.Logger,
 	ready func()) *Uplink {
 	return &Uplink{core: core, streams: set, units: limiter, clock: shell, logger: logger, ready: ready,
