@@ -36,14 +36,13 @@ type appender struct {
 	since   time.Time // when the write under way began
 
 	// of run
-	joined  []*pb.Entry // the entries of a write, used again
-	durable uint64      // the last entry on the device
-	commit  uint64      // the highest commit index that was stored
+	joined []*pb.Entry // the entries of a write, used again
+	commit uint64      // the highest commit index that was stored
 }
 
 func newAppender(s *Store) *appender {
 	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends,
-		done: make(chan struct{}), durable: s.log.last, commit: s.log.hard.commit}
+		done: make(chan struct{}), commit: s.log.hard.commit}
 	a.ready.L = &a.mu
 	return a
 }
@@ -130,56 +129,42 @@ func (a *appender) next() []*writeJob {
 	return jobs
 }
 
-// write makes jobs durable, each part before those that rest on it: term and vote, because entries of a term may
-// not exist before the term does; a received checkpoint; entries; and the commit index. The last is stored along
-// with the term as far as it covers only entries that were durable before and that no job replaces. A higher one is
-// stored after the entries.
+// write makes jobs durable: entries and with them the last hard state, both or neither. A received checkpoint comes
+// before them, and before it term and vote, because its entry's term may not exist before the term does.
 func (a *appender) write(jobs []*writeJob) error {
 	var hard *hardState
 	entries := a.joined[:0]
-	kept := a.durable // no job replaces the entries up to here
 	for _, j := range jobs {
 		if j.hard != nil {
 			hard = j.hard
 		}
-		if j.snapshot != nil {
-			kept = 0
-		}
-		if len(j.entries) > 0 {
-			kept = min(kept, j.entries[0].GetIndex()-1)
-		}
 		entries = joinEntries(entries, j.entries)
 	}
 	defer a.keepSpace(entries)
-	if hard != nil {
-		if err := a.storeHardState(*hard, max(a.commit, min(hard.commit, kept))); err != nil {
-			return err
-		}
-	}
 	if r := jobs[0].snapshot; r != nil {
+		if hard != nil {
+			early := hardState{hard.term, hard.vote, a.commit}
+			if err := a.device.append(&early, nil); err != nil {
+				return err
+			}
+		}
 		if err := a.install(r); err != nil {
 			return err
 		}
-		a.durable = r.meta.Index
+		a.commit = max(a.commit, r.meta.Index)
 	}
+	if hard != nil {
+		a.commit = max(a.commit, hard.commit)
+		hard = &hardState{hard.term, hard.vote, a.commit}
+	}
+	if hard == nil && len(entries) == 0 {
+		return nil
+	}
+	err := a.device.append(hard, entries)
 	if len(entries) > 0 {
-		if err := a.device.append(entries); err != nil {
-			return err
-		}
-		a.durable = lastIndex(entries)
 		a.appends.Observe(time.Since(a.since)) // only this goroutine writes it
 	}
-	if hard != nil && hard.commit > a.commit {
-		return a.storeHardState(*hard, hard.commit)
-	}
-	return nil
-}
-
-// storeHardState stores h with this commit index.
-func (a *appender) storeHardState(h hardState, commit uint64) error {
-	h.commit = commit
-	a.commit = commit
-	return a.device.setHardState(h)
+	return err
 }
 
 // spareEntriesMax bounds for how many entries of one write the space is kept.

@@ -180,9 +180,9 @@ type timedLog struct {
 	times []time.Duration
 }
 
-func (d *timedLog) append(entries []*pb.Entry) error {
+func (d *timedLog) append(h *hardState, entries []*pb.Entry) error {
 	at := time.Now()
-	err := d.logDevice.append(entries)
+	err := d.logDevice.append(h, entries)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.times = append(d.times, time.Since(at))

@@ -393,17 +393,24 @@ func TestPromotionIsFollowedByItsSeal(t *testing.T) {
 			p.result = make(chan error, 1)
 			l.pursuits = append(l.pursuits, p)
 		}
-		for range retryTicks + 1 { // the disk of b is faster
+		tick := func() {
 			a.turn(func() error { l.tick(); return nil })
 			w.exchange(a, b)
 		}
-		later := disk.jobs[1:]
-		disk.jobs = disk.jobs[:1]
-		disk.finished(a.writeSome()) // the promotion
-		disk.jobs = later
+		for range retryTicks + 1 {
+			if tick(); len(disk.jobs) > 0 {
+				break
+			}
+		}
+		promotion := disk.jobs[:1:1]
+		disk.jobs = nil
+		disk.write(promotion)
+		disk.finished(promotion)
 		a.turn(nil) // it is committed
-		a.diesAfter(1)
-		disk.write(disk.next())
+		for range retryTicks + 1 {
+			tick() // the disk of b is faster
+		}
+		disk.write(disk.jobs[:1])
 		a.store, a.leads = nil, 0
 		clear(w.queues)
 		a.start()

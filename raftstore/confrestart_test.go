@@ -209,7 +209,7 @@ func forgetLog(t *testing.T, dir string, img *image) {
 		t.Fatal(err)
 	}
 	h := hardState{term: img.hard.term, vote: img.hard.vote, commit: img.state.meta.Index}
-	if err := errors.Join(l.setHardState(h), l.append(img.entries), l.close()); err != nil {
+	if err := errors.Join(l.append(&h, img.entries), l.close()); err != nil {
 		t.Fatal(err)
 	}
 }

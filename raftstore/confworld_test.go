@@ -176,7 +176,6 @@ func (m *confMember) crash() {
 		return
 	}
 	if !m.store.appender.idle() && m.w.rng.IntN(2) == 0 {
-		m.diesAfter(1 + m.w.rng.IntN(3))
 		m.writeSome()
 	}
 	m.store, m.leads = nil, 0
@@ -196,38 +195,13 @@ func (m *confMember) writeSome() []*writeJob {
 	a.jobs = jobs[:some:some]
 	written := a.next()
 	a.jobs = append(a.jobs, jobs[some:]...)
-	if err := a.write(written); err != nil && !errors.Is(err, errKilled) {
+	if err := a.write(written); err != nil {
 		m.w.fail("write of %s: %v", m.name, err)
 	}
 	return written
 }
 
-// diesAfter has the disk take so many steps, and no more.
-func (m *confMember) diesAfter(steps int) {
-	m.store.appender.device = &dyingDisk{m.store.appender.device, steps}
-}
-
-type dyingDisk struct {
-	logDevice
-	left int
-}
-
 var errKilled = errors.New("killed")
-
-func (d *dyingDisk) step(do func() error) error {
-	if d.left--; d.left < 0 {
-		return errKilled
-	}
-	return do()
-}
-
-func (d *dyingDisk) append(entries []*pb.Entry) error {
-	return d.step(func() error { return d.logDevice.append(entries) })
-}
-
-func (d *dyingDisk) setHardState(h hardState) error {
-	return d.step(func() error { return d.logDevice.setHardState(h) })
-}
 
 // turn runs the loop, and puts into the queues what it sends.
 func (m *confMember) turn(first func() error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-// diskLog is the log on package wal. append, setHardState and reset are called by one goroutine, cut by another.
+// diskLog is the log on package wal. append and reset are called by one goroutine, cut by another.
 type diskLog struct {
 	dir  string
 	held *os.File // the directory, locked: see probeLog
@@ -35,21 +35,21 @@ func openDiskLog(dir string, found *wal.Image) (*diskLog, error) {
 	return &diskLog{dir: dir, held: held, log: log}, nil
 }
 
-func (l *diskLog) append(entries []*pb.Entry) error {
+func (l *diskLog) append(h *hardState, entries []*pb.Entry) error {
 	l.flat = l.flat[:0]
 	for _, e := range entries {
 		l.flat = append(l.flat, wal.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Type: byte(e.GetType()),
 			Data: e.GetData()})
 	}
-	err := l.log.Append(nil, l.flat)
+	var hard *wal.HardState
+	if h != nil {
+		hard = &wal.HardState{Term: h.term, Vote: h.vote, Commit: h.commit}
+	}
+	err := l.log.Append(hard, l.flat)
 	if clear(l.flat); cap(l.flat) > spareEntriesMax {
 		l.flat = nil
 	}
 	return logError(err)
-}
-
-func (l *diskLog) setHardState(h hardState) error {
-	return logError(l.log.Append(&wal.HardState{Term: h.term, Vote: h.vote, Commit: h.commit}, nil))
 }
 
 func (l *diskLog) read(lo, hi, maxBytes uint64) ([]*pb.Entry, error) {

@@ -177,10 +177,7 @@ func TestReplacedSuffixOfTheLog(t *testing.T) {
 		joinEntries(joinEntries(batch(4, 41, 60), batch(5, 55, 58)), batch(6, 41, 44)),
 	}
 	for i, entries := range steps {
-		if err := s.device.setHardState(hardState{term: uint64(i + 3)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.device.append(entries); err != nil {
+		if err := s.device.append(&hardState{term: uint64(i + 3)}, entries); err != nil {
 			t.Fatal(err)
 		}
 		s.log.append(entries)

@@ -89,15 +89,15 @@ func (m *Memory) image() *image {
 // they are kept for a later store.
 type memoryLog struct{ kept *Memory }
 
-func (l memoryLog) append(entries []*pb.Entry) error {
+func (l memoryLog) append(h *hardState, entries []*pb.Entry) error {
 	l.change(func(m *Memory) {
-		m.entries = append(m.entries[:m.at(entries[0].GetIndex())], entries...)
+		if len(entries) > 0 {
+			m.entries = append(m.entries[:m.at(entries[0].GetIndex())], entries...)
+		}
+		if h != nil {
+			m.hard = *h
+		}
 	})
-	return nil
-}
-
-func (l memoryLog) setHardState(h hardState) error {
-	l.change(func(m *Memory) { m.hard = h })
 	return nil
 }
 

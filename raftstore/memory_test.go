@@ -74,8 +74,8 @@ func TestEndOfAKeptLogIsReplaced(t *testing.T) {
 	entry := func(index, term uint64) *pb.Entry { return &pb.Entry{Index: new(index), Term: new(term)} }
 	kept := new(Memory)
 	l := memoryLog{kept}
-	_ = l.append([]*pb.Entry{entry(1, 1), entry(2, 1), entry(3, 1)})
-	_ = l.append([]*pb.Entry{entry(2, 2)})
+	_ = l.append(nil, []*pb.Entry{entry(1, 1), entry(2, 1), entry(3, 1)})
+	_ = l.append(nil, []*pb.Entry{entry(2, 2)})
 	if got := kept.entries; len(got) != 2 || got[1].GetTerm() != 2 {
 		t.Errorf("entries %v", got)
 	}

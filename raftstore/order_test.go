@@ -3,6 +3,7 @@ package raftstore
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // One of three members, and the two from which it hears.
@@ -136,6 +138,39 @@ func (f *handDriven) write(meanwhile func()) {
 	f.turn(nil)
 }
 
+// gatherReplaced queues entries of a new leader, the commit of some, and a change of the term.
+func gatherReplaced(f *handDriven) {
+	f.entries(nextLeader, 3, 5, 2, 5, "right6")
+	f.entries(nextLeader, 3, 6, 3, 8, "right7", "right8", "right9")
+	f.term(firstLeader, 4)
+}
+
+// TestOneSyncAWrite: entries and the hard state that covers them are one batch, with one write and one sync.
+func TestOneSyncAWrite(t *testing.T) {
+	t.Parallel()
+	f, err := openHandDriven(t, smallConfig(filepath.Join(t.TempDir(), "data")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.stop()
+	f.entries(firstLeader, 2, 1, 1, 5, "a2", "a3", "a4", "a5")
+	f.write(nil)
+	gatherReplaced(f)
+	var steps []string
+	f.s.disk.before = func(step, _ string) error {
+		steps = append(steps, step)
+		return nil
+	}
+	f.write(nil)
+	f.s.disk.before = nil
+	if !slices.Equal(steps, []string{"write log", "sync log"}) {
+		t.Errorf("steps %q", steps)
+	}
+	if hard := f.s.device.(*diskLog).log.Hard(); hard != (wal.HardState{Term: 4, Commit: 8}) {
+		t.Errorf("the hard state is %+v", hard)
+	}
+}
+
 // TestCommitIsDurableAfterItsEntries kills a follower before each step on the disk of one write that several jobs
 // share. It has entries 6 to 12 of a deposed leader, which were never committed. Others have taken their place, of
 // which 6 to 8 are committed, and the term changes once more before any of that is on the disk. A start after such a
@@ -144,11 +179,7 @@ func (f *handDriven) write(meanwhile func()) {
 func TestCommitIsDurableAfterItsEntries(t *testing.T) {
 	t.Parallel()
 	for name, gather := range map[string]func(f *handDriven){
-		"replaced": func(f *handDriven) {
-			f.entries(nextLeader, 3, 5, 2, 5, "right6")
-			f.entries(nextLeader, 3, 6, 3, 8, "right7", "right8", "right9")
-			f.term(firstLeader, 4)
-		},
+		"replaced": gatherReplaced,
 		"replaced again during the first write": func(f *handDriven) {
 			f.entries(nextLeader, 3, 5, 2, 5, "lost6", "lost7", "lost8", "lost9")
 			f.write(func() {

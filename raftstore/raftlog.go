@@ -14,11 +14,10 @@ import (
 // logDevice is where entries become durable. Disk and memory implement it. Writes come from one goroutine at
 // a time, reads may come meanwhile.
 type logDevice interface {
-	// append makes entries durable. They are consecutive. If the first index is already there, it and all
-	// later entries are replaced: a new leader has written others in their place.
-	append(entries []*pb.Entry) error
-	// setHardState makes term and vote durable.
-	setHardState(h hardState) error
+	// append makes entries durable and with them h, unless it is nil: both or neither. Entries are consecutive. If
+	// the first index is already there, it and all later entries are replaced: a new leader has written others in
+	// their place.
+	append(h *hardState, entries []*pb.Entry) error
 	// read returns entries [lo, hi), at least one, stopping after maxBytes.
 	read(lo, hi, maxBytes uint64) ([]*pb.Entry, error)
 	// cut removes entries below index as far as that frees space.
