@@ -1,12 +1,14 @@
 package raftstore
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/histogram"
+	"github.com/coordd/coordd/internal/lograte"
 )
 
 // writeJob is one MsgStorageAppend: what must be durable before its responses may be delivered.
@@ -26,6 +28,9 @@ type appender struct {
 	inbox   *inbox
 	loop    *loop
 	appends *histogram.Histogram
+	times   *logTimes
+	logger  *slog.Logger
+	slow    lograte.Limiter
 	done    chan struct{}
 
 	mu      sync.Mutex
@@ -42,7 +47,7 @@ type appender struct {
 
 func newAppender(s *Store) *appender {
 	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends,
-		done: make(chan struct{}), commit: s.log.hard.commit}
+		times: &s.disk.log, logger: s.cfg.Logger, done: make(chan struct{}), commit: s.log.hard.commit}
 	a.ready.L = &a.mu
 	return a
 }
@@ -160,11 +165,21 @@ func (a *appender) write(jobs []*writeJob) error {
 	if hard == nil && len(entries) == 0 {
 		return nil
 	}
+	begun, writing, syncing := time.Now(), a.times.writing, a.times.syncing
 	err := a.device.append(hard, entries)
-	if len(entries) > 0 {
-		a.appends.Observe(time.Since(a.since)) // only this goroutine writes it
+	took := time.Since(begun)
+	if a.appends.Observe(took); took > slowWriteMax {
+		a.logSlow(took, a.times.writing-writing, a.times.syncing-syncing)
 	}
 	return err
+}
+
+// logSlow logs a slow append. A write can stop as well as a sync, for instance for the journal of the file system.
+func (a *appender) logSlow(took, writing, syncing time.Duration) {
+	if ok, before := a.slow.Allow(time.Now()); ok {
+		a.logger.Warn("the disk is slow: one append to the log took long", "took", took, "writing", writing, "syncing",
+			syncing, lograte.Suppressed, before)
+	}
 }
 
 // spareEntriesMax bounds for how many entries of one write the space is kept.

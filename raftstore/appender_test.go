@@ -5,7 +5,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/conformance/testlog"
 )
@@ -128,4 +131,47 @@ func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 	stopLoad()
 	armed.Store(false)
 	c.settle()
+}
+
+// stoppedLog is a log whose writes and syncs take their time.
+type stoppedLog struct {
+	logDevice
+	times       *logTimes
+	write, sync time.Duration
+}
+
+func (d *stoppedLog) append(*hardState, []*pb.Entry) error {
+	begun := time.Now()
+	time.Sleep(d.write)
+	d.times.measure(&d.times.writes, &d.times.writing, begun)
+	begun = time.Now()
+	time.Sleep(d.sync)
+	d.times.measure(&d.times.syncs, &d.times.syncing, begun)
+	return nil
+}
+
+// An append that takes long is logged with its parts, whichever of them stops.
+func TestSlowAppendIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log testlog.Buffer
+		s := &Store{disk: &disk{}, log: &raftLog{}}
+		s.cfg.Logger = newTextLogger(&log)
+		a := newAppender(s)
+		for _, d := range []stoppedLog{{sync: slowWriteMax}, {write: 8 * time.Second}, {sync: 2 * slowWriteMax}} {
+			d.times = a.times
+			a.device = &d
+			if err := a.write([]*writeJob{{hard: &hardState{term: 1}}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour) // of the limit
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[0], "took=8s writing=8s syncing=0s") ||
+			!strings.Contains(lines[1], "took=1s writing=0s syncing=1s") {
+			t.Errorf("logged:\n%s", log.String())
+		}
+		if r := s.meters.appends.Read(); r.Count != 3 {
+			t.Errorf("%d appends were measured", r.Count)
+		}
+	})
 }

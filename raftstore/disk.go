@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
-	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/raftstore/files"
 )
 
@@ -21,7 +20,7 @@ type disk struct {
 	fs     files.FS // nil for the operating system's
 	steps  stepLimits
 	files  descriptors
-	syncs  histogram.Histogram   // of the log
+	log    logTimes
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
 }
 

@@ -13,14 +13,27 @@ import (
 type diskFiles struct {
 	files.FS
 	disk  *disk
-	kind  string               // of the files, in the names of steps
-	syncs *histogram.Histogram // nil: not measured
+	kind  string    // of the files, in the names of steps
+	times *logTimes // nil: not measured
 	// After a failure no file of the store is changed any more.
 	final bool
 }
 
+// logTimes measures the writes and syncs of the log's files.
+type logTimes struct {
+	writes, syncs    histogram.Histogram
+	writing, syncing time.Duration // in sum; of the goroutine that appends
+}
+
+// measure adds the time since begun.
+func (t *logTimes) measure(h *histogram.Histogram, sum *time.Duration, begun time.Time) {
+	took := time.Since(begun)
+	h.Observe(took)
+	*sum += took
+}
+
 // logFiles are the files of the log.
-func (d *disk) logFiles() diskFiles { return diskFiles{d.system(), d, " log", &d.syncs, true} }
+func (d *disk) logFiles() diskFiles { return diskFiles{d.system(), d, " log", &d.log, true} }
 
 // smallFiles are files that are replaced as a whole.
 func (d *disk) smallFiles() diskFiles { return diskFiles{FS: d.system(), disk: d} }
@@ -91,6 +104,9 @@ type diskFile struct {
 // WriteAt implements io.WriterAt.
 func (f diskFile) WriteAt(p []byte, off int64) (n int, err error) {
 	err = f.of.change("write"+f.of.kind, f.path, func() error {
+		if t := f.of.times; t != nil {
+			defer t.measure(&t.writes, &t.writing, time.Now())
+		}
 		n, err = f.File.WriteAt(p, off)
 		return err
 	})
@@ -105,12 +121,9 @@ func (f diskFile) Allocate(size int64) error {
 // Sync implements files.File.
 func (f diskFile) Sync() error {
 	return f.of.change("sync"+f.of.kind, f.path, func() error {
-		begun := time.Now()
-		defer func() {
-			if f.of.syncs != nil {
-				f.of.syncs.Observe(time.Since(begun))
-			}
-		}()
+		if t := f.of.times; t != nil {
+			defer t.measure(&t.syncs, &t.syncing, time.Now())
+		}
 		return f.File.Sync()
 	})
 }

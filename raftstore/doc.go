@@ -48,9 +48,9 @@
 //
 // # Order of persistence
 //
-//  1. Term and vote, in the log, before any entry of that term. This happens at elections only. The commit
-//     index beside them covers only entries that are durable by then; for others it is written after them.
-//  2. Entries, in the last file of the log. Raft hears of it afterwards, and only then counts this member.
+//  1. Entries, and with them in the same batch of the log term, vote and commit index if term or vote have
+//     changed. Raft hears of it afterwards, and only then counts this member.
+//  2. A checkpoint from another member is preceded by term and vote, and followed by entries.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
 //  4. Rows, in files, then the names of these, then the manifest that lists them and has the index they are as of.
 //  5. Files of the log wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on

@@ -39,9 +39,10 @@ type Figures struct {
 	// Members is how many there are, and Active how many of the others the leader has heard of lately; 0
 	// elsewhere.
 	Members, Active int
-	// Appends is how long the writes of the log took, fsync and all; Syncs is the fsyncs alone, Checkpoints
-	// the time from the beginning of a checkpoint until it was durable.
-	Appends, Syncs, Checkpoints histogram.Reading
+	// Appends has the times of whole appends to the log; Writes and Syncs those of the calls to the operating
+	// system that they consist of, either of which may stop. Checkpoints has the times from the beginning of a
+	// checkpoint until it was durable.
+	Appends, Writes, Syncs, Checkpoints histogram.Reading
 }
 
 // Figures is how things stand. It is cheap, takes no turn and may be called once the store is started.
@@ -52,7 +53,7 @@ func (s *Store) Figures() Figures {
 		Checkpoint: s.stored.Load(),
 		Proposed:   s.meters.proposed.Load(), Backlog: s.backlog.Load(),
 		Members: len(v.conf.Voters) + len(v.conf.Learners), Appends: s.meters.appends.Read(),
-		Syncs: s.disk.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
+		Writes: s.disk.log.writes.Read(), Syncs: s.disk.log.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
 		CheckpointOpen: s.keeper.active() || !s.keeper.tidy.Load(),
 	}
 	for id, active := range v.active {

@@ -42,7 +42,7 @@ func TestDoctor(t *testing.T) {
 	at := func(name string) string { return filepath.Join(place, name) }
 	got := results(t, exit.OK, "--data-dir", at("new"), "--listen", "127.0.0.1:0", "--listen-http", "off")
 	wantResult(t, got, "data directory", "ok", "will be made")
-	wantResult(t, got, "fsync", ": a write takes")
+	wantResult(t, got, "appends to the log", ": one takes", "(write ", "fsync ")
 	wantResult(t, got, "free space", "MiB")
 	wantResult(t, got, "--listen", "ok", "is free")
 	wantResult(t, got, "server", "ok: none runs")
