@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/coordd/coordd/server"
 )
 
@@ -51,20 +49,6 @@ func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 		"descriptors_reserved", resources.DescriptorReserve(), "running_at_once", runtime.GOMAXPROCS(0),
 		"timer_slack", TimerSlackNow())
 	return resources
-}
-
-// RaiseDescriptors raises the number of files and connections that the process may have open to the most that
-// it is allowed to, and returns it; 0 if that is not known.
-func RaiseDescriptors() int {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 0
-	}
-	if raised := (unix.Rlimit{Cur: limit.Max, Max: limit.Max}); limit.Cur < limit.Max &&
-		unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
-		limit = raised
-	}
-	return int(min(uint64(limit.Cur), maxCount))
 }
 
 // memoryOf is how many bytes of memory the process may use, and what says so: its control group, one above
