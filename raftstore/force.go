@@ -31,7 +31,7 @@ func PlanForceSingle(dir string) (Survivor, error) {
 	if lock != nil {
 		defer lock.Close()
 	}
-	s, state, err := planForce(dir)
+	s, state, err := planForce(nil, dir)
 	state.close()
 	return s, err
 }
@@ -42,13 +42,15 @@ func PlanForceSingle(dir string) (Survivor, error) {
 // are removed: they are refused if they come back, and must not be running, for they would go on as a second
 // cluster with the same sessions. Of several that are left, take the one whose Check reports the highest last
 // term, and among those the highest last entry. Errors: those of PlanForceSingle.
-func ForceSingle(dir string) error {
+func ForceSingle(dir string) error { return forceSingle(&disk{}, dir) }
+
+func forceSingle(d *disk, dir string) error {
 	lock, err := lockDirectory(dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	_, state, err := planForce(dir)
+	_, state, err := planForce(d, dir)
 	if err != nil {
 		return err
 	}
@@ -60,11 +62,12 @@ func ForceSingle(dir string) error {
 }
 
 // planForce reads the directory and returns its checkpoint, with a record that makes its member the only one.
-func planForce(dir string) (s Survivor, state stateImage, err error) {
+func planForce(d *disk, dir string) (s Survivor, state stateImage, err error) {
 	if err := cmp.Or(condemned(dir), halfRestored(dir)); err != nil {
 		return s, state, err
 	}
-	img, err := examine(dir)
+	x := &examiner{dir: dir, disk: d}
+	img, err := &x.img, x.run()
 	if err != nil {
 		img.state.close()
 		return s, state, err

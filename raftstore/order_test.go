@@ -30,15 +30,32 @@ type handDriven struct {
 // openHandDriven opens the follower of a directory, which is made if it is missing; entry 1 is in its checkpoint.
 func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 	t.Helper()
-	d := &disk{fs: cfg.fs}
+	f, err := assembleHandDriven(t, cfg)
+	if err != nil {
+		return nil, err
+	}
+	go f.s.keeper.run()
+	f.stop = func() {
+		f.s.keeper.close()
+		if err := f.s.closeFiles(); err != nil {
+			t.Error(err)
+		}
+	}
+	f.turn(f.s.loop.begin)
+	return f, nil
+}
+
+// assembleHandDriven is openHandDriven without the keeper's goroutine and the first turn.
+func assembleHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
+	d := &disk{fs: cfg.fs, steps: cfg.steps}
 	if err := d.makeDir(cfg.Dir); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	err := prepareDirectory(d, cfg.Dir, func() (origin, error) {
 		return origin{id: identity{Cluster: 77, Member: ownID, Incarnation: 5}, first: receivedRecord(1, 1)}, nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	s, err := Open(t.Context(), cfg)
 	if err != nil {
@@ -51,19 +68,13 @@ func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 	s.applied.Store(s.loaded)
 	s.due.restore(s.loaded)
 	s.appender, s.keeper = newAppender(s), newKeeper(s)
-	r := newRecorder(s)
-	s.loop = newLoop(s, r)
-	go s.keeper.run()
-	f := &handDriven{t: t, recorder: r, s: s}
-	f.stop = func() {
-		s.keeper.close()
-		if err := s.closeFiles(); err != nil {
-			t.Error(err)
-		}
-	}
-	f.turn(s.loop.begin)
+	f := &handDriven{t: t, recorder: newRecorder(s), s: s}
+	s.loop = newLoop(s, f)
 	return f, nil
 }
+
+// Restore implements Restorer.
+func (f *handDriven) Restore(uint64) {}
 
 // receivedRecord is the record of a checkpoint that another member has sent: it has no rows.
 func receivedRecord(index, term uint64) checkpointMeta {

@@ -218,19 +218,23 @@ func (m *Memory) MakeDir(path string) error {
 	return nil
 }
 
-// SyncDir implements files.FS. What it could not make durable may stay away for ever.
+// SyncDir implements files.FS. If it fails the changes may be lost, unless a later one succeeds: a file system that
+// could not write names goes on with its journal, or with nothing.
 func (m *Memory) SyncDir(dir string) error {
 	err := m.step("sync directory", dir)
 	defer m.mu.Unlock()
 	m.pending = slices.DeleteFunc(m.pending, func(c nameChange) bool {
-		if filepath.Dir(c.name) != dir {
-			return false
-		}
-		if err == nil {
-			c.apply(m.durable)
-		}
-		return true
+		return filepath.Dir(c.name) == dir
 	})
+	if err == nil {
+		in := func(name string, _ *file) bool { return filepath.Dir(name) == dir && name != dir }
+		maps.DeleteFunc(m.durable, in)
+		for name, f := range m.names {
+			if in(name, f) {
+				m.durable[name] = f
+			}
+		}
+	}
 	return err
 }
 

@@ -76,6 +76,7 @@ func TestCrash(t *testing.T) {
 	if !slices.Equal(m.Removed(), []string{"d/file"}) {
 		t.Errorf("removed: %v", m.Removed())
 	}
+	must(t, m.SyncDir("d"))
 	m.Return("d/file")
 	wantSeen(t, "a removed file that is back", seen(m, "d/file"), "new")
 }

@@ -6,4 +6,4 @@ import (
 	"github.com/coordd/coordd/internal/testmode"
 )
 
-func TestMain(m *testing.M) { testmode.Pure(m, TestCutBesideAppend) }
+func TestMain(m *testing.M) { testmode.Pure(m, TestCutBesideAppend, TestCutBesideReset) }

@@ -146,10 +146,15 @@ func open(t testing.TB, o Options) *Log {
 }
 
 // Cut has a goroutine of its own (the keeper of checkpoints), so it comes between any two steps of Append.
-func TestCutBesideAppend(t *testing.T) {
-	o := small
+func TestCutBesideAppend(t *testing.T) { cutBeside(t, 0) }
+
+// The same, with Reset, which removes files that Cut may have begun to remove, at times.
+func TestCutBesideReset(t *testing.T) { cutBeside(t, 150) }
+
+func cutBeside(t *testing.T, reset uint64) {
+	dir, o := t.TempDir(), small
 	o.New = true
-	l, err := Open(t.TempDir(), o)
+	l, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +169,16 @@ func TestCutBesideAppend(t *testing.T) {
 		}
 	}()
 	const entries = 2000
+	o.New = false
 	for index := uint64(1); index <= entries; index++ {
 		hard := HardState{Term: 1, Commit: index - 1}
+		if reset > 0 && index%reset == 0 {
+			o.Checkpoint, o.CheckpointTerm = index, 1
+			if err := l.Reset(index, 1); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		if err := l.Append(&hard, []Entry{{Index: index, Term: 1, Data: make([]byte, 100)}}); err != nil {
 			t.Fatal(err)
 		}
@@ -181,6 +194,19 @@ func TestCutBesideAppend(t *testing.T) {
 	if first, last := l.Bounds(); first == 1 || last != entries {
 		t.Errorf("entries %d to %d, want fewer, up to %d", first, last, entries)
 	}
+	first, _ := l.Bounds()
+	o.Checkpoint = max(o.Checkpoint, first-1)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, n := again.Bounds(); f > first || n != entries {
+		t.Errorf("after a restart entries %d to %d", f, n)
+	}
+	again.Close()
 }
 
 // Random writes, cuts, resets and restarts leave what a slice would have.
