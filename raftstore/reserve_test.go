@@ -39,11 +39,11 @@ func TestFullDiskHandsOver(t *testing.T) {
 }
 
 func TestFreeBytes(t *testing.T) {
-	if free, err := freeBytes(t.TempDir()); err != nil && !errors.Is(err, errors.ErrUnsupported) ||
+	if free, err := FreeBytes(t.TempDir()); err != nil && !errors.Is(err, errors.ErrUnsupported) ||
 		err == nil && free == 0 {
 		t.Errorf("%d bytes, %v", free, err)
 	}
-	if _, err := freeBytes(filepath.Join(t.TempDir(), "missing")); err == nil {
+	if _, err := FreeBytes(filepath.Join(t.TempDir(), "missing")); err == nil {
 		t.Error("free space of nothing")
 	}
 }

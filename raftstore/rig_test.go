@@ -404,7 +404,7 @@ func (g *memberRig) received(f *handDriven) error {
 	record := receivedRecord(index, g.term)
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.leader, Term: &g.term, To: new(uint64(ownID)),
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &g.term,
-			ConfState: record.Conf.confState()}}}
+			ConfState: record.Conf.ConfState()}}}
 	f.s.receiving <- struct{}{}
 	file, err := f.s.collect(m, func() (*peerpb.Chunk, error) {
 		return &peerpb.Chunk{Checkpoint: record.encode()}, nil

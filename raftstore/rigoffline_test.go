@@ -144,7 +144,7 @@ func TestForceCrashImages(t *testing.T) {
 			return err
 		}
 		forced := img.state.meta.Forced != 0
-		if done && !forced || forced != img.state.meta.Conf.alone(ownID) || forced != (img.state.meta.Lineage != 0) {
+		if done && !forced || forced != img.state.meta.Conf.Alone(ownID) || forced != (img.state.meta.Lineage != 0) {
 			return fmt.Errorf("made the only one: %+v", img.state.meta)
 		}
 		if img.hard != before.hard || img.last != before.last || img.state.meta.Index != before.state.meta.Index ||

@@ -1,8 +1,8 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package raftstore
 
 import "errors"
 
-// freeBytes is not known on this system; a reserve is not kept there.
-func freeBytes(string) (uint64, error) { return 0, errors.ErrUnsupported }
+// FreeBytes is not known on this system; a reserve is not kept there.
+func FreeBytes(string) (uint64, error) { return 0, errors.ErrUnsupported }

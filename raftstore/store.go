@@ -132,7 +132,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.TailBytes = DefaultTailBytes
 	}
 	if c.FreeSpace == nil {
-		c.FreeSpace = freeBytes
+		c.FreeSpace = FreeBytes
 	}
 	if c.spacePause == 0 {
 		c.spacePause = spacePause

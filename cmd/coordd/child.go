@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )
@@ -23,8 +21,8 @@ import (
 // that what this program has to say to nobody does not end it; it is not forwarded.
 func forwardedSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
-		syscall.SIGUSR2, syscall.SIGPIPE)
+	signal.Notify(signals, append(systemSignals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGPIPE)...)
 	return signals
 }
 
@@ -69,7 +67,7 @@ func startChild(env *cmdline.Env, path string, argv, environment []string) (*chi
 	command.Env = append(append([]string{}, env.Environ...), environment...)
 	command.Stdin, command.Stdout, command.Stderr = env.Stdin, cmdline.Exact(env.Stdout), cmdline.Exact(env.Stderr)
 	command.WaitDelay = time.Second // where they are no files
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.SysProcAttr = groupOfItsOwn()
 	endWithParent(command.SysProcAttr)
 	terminal := foreground(env, command.SysProcAttr)
 	c := &child{command: command, ended: make(chan struct{})}
@@ -92,27 +90,8 @@ func startChild(env *cmdline.Env, path string, argv, environment []string) (*chi
 	return c, nil
 }
 
-// foreground lets a command have the terminal, if this program has it. The result takes it back.
-func foreground(env *cmdline.Env, attributes *syscall.SysProcAttr) (back func()) {
-	file, ok := env.Stdin.(*os.File)
-	if !ok {
-		return func() {}
-	}
-	terminal := int(file.Fd())
-	group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP)
-	if err != nil || group != unix.Getpgrp() {
-		return func() {}
-	}
-	attributes.Foreground, attributes.Ctty = true, terminal
-	return func() {
-		signal.Ignore(syscall.SIGTTOU) // which whoever is not in the foreground gets for what follows
-		defer signal.Reset(syscall.SIGTTOU)
-		_ = unix.IoctlSetPointerInt(terminal, unix.TIOCSPGRP, group)
-	}
-}
-
 // send gives a signal to all of the command's process group. One that has ended gets none.
-func (c *child) send(sig syscall.Signal) { _ = syscall.Kill(-c.command.Process.Pid, sig) }
+func (c *child) send(sig syscall.Signal) { sendToGroup(c.command.Process, sig) }
 
 // code is the exit code of a command that has ended.
 func (c *child) code() exit.Code {

@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -131,9 +132,7 @@ func examineDirectory(s serve.Settings) []finding {
 			"%s in the data directory are open to others than their owner, %s first", counted(count, "file"),
 			first))
 	}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(place, &disk); err == nil {
-		free := uint64(disk.Bavail) * uint64(disk.Bsize)
+	if free, err := raftstore.FreeBytes(place); err == nil {
 		result := foundWell
 		if free < uint64(s.Reserve) {
 			result = foundFailure
