@@ -1,7 +1,10 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/meters"
@@ -25,6 +28,7 @@ type Figures struct {
 	HTTPConnections int
 
 	meters.Figures // of calls and their answers
+	Budgets        []*budget.Budget
 	// Panics is how many panics were recovered from.
 	Panics uint64
 	// Resources are those of rate limiters that somebody wants the figures of; see Server.ResourceFigures.
@@ -54,6 +58,12 @@ func (s *Server) ResourceFigures(f *Figures, node, resource string) {
 	}
 }
 
+// Budgets returns what bounds the memory and the work of requests, in the order of docs/limits.md.
+func (s *Server) Budgets() []*budget.Budget {
+	return slices.Concat(s.connections.Budgets(), s.group.Budgets(), s.sessions.Budgets(),
+		[]*budget.Budget{s.calls.Packing})
+}
+
 // Figures is how things stand. It takes no turn of the group, waits for no disk and for no other server, and
 // may be called once the server is open.
 func (s *Server) Figures() Figures {
@@ -69,6 +79,7 @@ func (s *Server) Figures() Figures {
 			EndUnread: c.CutForUnread(), RefusedCalls: c.RefusedCalls(),
 			RefusedStreams: c.RefusedStreams()},
 		Hardening: s.config.Hardening, Figures: s.meters.Read(), Panics: s.panics.Count(),
+		Budgets: s.Budgets(),
 	}
 	if limits.State != statelimit.Unlimited {
 		f.StateLimit = limits.State

@@ -16,9 +16,8 @@ import (
 func TestFewResultsAreMadeAtOnce(t *testing.T) {
 	s, conn := startTest(t, nil)
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
-	for range cap(s.calls.Packing) {
-		s.calls.Packing <- struct{}{}
-	}
+	all := s.calls.Packing.Limit()
+	s.calls.Packing.Adjust(all)
 	list := func(timeout *durationpb.Duration) Ydb.StatusIds_StatusCode {
 		answer, err := scheme.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local",
 			OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: timeout}})
@@ -35,11 +34,9 @@ func TestFewResultsAreMadeAtOnce(t *testing.T) {
 		answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Errorf("what has no result: %v, %v", answer, err)
 	}
-	<-s.calls.Packing
+	s.calls.Packing.Release(1)
 	if got := list(nil); got != Ydb.StatusIds_SUCCESS {
 		t.Errorf("when it is its turn: %v", got)
 	}
-	for range cap(s.calls.Packing) - 1 {
-		<-s.calls.Packing
-	}
+	s.calls.Packing.Release(all - 1)
 }

@@ -31,6 +31,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
@@ -137,7 +138,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}),
 		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(clock.New(nil)),
 		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
-			Packing: make(chan struct{}, calls.FewAtOnce())}}
+			Packing: budget.New("results made at once", calls.FewAtOnce())}}
 	s.stateLimit = &statelimit.Limit{Runner: s.calls, Logger: config.Logger, Configured: config.Limits,
 		Memory: config.memory}
 	if s.stateLimit.Memory == (statelimit.Memory{}) {

@@ -1,4 +1,5 @@
-// Package budget bounds the bytes that requests hold together, and grants them in the order of asking.
+// Package budget bounds what many use together, such as the memory of requests under way, and grants it in the order
+// of asking.
 package budget
 
 import (
@@ -8,84 +9,130 @@ import (
 	"sync/atomic"
 )
 
-// Budget is a credit in bytes, which is spent in the order of asking. As long as the line is empty no lock is taken:
-// every request passes here twice.
+// Budget is an amount that is used by parts: bytes, or places. What is larger than all of it is granted alone. As long
+// as nobody waits no lock is taken: every request passes here twice. All methods may be called concurrently.
 type Budget struct {
-	most  atomic.Int64
-	spent atomic.Int64
-	line  atomic.Int64 // how many wait, or are about to; it grows before a wish looks for the last time
+	name  string
+	limit atomic.Int64
+	used  atomic.Int64
+	line  atomic.Int64 // how many wait, or are about to; it grows before a waiter looks for the last time
+	freed atomic.Pointer[func()]
 
 	mutex   sync.Mutex
-	waiting list.List // of *wish
+	waiting list.List // of *waiter
 }
 
-// Wish is a place in the line for credit.
-type Wish struct {
-	bytes   int
-	granted chan struct{} // closed when it is spent
-	place   *list.Element // in budget.waiting, nil once it is not there any more
+// waiter is a place in the line.
+type waiter struct {
+	amount  int
+	granted chan struct{} // closed when the amount is used
+	place   *list.Element // in Budget.waiting, nil once it is not there any more
 }
 
-// WishFor spends credit if there is enough and nobody waits. If not, the wish is in line.
-func (b *Budget) WishFor(bytes int) *Wish {
-	if b.line.Load() == 0 && b.spend(bytes) {
+// New returns a budget of which nothing is used. The name is for operators.
+func New(name string, limit int) *Budget {
+	b := &Budget{name: name}
+	b.limit.Store(int64(limit))
+	return b
+}
+
+// Name returns the name.
+func (b *Budget) Name() string { return b.name }
+
+// Limit returns the amount that may be used.
+func (b *Budget) Limit() int { return int(b.limit.Load()) }
+
+// SetLimit changes the amount that may be used.
+func (b *Budget) SetLimit(limit int) {
+	b.limit.Store(int64(limit))
+	b.serveLine()
+}
+
+// Used returns the amount that is used. It may be above the limit, see Adjust.
+func (b *Budget) Used() int { return int(b.used.Load()) }
+
+// Free returns the amount that is left, 0 if the limit is exceeded.
+func (b *Budget) Free() int { return max(0, b.Limit()-b.Used()) }
+
+// Waiting returns the length of the line.
+func (b *Budget) Waiting() int {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.waiting.Len()
+}
+
+// TryAcquire uses an amount if there is enough and nobody waits. It reports whether it did.
+func (b *Budget) TryAcquire(amount int) bool { return b.line.Load() == 0 && b.take(amount) }
+
+// Acquire uses an amount as soon as there is enough and all who have waited longer are served. It reports whether it
+// did: ctx may be done before.
+func (b *Budget) Acquire(ctx context.Context, amount int) bool {
+	w := b.join(amount)
+	return w == nil || b.await(ctx, w)
+}
+
+// Release gives back an amount.
+func (b *Budget) Release(amount int) { b.Adjust(-amount) }
+
+// Adjust uses an amount whether there is enough or not, or gives back a negative one.
+func (b *Budget) Adjust(amount int) {
+	if amount == 0 {
+		return
+	}
+	b.used.Add(int64(amount))
+	b.serveLine()
+	if freed := b.freed.Load(); amount < 0 && freed != nil && *freed != nil {
+		(*freed)()
+	}
+}
+
+// OnRelease makes f be called after each release, on the goroutine that releases; nil ends that.
+func (b *Budget) OnRelease(f func()) { b.freed.Store(&f) }
+
+// join uses an amount if there is enough and nobody waits. If not, it returns a place in line.
+func (b *Budget) join(amount int) *waiter {
+	if b.TryAcquire(amount) {
 		return nil
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.line.Add(1) // whoever gives back from now on comes here; what was given back before is found
-	if b.waiting.Len() == 0 && b.spend(bytes) {
+	if b.waiting.Len() == 0 && b.take(amount) {
 		b.line.Add(-1)
 		return nil
 	}
-	w := &Wish{bytes: bytes, granted: make(chan struct{})}
+	w := &waiter{amount: amount, granted: make(chan struct{})}
 	w.place = b.waiting.PushBack(w)
 	return w
 }
 
-// spend spends credit if there is enough. What is larger than all of it may be spent alone.
-func (b *Budget) spend(bytes int) bool {
+// take uses an amount if there is enough.
+func (b *Budget) take(amount int) bool {
 	for {
-		spent := b.spent.Load()
-		if spent != 0 && spent+int64(bytes) > b.most.Load() {
+		used := b.used.Load()
+		if used != 0 && used+int64(amount) > b.limit.Load() {
 			return false
 		}
-		if b.spent.CompareAndSwap(spent, spent+int64(bytes)) {
+		if b.used.CompareAndSwap(used, used+int64(amount)) {
 			return true
 		}
 	}
 }
 
-// Change gives back credit, or spends some that nobody has asked for.
-func (b *Budget) Change(bytes int) {
-	if bytes == 0 {
-		return
+// serveLine serves those who wait, if anybody does.
+func (b *Budget) serveLine() {
+	if b.line.Load() > 0 {
+		b.mutex.Lock()
+		defer b.mutex.Unlock()
+		b.serve()
 	}
-	b.spent.Add(int64(bytes))
-	b.look()
 }
 
-// Limit sets how much there is.
-func (b *Budget) Limit(most int) {
-	b.most.Store(int64(most))
-	b.look()
-}
-
-// look serves those who wait, if anybody does.
-func (b *Budget) look() {
-	if b.line.Load() == 0 {
-		return
-	}
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	b.serve()
-}
-
-// serve spends what those who wait may have by now. The mutex is held.
+// serve grants what those who wait may have by now. The mutex is held.
 func (b *Budget) serve() {
 	for first := b.waiting.Front(); first != nil; first = b.waiting.Front() {
-		w := first.Value.(*Wish)
-		if !b.spend(w.bytes) {
+		w := first.Value.(*waiter)
+		if !b.take(w.amount) {
 			return
 		}
 		b.leave(w)
@@ -93,28 +140,15 @@ func (b *Budget) serve() {
 	}
 }
 
-// leave takes a wish out of the line. The mutex is held.
-func (b *Budget) leave(w *Wish) {
+// leave takes a waiter out of the line. The mutex is held.
+func (b *Budget) leave(w *waiter) {
 	b.waiting.Remove(w.place)
 	w.place = nil
 	b.line.Add(-1)
 }
 
-// Held returns the bytes that are spent, and the length of the line.
-func (b *Budget) Held() (spent, waiting int) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return int(b.spent.Load()), b.waiting.Len()
-}
-
-// Acquire spends credit as soon as there is enough. It reports whether it did: ctx may be done before.
-func (b *Budget) Acquire(ctx context.Context, bytes int) bool {
-	w := b.WishFor(bytes)
-	return w == nil || b.Await(ctx, w)
-}
-
-// Await returns when the wish is granted, or ctx is done. It reports whether it was granted.
-func (b *Budget) Await(ctx context.Context, w *Wish) bool {
+// await returns when the waiter is served, or ctx is done. It reports whether it was served.
+func (b *Budget) await(ctx context.Context, w *waiter) bool {
 	select {
 	case <-w.granted:
 		return true

@@ -12,7 +12,7 @@ func TestLineIsLinear(t *testing.T) {
 	linear.Test(t, "github.com/coordd/coordd/internal/budget", []linear.Row{
 		{Name: "serve a line of wishes", Prepare: func(_ *testing.T, n int) func() {
 			b, _ := lineOfWishes(n)
-			return func() { b.Limit(2 * n) }
+			return func() { b.SetLimit(2 * n) }
 		}},
 		{Name: "give up a line of wishes from its end", Prepare: func(_ *testing.T, n int) func() {
 			b, line := lineOfWishes(n)
@@ -20,7 +20,7 @@ func TestLineIsLinear(t *testing.T) {
 			leave()
 			return func() {
 				for i := range line {
-					b.Await(gone, line[n-1-i])
+					b.await(gone, line[n-1-i])
 				}
 			}
 		}},
@@ -28,13 +28,12 @@ func TestLineIsLinear(t *testing.T) {
 }
 
 // lineOfWishes is a budget of which everything is spent, and n wishes that wait for some.
-func lineOfWishes(n int) (*Budget, []*Wish) {
-	b := new(Budget)
-	b.Limit(1)
-	b.WishFor(1)
-	line := make([]*Wish, n)
+func lineOfWishes(n int) (*Budget, []*waiter) {
+	b := New("test", 1)
+	b.join(1)
+	line := make([]*waiter, n)
 	for i := range line {
-		line[i] = b.WishFor(1)
+		line[i] = b.join(1)
 	}
 	return b, line
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/group/streams"
@@ -47,8 +48,8 @@ type Runner struct {
 	Patience time.Duration
 	// Enforced says that rights count for callers without a token too.
 	Enforced bool
-	// Packing holds one for each result that is being made, see Packed.
-	Packing chan struct{}
+	// Packing bounds the results that are made at a time, see Packed.
+	Packing *budget.Budget
 }
 
 // Longest returns the bound of a call.

@@ -46,15 +46,13 @@ func FewAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // Errors: that of ctx.
 func (r *Runner) Packed(ctx context.Context, answer outcome.Outcome,
 	result func() proto.Message) (proto.Message, outcome.Outcome, error) {
-	select {
-	case r.Packing <- struct{}{}:
-	case <-ctx.Done():
+	if !r.Packing.Acquire(ctx, 1) {
 		if errors.Is(context.Cause(ctx), ErrPatience) {
 			return nil, outcome.Because(outcome.Overloaded, "Too many requests at once, try again"), nil
 		}
 		return nil, answer, ctx.Err()
 	}
-	defer func() { <-r.Packing }()
+	defer r.Packing.Release(1)
 	ready, err := anypb.New(result())
 	if err != nil {
 		return nil, answer, status.Error(codes.Internal, err.Error())

@@ -159,7 +159,7 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
 	}
 	g.queue.put(event{call: c})
-	g.queue.room.Change(-streams.EventBytes)
+	g.queue.room.Release(streams.EventBytes)
 	g.kick()
 	select {
 	case a := <-c.done:

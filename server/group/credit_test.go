@@ -32,7 +32,7 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 			clients[i] = openSession(t, g, 600_000)
 			attend(append(clients[:i:i], owner))
 		}
-		g.streams.Budget.Limit(2048) // a few requests
+		g.streams.Budget.SetLimit(2048) // a few requests
 		for _, w := range clients {
 			r := take("lock")
 			r.TimeoutMillis, r.Data = coordination.Infinite, make([]byte, 1024)
@@ -58,10 +58,10 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 			}
 		}
 		eventually(t, "all credit to be back", func() bool {
-			spent, waiting := g.streams.Budget.Held()
+			spent, waiting := g.streams.Budget.Used(), g.streams.Budget.Waiting()
 			return spent == 0 && waiting == 0
 		})
-		g.streams.Budget.Limit(1 << 40)
+		g.streams.Budget.SetLimit(1 << 40)
 	}
 }
 
@@ -80,11 +80,11 @@ func TestCreditIsGivenBack(t *testing.T) {
 		for i := range uint64(5) {
 			client.askInRoom(t, i, take("lock"))
 		}
-		if spent, _ := g.streams.Budget.Held(); spent < 5*(&coordination.Request{}).Bytes() {
+		if spent := g.streams.Budget.Used(); spent < 5*(&coordination.Request{}).Bytes() {
 			t.Errorf("%s: %d are spent on five requests", name, spent)
 		}
 		end(client.stream)
-		if spent, _ := g.streams.Budget.Held(); spent != 0 {
+		if spent := g.streams.Budget.Used(); spent != 0 {
 			t.Errorf("%s: %d are still spent", name, spent)
 		}
 		g.turn.Unlock()
@@ -93,7 +93,7 @@ func TestCreditIsGivenBack(t *testing.T) {
 	client := openSession(t, g, 600_000)
 	client.stream.AwaitRoom(t.Context(), &coordination.ClientMessage{Request: take("lock")})
 	client.stream.Leave() // between the two
-	if spent, _ := g.streams.Budget.Held(); spent != 0 {
+	if spent := g.streams.Budget.Used(); spent != 0 {
 		t.Errorf("%d are spent by nobody", spent)
 	}
 }

@@ -51,7 +51,7 @@ func (g *Group) Figures() Figures {
 		RelaysIn: g.relays.Open(), RelayOut: g.uplink.Conn() != nil,
 		RelaysOpened: g.uplink.Openings(),
 	}
-	f.Streams, f.Limiter, f.CopiedBytes = g.streams.Count(), g.limiter.Figures(), g.streams.Copies.Held()
+	f.Streams, f.Limiter, f.CopiedBytes = g.streams.Count(), g.limiter.Figures(), g.streams.Copies.Used()
 	f.RequestBytes, f.QueuedStreams = g.RequestBytes()
 	f.Lag, f.LagKnown = g.Lag()
 	_, f.Diverged = g.Divergence()

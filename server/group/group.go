@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
@@ -75,7 +76,7 @@ func newGroup(config Config) *Group {
 	if g.shell = config.Shell; g.shell == (clock.Clock{}) {
 		g.shell = g.clock
 	}
-	g.streams = streams.New(streams.Config{Core: self, Clock: g.clock, Room: &g.queue.room, Linger: config.Linger,
+	g.streams = streams.New(streams.Config{Core: self, Clock: g.clock, Room: g.queue.room, Linger: config.Linger,
 		OutboundBytes: config.OutboundBytes, Remind: config.Remind})
 	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })
 	g.core.due, g.core.chores = clock.NewAlarm(g.clock, g.queue.bell.Ring), clock.NewAlarm(g.shell, g.queue.bell.Ring)
@@ -160,9 +161,16 @@ func (g *Group) Mute() bool { return g.streams.Led() && g.streams.Speaking() == 
 // Queued is how many requests wait to be handled.
 func (g *Group) Queued() int { return g.queue.length() }
 
+// Budgets returns what bounds requests and descriptions.
+func (g *Group) Budgets() []*budget.Budget {
+	return []*budget.Budget{g.streams.Budget, g.queue.room, g.streams.Copies}
+}
+
 // RequestBytes is how much the requests of all streams of this server hold that have no first answer, and how
 // many streams wait with another one until they do not.
-func (g *Group) RequestBytes() (held, waiting int) { return g.streams.Budget.Held() }
+func (g *Group) RequestBytes() (held, waiting int) {
+	return g.streams.Budget.Used(), g.streams.Budget.Waiting()
+}
 
 // Lag is how many entries this server lacks; known is false as long as the leader has not told how many there
 // are.

@@ -75,7 +75,7 @@ type queue struct {
 	requests []event
 	bytes    int // of requests
 	// for requests: what those count that are here, and those that were let in and are not here yet
-	room budget.Budget
+	room *budget.Budget
 	held bool // requests stay until the log has said something
 	// writing reports whether the log is being written for earlier requests; nil: never. Requests gather
 	// meanwhile, unless one of them is pressing.
@@ -89,9 +89,7 @@ type queue struct {
 }
 
 func newQueue() *queue {
-	q := &queue{bell: turn.NewBell()}
-	q.room.Limit(maxQueuedBytes)
-	return q
+	return &queue{bell: turn.NewBell(), room: budget.New("queued requests", maxQueuedBytes)}
 }
 
 // put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room
@@ -103,7 +101,7 @@ func (q *queue) put(e event) {
 	q.bytes += e.bytes
 	q.pressing = q.pressing || !e.gathers()
 	q.mutex.Unlock()
-	q.room.Change(e.bytes)
+	q.room.Adjust(e.bytes)
 }
 
 // empty reports whether there is nothing to handle now.
@@ -176,7 +174,7 @@ func (q *queue) takeRequests(empty []event) []event {
 	events, bytes := q.requests, q.bytes
 	q.requests, q.bytes, q.pressing = empty, 0, false
 	q.mutex.Unlock()
-	q.room.Change(-bytes)
+	q.room.Release(bytes)
 	return events
 }
 

@@ -35,7 +35,7 @@ func TestRoomIsForOne(t *testing.T) {
 	g.hold(g.turn.Lock()) // nobody empties the queue
 	defer g.turn.Unlock()
 	const each = 3 << 20
-	g.streams.Budget.Limit(1 << 40) // it would hold up most of them before
+	g.streams.Budget.SetLimit(1 << 40) // it would hold up most of them before
 	g.queue.put(eventOf(maxQueuedBytes))
 	const clients = 2 * maxQueuedBytes / each
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestRoomIsForOne(t *testing.T) {
 		}()
 	}
 	waiting := func() int {
-		_, waiting := g.queue.room.Held()
+		waiting := g.queue.room.Waiting()
 		return waiting
 	}
 	eventually(t, "all to wait", func() bool { return waiting() == clients })

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
@@ -32,13 +33,13 @@ const (
 // Boards makes boards while somebody looks, one at a time for all callers.
 type Boards struct {
 	group  *group.Group
-	making chan struct{} // holds one while a board is made
+	making *budget.Budget // one place
 	mutex  sync.Mutex
 	last   *board // nil where none is fresh
 }
 
 // NewBoards returns Boards without a board, of what a group has.
-func NewBoards(of *group.Group) *Boards { return &Boards{group: of, making: make(chan struct{}, 1)} }
+func NewBoards(of *group.Group) *Boards { return &Boards{group: of, making: budget.New("boards", 1)} }
 
 // fresh returns a board that is not older than boardLife, or nil.
 func (s *Boards) fresh() *board {
@@ -106,12 +107,10 @@ func boolean(a, b bool) int {
 
 // board returns a fresh board, and makes it if nobody else has.
 func (s *Boards) board(ctx context.Context) (*board, error) {
-	select {
-	case s.making <- struct{}{}:
-		defer func() { <-s.making }()
-	case <-ctx.Done():
+	if !s.making.Acquire(ctx, 1) {
 		return nil, ctx.Err()
 	}
+	defer s.making.Release(1)
 	if b := s.fresh(); b != nil {
 		return b, nil
 	}

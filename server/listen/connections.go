@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/internal/netguard"
 	"github.com/coordd/coordd/server/share"
@@ -67,8 +68,13 @@ func NewConnections(limits Limits, logger *slog.Logger) *Connections {
 		Unproven: limits.Strangers},
 		netguard.Hooks{Crowded: c.tell, NetworkFull: c.tellAddress, AcceptFailed: c.tellAccept})
 	c.calls.init(limits)
-	c.bytes.connections = make(map[*meteredConn]struct{})
+	c.bytes.init(limits.ReceivedBytes)
 	return c
+}
+
+// Budgets returns what bounds the messages that are received.
+func (c *Connections) Budgets() []*budget.Budget {
+	return []*budget.Budget{c.bytes.total, c.bytes.unknown}
 }
 
 // Refused is how many connections were closed when they were accepted.

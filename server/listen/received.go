@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/server/share"
 )
 
@@ -12,9 +13,9 @@ import (
 // taken, whether the message is whole or not, and what is being worked on. Flow control bounds the first for
 // a stream, but not for all of them, and gRPC makes room for a message as soon as its size is announced.
 type received struct {
-	total   atomic.Int64
-	unknown atomic.Int64  // of it, of connections whose caller is not known
-	cut     atomic.Uint64 // connections that were closed because they kept the most
+	total   *budget.Budget
+	unknown *budget.Budget // of it, of connections whose caller is not known
+	cut     atomic.Uint64  // connections that were closed because they kept the most
 
 	enforcing   sync.Mutex // one at a time
 	said        occasion   // enforcing guards it
@@ -26,10 +27,17 @@ var errReceivesTooMuch = errors.New(
 	"more is being received than there is room for, and most of it on this connection")
 
 // Received is how many bytes of messages are kept.
-func (c *Connections) Received() int64 { return c.bytes.total.Load() }
+func (c *Connections) Received() int64 { return int64(c.bytes.total.Used()) }
 
 // CutForReceiving is how many connections were closed because too much was received and most of it on them.
 func (c *Connections) CutForReceiving() uint64 { return c.bytes.cut.Load() }
+
+// init is called before the first connection.
+func (r *received) init(limit int64) {
+	r.total = budget.New("messages received", int(limit))
+	r.unknown = budget.New("messages of unknown callers", int(share.OfUnknown(limit)))
+	r.connections = make(map[*meteredConn]struct{})
+}
 
 func (r *received) enter(conn *meteredConn) {
 	r.mutex.Lock()
@@ -73,9 +81,9 @@ func (c *meteredConn) keep(n int64) {
 		return
 	}
 	c.kept += n
-	c.set.bytes.total.Add(n)
+	c.set.bytes.total.Adjust(int(n))
 	if c.subject.Class == share.Unknown {
-		c.set.bytes.unknown.Add(n)
+		c.set.bytes.unknown.Adjust(int(n))
 	}
 }
 
@@ -123,26 +131,26 @@ func (c *meteredConn) belongs(subject share.Subject) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.subject.Class == share.Unknown && !c.closed {
-		c.set.bytes.unknown.Add(-c.kept)
+		c.set.bytes.unknown.Release(int(c.kept))
 	}
 	if c.subject = subject; subject.Class == share.Unknown && !c.closed {
-		c.set.bytes.unknown.Add(c.kept)
+		c.set.bytes.unknown.Adjust(int(c.kept))
 	}
 }
 
 // excess reports whether more is kept than there is room for, of all callers or of unknown ones.
-func (r *received) excess(limit int64) bool {
-	return r.total.Load() > limit || r.unknown.Load() > share.OfUnknown(limit)
+func (r *received) excess() bool {
+	return r.total.Used() > r.total.Limit() || r.unknown.Used() > r.unknown.Limit()
 }
 
 // enforce closes the connections that keep the most until the others are within the limit.
 func (r *received) enforce(set *Connections) {
-	if !r.excess(set.limits.ReceivedBytes) {
+	if !r.excess() {
 		return
 	}
 	r.enforcing.Lock()
 	defer r.enforcing.Unlock()
-	for r.excess(set.limits.ReceivedBytes) {
+	for r.excess() {
 		conn := r.heaviest()
 		if conn == nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/server"
 )
@@ -54,6 +55,15 @@ func each(of func(f *server.Figures) map[string]uint64) func(*server.Figures, fu
 		values := of(f)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			emit(float64(values[key]), key)
+		}
+	}
+}
+
+// ofBudgets reads a value of each budget.
+func ofBudgets(of func(*budget.Budget) int) func(*server.Figures, func(float64, ...string)) {
+	return func(f *server.Figures, emit func(float64, ...string)) {
+		for _, b := range f.Budgets {
+			emit(float64(of(b)), b.Name())
 		}
 	}
 }
@@ -173,6 +183,11 @@ var metrics = []metric{
 	{name: "coordd_received_bytes", kind: gauge,
 		help: "bytes of messages that are received and not worked on yet",
 		read: number(func(f *server.Figures) int64 { return f.Connections.ReceivedBytes })},
+	{name: "coordd_budget_used", kind: gauge, labels: []string{"budget"},
+		help: "bytes or places of each budget that are in use",
+		read: ofBudgets((*budget.Budget).Used)},
+	{name: "coordd_budget_limit", kind: gauge, labels: []string{"budget"}, help: "how many there are",
+		read: ofBudgets((*budget.Budget).Limit)},
 	{name: "coordd_streams", kind: gauge, help: "Session streams of this server",
 		read: number(func(f *server.Figures) int { return f.Group.Streams })},
 	{name: "coordd_streams_limit", kind: gauge, help: "how many there may be",

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group/streams"
@@ -53,11 +54,16 @@ type Figures struct {
 	LentBytes int
 }
 
+// Budgets returns what bounds large answers.
+func (s *Service) Budgets() []*budget.Budget {
+	return []*budget.Budget{s.writers.lending, s.writers.encoding}
+}
+
 // Figures returns the present ones.
 func (s *Service) Figures() Figures {
 	prompt, _ := s.writers.prompt.count()
 	running, idle := s.writers.slow.count()
-	return Figures{Prompt: prompt, HeldUp: running - idle, LentBytes: len(s.writers.lending.lent) * lentUnitBytes}
+	return Figures{Prompt: prompt, HeldUp: running - idle, LentBytes: s.writers.lending.Used()}
 }
 
 func (s *Service) open(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) (*Session, error) {

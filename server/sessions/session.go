@@ -39,7 +39,7 @@ type Session struct {
 	borrowed bool                 // lent may be more than 0; of the writers
 
 	mutex  sync.Mutex
-	lent   int  // units that the last large answer has
+	lent   int  // bytes that the last large answer has
 	closed bool // nothing is left of the call, and nothing is lent any more
 }
 
@@ -177,41 +177,45 @@ func (s *Session) write(r *coordination.Reply, size int64) error {
 // clients make it have, and they must take neither the memory nor the processor from those who serve the
 // others.
 func (s *Session) writeLarge(r *coordination.Reply) error {
-	units := 0
+	ctx, lent := s.rpc.Context(), 0
 	if own := wire.Own(r.Description); own > sendRoom {
-		if units = s.pool.lending.borrow(s.rpc.Context(), own); units == 0 {
-			return s.rpc.Context().Err()
+		lent = min((own+lentUnitBytes-1)/lentUnitBytes*lentUnitBytes, MostLentBytes)
+		if !s.pool.lending.Acquire(ctx, lent) {
+			return ctx.Err()
 		}
 	}
-	s.pool.encoding <- struct{}{}
+	if !s.pool.encoding.Acquire(ctx, 1) {
+		s.pool.lending.Release(lent)
+		return ctx.Err()
+	}
 	encoded, err := wire.ToClientShared(r)
-	<-s.pool.encoding
+	s.pool.encoding.Release(1)
 	if err == nil {
 		description := r.Description
 		encoded.OnGone(func() { s.Stream.Gone(description) })
 		err = s.rpc.SendMsg(encoded)
 	}
-	if units > 0 || s.borrowed {
-		s.lend(units)
+	if lent > 0 || s.borrowed {
+		s.lend(lent)
 	}
 	return err
 }
 
 // lend notes what the answer has that was sent last, and gives back what the one before had. A writer calls
 // it.
-func (s *Session) lend(units int) {
-	s.borrowed = units > 0
-	s.giveBack(units)
+func (s *Session) lend(bytes int) {
+	s.borrowed = bytes > 0
+	s.giveBack(bytes)
 }
 
-func (s *Session) giveBack(units int) {
+func (s *Session) giveBack(bytes int) {
 	s.mutex.Lock()
 	before := s.lent
-	if s.lent = units; s.closed {
-		before, s.lent = before+units, 0
+	if s.lent = bytes; s.closed {
+		before, s.lent = before+bytes, 0
 	}
 	s.mutex.Unlock()
-	s.pool.lending.giveBack(before)
+	s.pool.lending.Release(before)
 }
 
 // mayLieUnread is how much memory gRPC may have for what the client has not read, besides what is lent: as

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/server/calls"
 )
 
@@ -16,8 +17,8 @@ type writers struct {
 	prompt lane // of streams that are sent without waiting for their clients
 	slow   lane // of all others
 
-	encoding chan struct{} // holds one for each large answer that is being encoded
-	lending  lending       // of memory for them
+	encoding *budget.Budget // large answers that are encoded at a time
+	lending  *budget.Budget // memory of their own that they have until their clients have read them
 }
 
 // lane is some writers and what they have to do. As many as there are processors do the work; where clients
@@ -39,6 +40,11 @@ type lane struct {
 }
 
 const (
+	// lentUnitBytes is the granularity of writers.lending.
+	lentUnitBytes = 1 << 20
+	// MostLentBytes bounds the memory that large answers have of their own, besides the data that they share with the
+	// state. It is enough for the largest (TestLargestAnswerIsLentFor).
+	MostLentBytes = 64 << 20
 	// stallPatience is how long streams wait for writers that are all held up before others are started.
 	stallPatience = 5 * time.Millisecond
 	// writersPerStall is how many are started then at most.
@@ -46,7 +52,8 @@ const (
 )
 
 func newWriters() *writers {
-	w := &writers{encoding: make(chan struct{}, calls.FewAtOnce()), lending: newLending()}
+	w := &writers{encoding: budget.New("large answers encoded at once", calls.FewAtOnce()),
+		lending: budget.New("large answers", MostLentBytes)}
 	w.prompt.open((*Session).sendPromptly, false)
 	w.slow.open((*Session).sendSlowly, true)
 	return w

@@ -1,7 +1,6 @@
 package sessions
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -163,34 +162,6 @@ func TestSendRoom(t *testing.T) {
 	}
 	if err := <-sent; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestLending borrows all there is, and more: who is first in line is served first, and who gives up holds up
-// nobody.
-func TestLending(t *testing.T) {
-	l := newLending()
-	all := l.borrow(t.Context(), MostLentBytes+1) // what is larger than all of it is lent alone
-	if all != MostLentBytes/lentUnitBytes {
-		t.Fatalf("%d units are lent", all)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	first, second := make(chan int, 1), make(chan int, 1)
-	go func() { first <- l.borrow(ctx, 2*lentUnitBytes) }()
-	eventually(t, "the first in line", func() bool { return len(l.first) == 1 })
-	go func() { second <- l.borrow(t.Context(), 1) }()
-	l.giveBack(1)
-	eventually(t, "a unit for the first", func() bool { return len(l.lent) == cap(l.lent) })
-	cancel()
-	if units := <-first; units != 0 {
-		t.Errorf("who gives up has %d units", units)
-	}
-	if units := <-second; units != 1 {
-		t.Errorf("the second has %d units", units)
-	}
-	l.giveBack(all - 1 + 1)
-	if len(l.lent) != 0 {
-		t.Errorf("%d units are lent to nobody", len(l.lent))
 	}
 }
 

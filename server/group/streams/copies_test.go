@@ -16,7 +16,7 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 	p := NewPeer(&Peers{}, nil, &relaypb.Hello{Version: relayRoom})
 	r := &Relay{streams: New(Config{})}
 	held := 0
-	r.streams.Copies.bytes = maxCopiedBytes - room
+	r.streams.Copies.Adjust(maxCopiedBytes - room)
 	said := r.take()
 	if said.GetRoom() != room {
 		t.Fatalf("the first word is %v", said)
@@ -55,7 +55,7 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 				got[m.GetStream()] = append(got[m.GetStream()], m.GetSequence())
 				n := len(m.GetDescription().GetData())
 				held += n
-				r.streams.Copies.add(n)
+				r.streams.Copies.Adjust(n)
 			}
 			r.count(out.GetCounted())
 		}
@@ -68,7 +68,7 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 		if rounds > many {
 			t.Fatalf("got %v, %d bytes are held", got, held)
 		}
-		r.streams.Copies.add(-held) // the clients take all
+		r.streams.Copies.Release(held) // the clients take all
 		held = 0
 		r.asking, r.last = true, 1 // with which it tells at the latest
 		p.room = max(p.room, r.take().GetRoom())
@@ -89,12 +89,12 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 // TestRoomIsTold has clients take what they were told: the leader hears at once of room that is worth a word.
 func TestRoomIsTold(t *testing.T) {
 	r := &Relay{streams: New(Config{}), bell: turn.NewBell()}
-	r.streams.Copies.onFreed(r.freed)
-	r.streams.Copies.add(maxCopiedBytes)
+	r.streams.Copies.OnRelease(r.freed)
+	r.streams.Copies.Adjust(maxCopiedBytes)
 	if out := r.take(); out != nil {
 		t.Fatalf("there is no room, and it says %v", out)
 	}
-	r.streams.Copies.add(-roomStep)
+	r.streams.Copies.Release(roomStep)
 	select {
 	case <-r.bell:
 	default:
@@ -103,7 +103,7 @@ func TestRoomIsTold(t *testing.T) {
 	if out := r.take(); out.GetRoom() != roomStep {
 		t.Errorf("it says %v", out)
 	}
-	r.streams.Copies.add(-roomStep / 2)
+	r.streams.Copies.Release(roomStep / 2)
 	if out := r.take(); out != nil {
 		t.Errorf("it says %v", out)
 	}

@@ -104,8 +104,8 @@ func (r *Relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 		return err
 	}
 	r.heard = r.clock.Now()
-	r.streams.Copies.onFreed(r.freed)
-	defer r.streams.Copies.onFreed(nil)
+	r.streams.Copies.OnRelease(r.freed)
+	defer r.streams.Copies.OnRelease(nil)
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
@@ -178,7 +178,7 @@ func (r *Relay) take() *relaypb.ToLeader {
 	}
 	n := min(len(r.demands), maxRelayedDemands)
 	out.Demands, r.demands = r.demands[:n:n], r.demands[n:]
-	if room := r.counted + uint64(r.streams.Copies.room()); room > r.offered &&
+	if room := r.counted + uint64(r.streams.Copies.Free()); room > r.offered &&
 		(r.offered == 0 || out.Renew != 0 || room-r.offered >= roomStep) {
 		out.Room, r.offered = room, room
 	}
@@ -195,7 +195,7 @@ const roomStep = 1 << 20
 // freed is called when clients have taken what was described to them.
 func (r *Relay) freed() {
 	r.mutex.Lock()
-	worth := r.counted+uint64(r.streams.Copies.room()) >= r.offered+roomStep
+	worth := r.counted+uint64(r.streams.Copies.Free()) >= r.offered+roomStep
 	r.mutex.Unlock()
 	if worth {
 		r.bell.Ring()

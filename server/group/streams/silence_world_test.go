@@ -207,7 +207,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	s := &silentServer{world: w, rate: rate, confirms: true}
 	shell := clock.New(s)
 	s.replica = coordination.NewReplica[Sink, *silentServer](machine, coordination.Formats{})
-	s.streams = New(Config{Core: s, Clock: shell, Room: new(budget.Budget), Linger: time.Hour,
+	s.streams = New(Config{Core: s, Clock: shell, Room: budget.New("queue", 0), Linger: time.Hour,
 		OutboundBytes: 128_000_000})
 	s.peers = &Peers{core: s, streams: s.streams, clock: shell}
 	w.servers = append(w.servers, s)

@@ -88,7 +88,7 @@ func (s *Stream) Leave() {
 	s.stopTimers()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.set.Budget.Change(-s.holds - s.credit)
+	s.set.Budget.Release(s.holds + s.credit)
 	s.holds, s.credit = 0, 0
 	s.enqueued()
 }
@@ -110,7 +110,7 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 		return
 	}
 	waited := false
-	s.credit = s.draw(ctx, &s.set.Budget, bytes, &waited)
+	s.credit = s.draw(ctx, s.set.Budget, bytes, &waited)
 	s.coming = s.draw(ctx, s.set.config.Room, bytes, &waited)
 	if !waited {
 		return
@@ -124,15 +124,14 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 // draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns
 // how much that is: 0 if ctx is done before.
 func (s *Stream) draw(ctx context.Context, from *budget.Budget, bytes int, waited *bool) int {
-	wish := from.WishFor(bytes)
-	if wish == nil {
+	if from.TryAcquire(bytes) {
 		return bytes
 	}
 	if !*waited {
 		*waited = true
 		s.notRead()
 	}
-	if !from.Await(ctx, wish) {
+	if !from.Acquire(ctx, bytes) {
 		return 0
 	}
 	return bytes
@@ -140,14 +139,14 @@ func (s *Stream) draw(ctx context.Context, from *budget.Budget, bytes int, waite
 
 // enqueued gives back the room that was kept in the queue for a message: it is there, or goes elsewhere.
 func (s *Stream) enqueued() {
-	s.set.config.Room.Change(-s.coming)
+	s.set.config.Room.Release(s.coming)
 	s.coming = 0
 }
 
 // account gives back what credit the stream needs no more. The mutex is held.
 func (s *Stream) account() {
 	if holds := s.front.InFlightBytes(); holds != s.holds {
-		s.set.Budget.Change(holds - s.holds)
+		s.set.Budget.Adjust(holds - s.holds)
 		s.holds = holds
 	}
 }

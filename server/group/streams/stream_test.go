@@ -19,7 +19,7 @@ func (idle) Panicked(reason any) { panic(reason) }
 
 // testSet is streams of a group that does nothing.
 func testSet(hands hooks.Clock, linger time.Duration) *Set {
-	return New(Config{Core: new(silentServer), Clock: clock.New(hands), Room: new(budget.Budget),
+	return New(Config{Core: new(silentServer), Clock: clock.New(hands), Room: budget.New("queue", 0),
 		Linger: linger, OutboundBytes: 1 << 20})
 }
 

@@ -38,9 +38,9 @@ type Set struct {
 	// Budget bounds their requests. A request holds its bytes from before its stream hands it to the leader
 	// until its first answer, a refusal, or the end of its stream: an acquire that waits in a queue has been
 	// answered, so it holds nothing, and the release that it waits for always comes through.
-	Budget budget.Budget
+	Budget *budget.Budget
 	// Copies counts what a leader elsewhere has described to them.
-	Copies copies
+	Copies *budget.Budget
 }
 
 // Config configures the streams of a group.
@@ -85,8 +85,9 @@ func Nonce() uint64 { return max(1, rand.Uint64()) }
 
 // New returns an empty set.
 func New(config Config) *Set {
-	set := &Set{config: config, open: make(map[coordination.StreamID]*Stream)}
-	set.Budget.Limit(maxRelayBytes)
+	set := &Set{config: config, open: make(map[coordination.StreamID]*Stream),
+		Budget: budget.New("requests of streams", maxRelayBytes),
+		Copies: budget.New("descriptions by the leader", maxCopiedBytes)}
 	return set
 }
 
@@ -151,9 +152,9 @@ func (set *Set) followLocked(link Leader) {
 func (set *Set) redirect(link Leader) []*Stream {
 	set.link = link
 	if _, leads := link.(*Local); leads {
-		set.Budget.Limit(maxLocalBytes)
+		set.Budget.SetLimit(maxLocalBytes)
 	} else {
-		set.Budget.Limit(maxRelayBytes)
+		set.Budget.SetLimit(maxRelayBytes)
 	}
 	streams := make([]*Stream, 0, len(set.open))
 	var later []*Stream
