@@ -47,6 +47,7 @@ type admission struct {
 
 	saving  chan struct{}     // capacity 1: held while admissionFile is written
 	vouched map[uint64]uint64 // see vouch; the holder of saving changes it
+	heard   map[uint64]uint64 // see hear; mu guards it
 
 	// Of the holder of the turn:
 	ledAt     int    // the last tick with a leader that was heard
@@ -56,7 +57,7 @@ type admission struct {
 
 func newAdmission(s *Store, own membership.Conf, learnt learntText) *admission {
 	a := &admission{s: s, bell: turn.NewBell(), own: own, learnt: learnt, saving: make(chan struct{}, 1),
-		vouched: map[uint64]uint64{}}
+		vouched: map[uint64]uint64{}, heard: map[uint64]uint64{}}
 	a.choose()
 	return a
 }

@@ -29,7 +29,7 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 	v := s.view.Load()
 	a := &peerpb.HelloResponse{
 		Cluster: s.identity.Cluster, Member: s.identity.Member, Leader: v.leader, Lineage: s.lineage.Load(),
-		Fresh: v.fresh, Membership: v.conf.WithIncarnations(s.admitted().Conf.Incarnation).Encode(),
+		Fresh: v.fresh, Membership: v.conf.WithIncarnations(s.admission.incarnationOf).Encode(),
 		Version: v.conf.Version(),
 	}
 	if conf, ok := s.log.origin(); ok {
@@ -46,6 +46,7 @@ func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
 		s.refused.tell(s.cfg.Logger, time.Now(), s.admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
 	}
+	s.admission.hear(h)
 	s.peers.learn(h.GetFrom(), h.GetAddress())
 	s.unlike.compare(s, h, time.Now())
 	s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })

@@ -68,3 +68,24 @@ func (a *admission) vouch(id, incarnation uint64) {
 	defer func() { <-a.saving }()
 	a.vouched[id] = incarnation
 }
+
+// hear notes the incarnation of a member that has opened a stream. A follower sends what binds it to its leader alone,
+// whose directory may be lost together with its own: so the others know it too, in memory, once there were entries.
+func (a *admission) hear(h *peerpb.Header) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.heard[h.GetFrom()] == 0 || a.s.log.fresh() {
+		a.heard[h.GetFrom()] = h.GetIncarnation()
+	}
+}
+
+// incarnationOf returns the incarnation of a member as Hello reports it.
+func (a *admission) incarnationOf(id uint64) uint64 {
+	known := a.list.Load().Conf.Incarnation(id)
+	if known != 0 || a.s.log.fresh() {
+		return known
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.heard[id]
+}
