@@ -79,7 +79,7 @@ func (c *Client) count(s *stream) error {
 	case err != nil:
 		return err
 	case r.Kind == model.Create:
-		c.own.made = true
+		c.own.made = answer.Status == model.Success || answer.Status == model.AlreadyExists
 	case answer.Status != model.Success:
 		c.world.Violation("client %d: %s of its own semaphore: %v", c.number, r.Kind, answer.Status)
 	case r.Kind == model.Update:
