@@ -37,7 +37,7 @@ type Log struct {
 	mu       sync.RWMutex
 	state    state      // changed by the goroutine that appends, and by Cut
 	segments []*segment // the oldest first
-	begun    *segment   // the youngest that has a batch
+	begun    *segment   // the youngest that has a batch; nil while the log is emptied, when nothing may be cut
 	failed   error
 }
 
@@ -176,7 +176,7 @@ func (l *Log) Reset(index, term uint64) error {
 	h.Reset, h.Last, h.LastTerm, h.Hard.Commit = 1, index, term, index
 	l.mu.Lock()
 	old := l.segments
-	l.state, l.segments = stateBefore(h), nil
+	l.state, l.segments, l.begun = stateBefore(h), nil, nil
 	l.mu.Unlock()
 	return l.fail("empty", l.bridge(h, h.Hard.record().appendTo(nil), 1, func() error { return l.remove(old) }))
 }
@@ -187,7 +187,7 @@ func (l *Log) Cut(index uint64) error {
 	gone := make(map[*segment]bool)
 	var old []*segment
 	for _, f := range l.segments {
-		if f == l.begun || l.failed != nil || slices.ContainsFunc(l.state.refs, func(r ref) bool {
+		if f == l.begun || l.begun == nil || l.failed != nil || slices.ContainsFunc(l.state.refs, func(r ref) bool {
 			return r.segment == f && r.last >= index
 		}) {
 			break

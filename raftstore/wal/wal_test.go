@@ -151,6 +151,43 @@ func TestCutBesideAppend(t *testing.T) { cutBeside(t, 0) }
 // The same, with Reset, which removes files that Cut may have begun to remove, at times.
 func TestCutBesideReset(t *testing.T) { cutBeside(t, 150) }
 
+// A file that has no batch yet has no entries either. While the log is emptied it is not cut for that.
+func TestCutWithinReset(t *testing.T) {
+	m, o := rig.New("d"), small
+	o.New = true
+	l, err := Open("d", o.in(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(&HardState{Term: 1}, []Entry{{Index: 1, Term: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	cuts, within := 0, false
+	m.Before = func(string, string) error {
+		if within {
+			return nil
+		}
+		within = true
+		defer func() { within = false }()
+		cuts++
+		return l.Cut(100)
+	}
+	if err := l.Reset(50, 1); err != nil {
+		t.Fatal(err)
+	}
+	if cuts == 0 {
+		t.Error("no step of Reset was seen")
+	}
+	o.New, o.Checkpoint, o.CheckpointTerm = false, 50, 1
+	again, err := Open("d", o.in(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, last := again.Bounds(); first != 51 || last != 50 {
+		t.Errorf("entries %d to %d", first, last)
+	}
+}
+
 func cutBeside(t *testing.T, reset uint64) {
 	dir, o := t.TempDir(), small
 	o.New = true
