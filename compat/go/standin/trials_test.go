@@ -70,7 +70,7 @@ var trials = []trial{
 	{fault: "drop-streams how=silence", timeout: brief, late: dropping(faults.Silence)},
 	{fault: "drop-streams how=black-hole", timeout: brief, late: dropping(faults.BlackHole)},
 	{fault: "spurious-notice", late: func(s *standin.Server, node string, _ ...uint64) {
-		notice(s, faults.Filter{Node: node})
+		notice(s, faults.Filter{Node: node}, func() bool { return false })
 	}},
 	{fault: "detach-session", late: each(func(s *standin.Server, node string, victim uint64) {
 		s.DetachSession(node, victim)
@@ -105,16 +105,20 @@ func describing(order func(*standin.Server, ...faults.Option)) func(*standin.Ser
 			if i > 0 {
 				more = append(more, faults.MayMiss())
 			}
+			waiting := s.Faults().Pending()
 			order(s, more...)
-			notice(s, f)
+			notice(s, f, func() bool { return s.Faults().Pending() <= waiting })
 		}
 	}
 }
 
 // notice fires the watches that f picks, once there is one: a client may just be about to watch again. A session that
-// met the fault before that, as it had something to describe anyway, may have ended.
-func notice(s *standin.Server, f faults.Filter) {
+// met the fault before that, as it had something to describe anyway, may have ended or be without a stream.
+func notice(s *standin.Server, f faults.Filter, met func() bool) {
 	for late := time.Now().Add(patience); s.SpuriousNotice(f, "", faults.MayMiss()) == 0; time.Sleep(time.Millisecond) {
+		if met() {
+			return
+		}
 		picked := func(o standin.Session) bool { return o.ID == f.Session }
 		if f.Session != 0 && !slices.ContainsFunc(s.Sessions(f.Node), picked) {
 			return
