@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/server/group/compare"
-
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 	"google.golang.org/grpc"
@@ -23,6 +21,7 @@ import (
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/readiness"
 )
 

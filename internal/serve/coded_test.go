@@ -10,11 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/coordd/coordd/server/group/compare"
-
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/group/compare"
 )
 
 // TestCoded pins which exit code each kind of failure gets.

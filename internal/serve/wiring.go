@@ -10,13 +10,12 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/coordd/coordd/server/group/compare"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/listen"
 )
 

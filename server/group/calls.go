@@ -5,14 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/group/streams"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // ownWritePatience is how long the answer to a call may wait for this server to have applied it.

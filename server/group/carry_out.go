@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/group/streams"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/streams"
 )
 
 // carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"google.golang.org/grpc"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/budget"
@@ -14,7 +16,6 @@ import (
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
 	"github.com/coordd/coordd/server/group/streams"
-	"google.golang.org/grpc"
 )
 
 const (

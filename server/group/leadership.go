@@ -5,10 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/streams"
-	"google.golang.org/grpc"
 )
 
 // ErrNotLeading says that this server leads nobody.

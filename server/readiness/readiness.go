@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coordd/coordd/server/group/compare"
-
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -21,6 +19,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/statelimit"
 )

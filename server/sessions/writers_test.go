@@ -164,13 +164,3 @@ func TestSendRoom(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// eventually waits until reached reports true.
-func eventually(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for begun := time.Now(); !reached(); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatal("waited in vain for ", what)
-		}
-	}
-}

@@ -36,7 +36,7 @@ const (
 	maxForwardedBytes = 2 * maxLocalBytes
 )
 
-// errNotLeading: a command, or what streams said, was not executed, and never will be because of this attempt.
+// ErrNotLeading says that a command, or a word of streams, was not executed, and never will be because of this attempt.
 var ErrNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
 
 var errOverCredit = status.Error(codes.ResourceExhausted,
