@@ -36,12 +36,11 @@ const (
 	maxForwardedBytes = 2 * maxLocalBytes
 )
 
-// ErrNotLeading says that a command, or a word of streams, was not executed, and never will be because of this attempt.
+// ErrNotLeading reports that a command, or a word of streams, was not executed, and never will be in this attempt.
 var ErrNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
 
 var errOverCredit = status.Error(codes.ResourceExhausted,
 	"The server sends more requests than it may have under way")
-
 var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothing for too long")
 
 var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
