@@ -23,19 +23,10 @@ import (
 	"github.com/coordd/coordd/raftstore/rig"
 )
 
-// mirror changes files on a disk and in a file system in memory alike. Images of the latter, as a power cut may leave
-// it, are brought back to the disk, where a store can open them.
-type mirror struct {
-	files.FS
-	memory *rig.Memory
-}
-
 // unsynced is the disk of the machine without its syncs, which change nothing for a process that lives.
 type unsynced struct{ files.FS }
 
 type unsyncedFile struct{ files.File }
-
-func newMirror(parent string) *mirror { return &mirror{unsynced{files.Disk{}}, rig.New(parent)} }
 
 // SyncDir implements files.FS.
 func (unsynced) SyncDir(string) error { return nil }
@@ -49,69 +40,14 @@ func (u unsynced) Create(path string) (files.File, error) {
 // Sync implements files.File.
 func (unsyncedFile) Sync() error { return nil }
 
-// both does a step in memory, then on the disk.
-func both(inMemory, onDisk error) error {
-	if (inMemory == nil) != (onDisk == nil) {
-		panic(fmt.Sprintf("in memory: %v, on the disk: %v", inMemory, onDisk))
-	}
-	return onDisk
-}
-
-func (m *mirror) Create(path string) (files.File, error) {
-	inMemory, err := m.memory.Create(path)
-	f, wrong := m.FS.Create(path)
-	return mirrorFile{f, inMemory}, both(err, wrong)
-}
-
-func (m *mirror) Truncate(path string, size int64) error {
-	return both(m.memory.Truncate(path, size), m.FS.Truncate(path, size))
-}
-
-func (m *mirror) Rename(from, to string) error {
-	return both(m.memory.Rename(from, to), m.FS.Rename(from, to))
-}
-
-func (m *mirror) Remove(path string) error { return both(m.memory.Remove(path), m.FS.Remove(path)) }
-
-func (m *mirror) MakeDir(path string) error { return both(m.memory.MakeDir(path), m.FS.MakeDir(path)) }
-
-func (m *mirror) SyncDir(dir string) error { return m.memory.SyncDir(dir) }
-
-type mirrorFile struct {
-	files.File
-	memory files.File
-}
-
-func (f mirrorFile) WriteAt(p []byte, at int64) (int, error) {
-	if n, err := f.memory.WriteAt(p, at); err != nil {
-		return n, err
-	}
-	return f.File.WriteAt(p, at)
-}
-
-func (f mirrorFile) Allocate(size int64) error {
-	return both(f.memory.Allocate(size), f.File.Allocate(size))
-}
-
-func (f mirrorFile) Sync() error { return f.memory.Sync() }
-
 // dump writes the files of an image below one directory into another.
 func dump(t testing.TB, image *rig.Memory, from, to string) {
 	t.Helper()
 	if err := os.RemoveAll(to); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range image.Paths() {
-		rel, err := filepath.Rel(from, path)
-		if err != nil || strings.HasPrefix(rel, "..") {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(to, rel)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(to, rel), image.Content(path), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := image.Save(from, to); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -123,7 +59,7 @@ type powerLoss struct {
 	r    *rand.Rand
 	dir  string
 	f    *handDriven
-	fs   *mirror
+	fs   *rig.Recorder
 
 	mu         sync.Mutex
 	images     int
@@ -146,7 +82,7 @@ func (p *powerLoss) before(step, path string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if rig.Changes(step) && (strings.HasPrefix(step, "rename") || p.r.IntN(6) == 0) && !p.t.Failed() {
-		p.check(p.fs.memory.Crash(p.r), step+" "+filepath.Base(path))
+		p.check(p.fs.Memory.Crash(p.r), step+" "+filepath.Base(path))
 	}
 	return nil
 }
@@ -345,12 +281,14 @@ func (restorer) Restore(uint64) {}
 
 // live makes images of one life.
 func (p *powerLoss) live(acts int) {
-	p.fs = newMirror(filepath.Dir(p.dir))
+	var err error
+	if p.fs, err = rig.Record(p.dir); err != nil {
+		p.t.Fatal(err)
+	}
 	p.last, p.term, p.acked, p.ackedTerm, p.checkpoint = 1, 2, 1, 1, 1
-	p.fs.memory.Before = p.before
+	p.fs.Memory.Before = p.before
 	cfg := smallConfig(p.dir)
 	cfg.fs = p.fs
-	var err error
 	if p.f, err = openHandDriven(p.t, cfg); err != nil {
 		p.t.Fatal(err)
 	}
@@ -400,12 +338,15 @@ func TestPowerLossWhileRestoring(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "data")
 	r := rand.New(rand.NewPCG(1, 4))
-	m := newMirror(base)
+	m, err := rig.Record(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	images, done := 0, 0
-	m.memory.Before = func(step, path string) error {
+	m.Memory.Before = func(step, path string) error {
 		for range 3 {
 			crashed := filepath.Join(base, "crashed")
-			dump(t, m.memory.Crash(r), dir, crashed)
+			dump(t, m.Memory.Crash(r), dir, crashed)
 			images++
 			cfg := smallConfig(crashed)
 			cfg.fs = unsynced{files.Disk{}}
@@ -422,7 +363,7 @@ func TestPowerLossWhileRestoring(t *testing.T) {
 				continue
 			} else if err == nil { // a new directory
 				stop(t, s)
-				if slices.Contains(m.memory.Paths(), filepath.Join(dir, identityFile)) {
+				if slices.Contains(m.Memory.Paths(), filepath.Join(dir, identityFile)) {
 					t.Errorf("before %q: the backup is gone", step)
 				}
 				continue
@@ -438,8 +379,8 @@ func TestPowerLossWhileRestoring(t *testing.T) {
 	if err := restoreBackup(&disk{fs: m}, dir, bytes.NewReader(b), Cluster{}); err != nil {
 		t.Fatal(err)
 	}
-	m.memory.Before = nil
-	dump(t, m.memory.Crash(r), dir, filepath.Join(base, "crashed"))
+	m.Memory.Before = nil
+	dump(t, m.Memory.Crash(r), dir, filepath.Join(base, "crashed"))
 	s := open(t, smallConfig(filepath.Join(base, "crashed")))
 	if got := rowsOf(t, s); !maps.Equal(got, want) {
 		t.Errorf("after the end: %d rows", len(got))

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,6 +67,18 @@ func (m *Memory) Save(from, to string) error {
 	return nil
 }
 
+// both does a recorded step on the disk. A step that a test has fail is not done there; in all others both agree.
+func both(recorded error, onDisk func() error) error {
+	if recorded != nil && !errors.Is(recorded, fs.ErrNotExist) && !errors.Is(recorded, fs.ErrExist) {
+		return recorded
+	}
+	err := onDisk()
+	if (recorded == nil) != (err == nil) {
+		panic(fmt.Sprintf("in memory: %v, on the disk: %v", recorded, err))
+	}
+	return err
+}
+
 // Create implements files.FS.
 func (r *Recorder) Create(path string) (files.File, error) {
 	recorded, err := r.Memory.Create(path)
@@ -78,34 +91,22 @@ func (r *Recorder) Create(path string) (files.File, error) {
 
 // Truncate implements files.FS.
 func (r *Recorder) Truncate(path string, size int64) error {
-	if err := r.Memory.Truncate(path, size); err != nil {
-		return err
-	}
-	return r.Disk.Truncate(path, size)
+	return both(r.Memory.Truncate(path, size), func() error { return r.Disk.Truncate(path, size) })
 }
 
 // Rename implements files.FS.
 func (r *Recorder) Rename(from, to string) error {
-	if err := r.Memory.Rename(from, to); err != nil {
-		return err
-	}
-	return r.Disk.Rename(from, to)
+	return both(r.Memory.Rename(from, to), func() error { return r.Disk.Rename(from, to) })
 }
 
 // Remove implements files.FS.
 func (r *Recorder) Remove(path string) error {
-	if err := r.Memory.Remove(path); err != nil {
-		return err
-	}
-	return r.Disk.Remove(path)
+	return both(r.Memory.Remove(path), func() error { return r.Disk.Remove(path) })
 }
 
 // MakeDir implements files.FS.
 func (r *Recorder) MakeDir(path string) error {
-	if err := r.Memory.MakeDir(path); err != nil {
-		return err
-	}
-	return r.Disk.MakeDir(path)
+	return both(r.Memory.MakeDir(path), func() error { return r.Disk.MakeDir(path) })
 }
 
 // SyncDir implements files.FS.
@@ -127,10 +128,7 @@ func (f *recordedFile) WriteAt(b []byte, at int64) (int, error) {
 
 // Allocate implements files.File.
 func (f *recordedFile) Allocate(size int64) error {
-	if err := f.recorded.Allocate(size); err != nil {
-		return err
-	}
-	return f.File.Allocate(size)
+	return both(f.recorded.Allocate(size), func() error { return f.File.Allocate(size) })
 }
 
 // Sync implements files.File.
