@@ -46,9 +46,9 @@ func (w *World) upgrade() {
 	for _, s := range w.servers {
 		for old := true; old && w.over.Err() == nil; time.Sleep(100 * time.Millisecond) {
 			w.do(func() {
+				s.version = 0
 				l := s.life
-				if old = s.version != 0 && s.member != absent; old && l != nil && l.running != nil {
-					s.version = 0
+				if old = l != nil && l.version != 0 && s.member != absent; old {
 					w.shut(l, 0)
 				}
 			})
@@ -132,7 +132,7 @@ func (w *World) applied() []uint64 {
 	var applied []uint64
 	w.do(func() {
 		for _, s := range w.servers {
-			if s.member == present && s.life != nil && s.life.running != nil {
+			if s.serves() {
 				applied = append(applied, s.life.group.Log().AppliedIndex())
 			}
 		}

@@ -30,7 +30,7 @@ type server struct {
 	disk        *disk.Disk
 	directories int
 	life        *life // nil while its process is down
-	version     int   // of commands; 0: the program's own
+	version     int   // of commands, of its next life; 0: the program's own
 	clockPPM    int64
 	first       bool       // it starts as one of the first members
 	member      membership // as far as its administrators know
@@ -53,6 +53,7 @@ const (
 type life struct {
 	*server
 	node      rt.Node
+	version   int                   // of commands, which hides that of the next life
 	group     *group.Group          // once it is open
 	machine   *coordination.Machine // once it has executed an entry
 	running   *coordd.Server
@@ -68,6 +69,9 @@ func (s *server) clientAddress() string { return s.host + ":2136" }
 func (s *server) peerAddress() string   { return s.host + ":2137" }
 func (s *server) socketAddress() string { return s.host + ":1" }
 
+// serves reports whether the server is a member that runs. The lock is held.
+func (s *server) serves() bool { return s.member == present && s.life != nil && s.life.running != nil }
+
 func (s *server) nextDir() string {
 	s.directories++
 	return filepath.Join(s.world.dir, fmt.Sprintf("%s-%d", s.name, s.directories))
@@ -81,7 +85,7 @@ const (
 // boot starts a server that is down. The lock is held, here and below.
 func (w *World) boot(s *server) {
 	w.nodes++
-	l := &life{server: s, node: w.nodes, comeback: time.Second}
+	l := &life{server: s, node: w.nodes, version: s.version, comeback: time.Second}
 	s.life = l
 	rt.SetRate(l.node, s.clockPPM)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -147,8 +151,8 @@ func (l *life) hooks() hooks.Hooks {
 				return plentyBytes, nil
 			}
 		}}
-	if s.version != 0 {
-		h.Formats = coordination.Formats{Version: uint64(s.version), Since: codec.Since}
+	if l.version != 0 {
+		h.Formats = coordination.Formats{Version: uint64(l.version), Since: codec.Since}
 	}
 	return h
 }
@@ -226,7 +230,7 @@ func (l *life) pardon(err error) string {
 	case errors.As(err, &corrupt) && s.rotten:
 		s.ruined = rotten
 		return s.ruined
-	case errors.As(err, &version) && s.version != 0:
+	case errors.As(err, &version) && l.version != 0:
 		s.version = 0
 		return "its program is too old"
 	}
