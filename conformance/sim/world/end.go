@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/coordd/coordd/conformance/sim/client"
@@ -11,8 +12,10 @@ const (
 	// goroutinesAlone and goroutinesOfPeer bound the goroutines of a server without clients: it has 22, and 34 for each
 	// other member.
 	goroutinesAlone, goroutinesOfPeer = 35, 48
-	// quiescence is the time after which nothing of a client's stream is left.
-	quiescence = 15 * time.Second
+	// quiescence is the time after which nothing of a client's stream is left, deadQuiescence that after which nothing
+	// is left of a half-open connection: a server pings it after 20 s, waits 10 s for an answer, and its clock may be
+	// slow.
+	quiescence, deadQuiescence = 15 * time.Second, 35 * time.Second
 	// unitsOfStart bounds what a limiter grants besides its rate for each start of a server and each term of a leader:
 	// buckets begin full, with a fifth of a second, and the last grant may be larger than the rest of a bucket.
 	unitsOfStart = client.MostUnits + client.UnitsPerSecond/5
@@ -26,12 +29,19 @@ func (w *World) compareEnds() {
 			_ = conn.Close() // its error is that it was closed before
 		}
 		time.Sleep(quiescence)
+		for waited := quiescence; waited < deadQuiescence && w.excess() != ""; waited += time.Second {
+			time.Sleep(time.Second)
+		}
 	}
+	excess := w.excess()
 	w.do(func() {
+		if quiet && excess != "" {
+			w.violation("%s", excess)
+		}
 		var first *life
 		for _, s := range w.servers {
 			l := s.life
-			if s.member != present || l == nil || l.running == nil || l.machine == nil {
+			if !s.serves() || l.machine == nil {
 				continue
 			}
 			if first == nil {
@@ -42,13 +52,25 @@ func (w *World) compareEnds() {
 				w.violation("%s and %s have other states after the last entry %d: digests %x and %x", first.name,
 					l.name, a.Index(), a.Digest(), b.Digest())
 			}
-			most := goroutinesAlone + goroutinesOfPeer*(len(w.servers)-1)
-			if n := rt.Goroutines(l.node); quiet && n > most {
-				w.violation("%s has %d goroutines without clients, at most %d are expected", l.name, n, most)
-			}
 		}
 		w.compareUnits()
 	})
+}
+
+// excess names a server with more goroutines than it has without clients; "" if all have fewer.
+func (w *World) excess() (text string) {
+	most := goroutinesAlone + goroutinesOfPeer*(len(w.servers)-1)
+	w.do(func() {
+		for _, s := range w.servers {
+			if !s.serves() {
+				continue
+			}
+			if n := rt.Goroutines(s.life.node); n > most {
+				text = fmt.Sprintf("%s has %d goroutines without clients, at most %d are expected", s.name, n, most)
+			}
+		}
+	})
+	return text
 }
 
 // compareUnits compares what rate limiters have granted with their rate, by clocks that are fast by 5 % at most.
