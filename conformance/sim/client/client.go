@@ -30,6 +30,8 @@ type World interface {
 	Dial(ctx context.Context, from string, server int) (net.Conn, error)
 	// Shared returns the connection to a server that clients share.
 	Shared(server int) (*grpc.ClientConn, error)
+	// Bounded reports whether the state has a limit, so that servers may refuse what needs room.
+	Bounded() bool
 	Trace() *trace.Trace
 	History() *check.History
 	// Violation reports that a server broke a promise.
@@ -88,6 +90,9 @@ func (c *Client) Run(ctx context.Context) {
 	for server := c.plan.Server; ctx.Err() == nil; server = c.chance.IntN(c.world.Servers()) {
 		err := c.visit(ctx, server)
 		c.world.Trace().Note("client %d leaves server %d: %v", c.number, server, err)
+		if c.world.Bounded() && errors.Is(err, errNoRoom) { // that is an answer, too
+			c.steps.Add(1)
+		}
 		pause(ctx, time.Duration(c.chance.IntN(200))*time.Millisecond)
 	}
 }
@@ -185,4 +190,7 @@ func (c *Client) lose() {
 	c.session = 0
 }
 
-var errMoved = errors.New("the session is attached elsewhere")
+var (
+	errMoved  = errors.New("the session is attached elsewhere")
+	errNoRoom = errors.New("there is no room")
+)

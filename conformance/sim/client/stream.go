@@ -72,11 +72,11 @@ func (c *Client) attach(ctx context.Context, conn *grpc.ClientConn, server int) 
 // attached takes the answer to a start.
 func (c *Client) attached(answer *model.Reply) error {
 	if answer.Kind != model.Started {
-		if answer.Status == model.PreconditionFailed { // the state is full: that is an answer, too
-			c.steps.Add(1)
-		}
 		if answer.Kind == model.Failure && answer.Status != model.Unavailable {
 			c.lose()
+		}
+		if answer.Status == model.PreconditionFailed {
+			return errNoRoom
 		}
 		return fmt.Errorf("not started: %+v", *answer)
 	}

@@ -74,12 +74,14 @@ func (c *Client) count(s *stream) error {
 		c.own.tried++
 		r.Kind, r.Data = model.Update, strconv.FormatUint(c.own.tried, 10)
 	}
+	grows := len(r.Data) > len(strconv.FormatUint(c.own.acknowledged, 10))
 	answer, err := s.call(r)
 	switch {
 	case err != nil:
 		return err
 	case r.Kind == model.Create:
 		c.own.made = answer.Status == model.Success || answer.Status == model.AlreadyExists
+	case c.world.Bounded() && answer.Status == model.PreconditionFailed && grows:
 	case answer.Status != model.Success:
 		c.world.Violation("client %d: %s of its own semaphore: %v", c.number, r.Kind, answer.Status)
 	case r.Kind == model.Update:
@@ -335,8 +337,12 @@ func operate(ctx context.Context, good Ydb.StatusIds_StatusCode,
 	if err != nil {
 		return err
 	}
-	if status := r.GetOperation().GetStatus(); status != Ydb.StatusIds_SUCCESS && status != good {
+	switch status := r.GetOperation().GetStatus(); status {
+	case Ydb.StatusIds_SUCCESS, good:
+		return nil
+	case Ydb.StatusIds_PRECONDITION_FAILED:
+		return errNoRoom
+	default:
 		return fmt.Errorf("call: %v %v", status, r.GetOperation().GetIssues())
 	}
-	return nil
 }

@@ -171,6 +171,9 @@ type environment struct{ *World }
 // Servers implements client.World.
 func (e environment) Servers() int { return len(e.servers) }
 
+// Bounded implements client.World.
+func (e environment) Bounded() bool { return e.plan.Limits.StateBytes != 0 }
+
 // History implements client.World.
 func (e environment) History() *check.History { return e.history }
 
