@@ -16,12 +16,13 @@ import (
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // certifies reports whether a certificate is that of the host of a member.
 func certifies(list *membership.List, certificate *x509.Certificate) bool {
 	return certificate != nil && slices.ContainsFunc(list.Conf.Members, func(m membership.Record) bool {
-		return list.Admits(m.ID) && madeFor(certificate, m.Peer)
+		return list.Admits(m.ID) && peers.MadeFor(certificate, m.Peer)
 	})
 }
 
@@ -213,7 +214,7 @@ func (a *admission) identify(id uint64, certificate *x509.Certificate) (*members
 		a.begin()
 		return nil, errUnknownHere
 	}
-	if certificate == nil || !madeFor(certificate, m.Peer) {
+	if certificate == nil || !peers.MadeFor(certificate, m.Peer) {
 		return nil, fmt.Errorf("%w: it is not made for the host of %s, where %s is", errCertificate, m.Peer,
 			list.Conf.NameOf(id))
 	}

@@ -15,13 +15,14 @@ import (
 
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // newCertifiedCluster is newTestCluster with certificates: each server shows one for the host in its address.
 func newCertifiedCluster(t *testing.T, members int, seed uint64, without ...string) *testCluster {
 	t.Helper()
 	c := preparedTestCluster(t, members, seed)
-	c.tls = &PeerTLS{Server: &tls.Config{}, Client: &tls.Config{}}
+	c.tls = &peers.TLS{Server: &tls.Config{}, Client: &tls.Config{}}
 	for _, name := range c.names {
 		c.cfgs[name] = c.config(name)
 		if !slices.Contains(without, name) {
@@ -45,7 +46,7 @@ func (o outsider) certificate() *x509.Certificate {
 }
 
 func (o outsider) header(s *Store, urgent bool) *peerpb.Header {
-	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster, From: o.id,
+	return &peerpb.Header{Format: peers.Format, Cluster: s.identity.Cluster, From: o.id,
 		To: s.identity.Member, Incarnation: o.incarnation, Address: o.host + ":1", Version: 1, Urgent: urgent}
 }
 
@@ -73,18 +74,18 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	s := m.store
 	kill := o.header(s, true)
 	kill.ToIncarnation = s.identity.Incarnation + 1
-	if err := s.accept(kill, o.certificate()); err == nil {
+	if err := endpointOf(s).Accept(kill, o.certificate()); err == nil {
 		t.Error("a stream was accepted that says that the directory was emptied")
 	}
 	for _, urgent := range []bool{true, false} {
 		h := o.header(s, urgent)
-		if err := s.accept(h, o.certificate()); err == nil {
+		if err := endpointOf(s).Accept(h, o.certificate()); err == nil {
 			t.Errorf("a stream was accepted, urgent: %v", urgent)
 		}
 		for _, typ := range []pb.MessageType{pb.MsgVote, pb.MsgPreVote, pb.MsgApp, pb.MsgHeartbeat,
 			pb.MsgTimeoutNow,
 			pb.MsgVoteResp, pb.MsgAppResp, pb.MsgHeartbeatResp, pb.MsgReadIndex, pb.MsgReadIndexResp} {
-			if err := s.receive(h, frameOf(t, o.injected(s, typ))); err == nil {
+			if err := endpointOf(s).Receive(h, frameOf(t, o.injected(s, typ))); err == nil {
 				t.Errorf("a message of type %v was taken", typ)
 			}
 		}
@@ -93,7 +94,7 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	snapshot.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1 << 40)),
 		Term: new(uint64(injectedTerm)), ConfState: &pb.ConfState{Voters: []uint64{o.id}}}}
 	sent := 0
-	err := s.receiveSnapshot(o.certificate(), func() (*peerpb.Chunk, error) {
+	err := endpointOf(s).ReceiveSnapshot(o.certificate(), func() (*peerpb.Chunk, error) {
 		if sent++; sent > 1 {
 			return nil, io.EOF
 		}
@@ -102,11 +103,11 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	if err == nil || sent != 1 {
 		t.Errorf("%d chunks of a checkpoint were read: %v", sent, err)
 	}
-	if answer, err := s.answerHello(&peerpb.HelloRequest{Cluster: s.identity.Cluster, Member: o.id},
+	if answer, err := endpointOf(s).Hello(&peerpb.HelloRequest{Cluster: s.identity.Cluster, Member: o.id},
 		o.certificate()); err == nil {
 		t.Errorf("it was told %v", answer)
 	}
-	if err := s.mayCall(o.certificate()); err == nil {
+	if err := endpointOf(s).MayCall(o.certificate()); err == nil {
 		t.Error("it may call what is for members")
 	}
 	status, err := s.Status(testContext(t))
@@ -277,17 +278,17 @@ func TestPeersRowOutsiders(t *testing.T) {
 		gone.attack(t, m)
 		// Not even a member is heard then: it could have been removed.
 		h := b.header(m.store, true)
-		if err := m.store.accept(h, b.certificate()); err != nil {
+		if err := endpointOf(m.store).Accept(h, b.certificate()); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.store.receive(h, frameOf(t, b.injected(m.store, pb.MsgApp))); err != nil {
+		if err := endpointOf(m.store).Receive(h, frameOf(t, b.injected(m.store, pb.MsgApp))); err != nil {
 			t.Fatal(err)
 		}
 		if status, err := m.store.Status(testContext(t)); err != nil || status.Term >= injectedTerm {
 			t.Errorf("term %d: %v", status.Term, err)
 		}
 		c.poll("a reason", func() bool { return m.keptOutBy("b at b:1") })
-		m.store.lost(h)
+		endpointOf(m.store).Lost(h)
 		c.start("c")
 		c.start("b")
 		c.settle()
@@ -302,9 +303,9 @@ func TestClaimOfAnEmptiedDirectory(t *testing.T) {
 	c.settle()
 	s, from := c.ready("a").store, c.ready("b").store
 	asked := s.admission.concluded.Load()
-	h := from.header(s.Member(), true)
+	h := endpointOf(from).Header(s.Member(), true)
 	h.ToIncarnation++
-	if err := s.accept(h, from.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
+	if err := endpointOf(s).Accept(h, from.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
 		t.Errorf("accepted with %v", err)
 	}
 	c.poll("the others to be asked", func() bool { return s.admission.concluded.Load() > asked })
@@ -321,8 +322,8 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 	lead := c.leader()
 	m := c.ready(others(c.names, lead.name)[0])
 	s, from := m.store, lead.store
-	h := from.header(s.Member(), true)
-	if err := s.accept(h, from.network.(*memEnd).certificate()); err != nil {
+	h := endpointOf(from).Header(s.Member(), true)
+	if err := endpointOf(s).Accept(h, from.network.(*memEnd).certificate()); err != nil {
 		t.Fatal(err)
 	}
 	status, err := s.Status(testContext(t))
@@ -332,7 +333,7 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 	beyond := func() {
 		heartbeat := &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(from.Member()), To: new(s.Member()),
 			Term: new(status.Term), Commit: new(uint64(1 << 40))}
-		if err := s.receive(h, frameOf(t, heartbeat)); err != nil {
+		if err := endpointOf(s).Receive(h, frameOf(t, heartbeat)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -350,7 +351,7 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 		m.note(func() { ended = m.failure })
 		return errors.Is(ended, ErrEmptied)
 	})
-	s.lost(h)
+	endpointOf(s).Lost(h)
 }
 
 // Nothing is kept of members that come and go, but perhaps of the last one.
@@ -372,10 +373,7 @@ func TestOutsidersAreForgotten(t *testing.T) {
 				sizes <- max(len(l.heard), len(l.headers), len(l.streams))
 			})
 		})
-		s.peers.mu.Lock()
-		learned := len(s.peers.learned)
-		s.peers.mu.Unlock()
-		return <-sizes <= 3 && learned <= 3
+		return <-sizes <= 3
 	})
 	c.settle()
 }

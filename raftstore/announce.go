@@ -28,14 +28,7 @@ func (s *Store) ClientAddressSent() bool {
 	if s.peers == nil {
 		return true
 	}
-	s.peers.mu.Lock()
-	defer s.peers.mu.Unlock()
-	for _, to := range s.peers.peers {
-		if to.urgent.up.Load() && to.urgent.sentClient.Load() != s.client.Load() {
-			return false
-		}
-	}
-	return true
+	return s.peers.Announced(*s.client.Load())
 }
 
 // clientAddressIn returns the client address that a member's header announces.
@@ -51,37 +44,8 @@ func (s *Store) announce() {
 	if s.peers == nil {
 		return
 	}
-	s.peers.announce()
+	s.peers.Announce()
 	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, (*loop).publish) })
-}
-
-// announce has each urgent lane say again who this member is.
-func (p *peers) announce() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, to := range p.peers {
-		to.urgent.announce()
-	}
-}
-
-// announce has the lane say again who this member is.
-func (l *lane) announce() {
-	l.mu.Lock()
-	l.announcing = true
-	l.mu.Unlock()
-	l.bell.Ring()
-}
-
-// acceptAgain takes a further header of the sender of an accepted stream. Its identity cannot change.
-func (s *Store) acceptAgain(before, now *peerpb.Header) error {
-	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() ||
-		now.GetFrom() != before.GetFrom() ||
-		now.GetTo() != before.GetTo() || now.GetIncarnation() != before.GetIncarnation() {
-		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else",
-			IDText(before.GetFrom()))
-	}
-	s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: before, again: now}) })
-	return nil
 }
 
 // publish has the leader put into the log what a member says of itself and the log does not. Raft takes one
@@ -108,7 +72,7 @@ func (l *loop) unpublished() *membership.Record {
 	for _, id := range append(append([]uint64{}, l.conf.Voters...), l.conf.Learners...) {
 		h := l.headers[id]
 		if id == self {
-			h = l.s.header(0, false)
+			h = endpoint{l.s}.Header(0, false)
 		}
 		if h == nil {
 			continue
@@ -121,7 +85,7 @@ func (l *loop) unpublished() *membership.Record {
 		if id == self && want.Name == "" {
 			want.Name = l.s.cfg.Cluster.Name
 		}
-		want.Incarnation = cmp.Or(want.Incarnation, l.s.admitted().Conf.Incarnation(id), h.GetIncarnation())
+		want.Incarnation = cmp.Or(want.Incarnation, l.s.admission.list.Load().Conf.Incarnation(id), h.GetIncarnation())
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}

@@ -119,6 +119,14 @@ func TestLatestHeaderCounts(t *testing.T) {
 	}
 }
 
+// foundOut is a transport that has found out whether a member takes messages.
+type foundOut struct {
+	transport
+	up, tried bool
+}
+
+func (f foundOut) Connected(uint64) (up, tried bool) { return f.up, f.tried }
+
 // A member is awaited while the two are about to connect, and while it is there and has announced no address.
 func TestAwaited(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -138,10 +146,7 @@ func TestAwaited(t *testing.T) {
 	} {
 		s := &Store{identity: identity{Member: 1}}
 		s.client.Store(new(string))
-		to := &peer{id: 2, urgent: &lane{}}
-		to.urgent.up.Store(test.up)
-		to.urgent.tried.Store(test.tried)
-		s.peers = &peers{peers: map[uint64]*peer{2: to}}
+		s.peers = foundOut{up: test.up, tried: test.tried}
 		s.view.Store(&memberView{conf: membership.Conf{Voters: []uint64{1, 2}},
 			clients: map[uint64]string{2: test.client},
 			open:    map[uint64]bool{2: test.open}, waits: map[uint64]bool{1: true, 2: test.waits}})
@@ -173,33 +178,14 @@ func TestAwaitedForAMoment(t *testing.T) {
 	}
 }
 
-// The present address counts as sent when every member that can be reached has it.
-func TestClientAddressSent(t *testing.T) {
-	s := &Store{}
-	first, second := "a:1", "a:2"
-	s.client.Store(&first)
-	reached, silent := &lane{}, &lane{}
-	reached.up.Store(true)
-	s.peers = &peers{peers: map[uint64]*peer{2: {urgent: reached}, 3: {urgent: silent}}}
-	for _, step := range []struct {
-		sent, now *string
-		want      bool
-	}{{nil, &first, false}, {&first, &first, true}, {&first, &second, false}, {&second, &second, true}} {
-		reached.sentClient.Store(step.sent)
-		if s.client.Store(step.now); s.ClientAddressSent() != step.want {
-			t.Errorf("%+v: %v", step, s.ClientAddressSent())
-		}
-	}
-}
-
 // Who speaks on a stream cannot change on it.
 func TestChangedSenderIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 510)
 	m := c.leader()
 	s, from := m.store, c.nodes[others(c.names, m.name)[0]].store
-	h := from.header(s.Member(), true)
-	if err := s.accept(h, nil); err != nil {
+	h := endpointOf(from).Header(s.Member(), true)
+	if err := endpointOf(s).Accept(h, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(h *peerpb.Header){
@@ -211,11 +197,11 @@ func TestChangedSenderIsRefused(t *testing.T) {
 	} {
 		again := proto.CloneOf(h)
 		change(again)
-		if err := s.receive(h, &peerpb.Frame{Header: again}); !errors.Is(err, ErrOtherCluster) {
+		if err := endpointOf(s).Receive(h, &peerpb.Frame{Header: again}); !errors.Is(err, ErrOtherCluster) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	s.lost(h)
+	endpointOf(s).Lost(h)
 	c.settle()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // askedServer is one server that is asked for its list, and what came of it so far.
@@ -46,7 +47,7 @@ func (q *asking) why() string {
 		case a.Conf == nil && a.Tries == 0:
 			return ""
 		case a.Conf == nil:
-			silent = append(silent, fmt.Sprintf("%s (%s)", a.name(q.Own), cause(a.err)))
+			silent = append(silent, fmt.Sprintf("%s (%s)", a.name(q.Own), peers.Cause(a.err)))
 		}
 	}
 	if len(silent) == 0 {
@@ -172,21 +173,21 @@ func (a *admission) askServer(ctx context.Context, to *askedServer, answers chan
 		case answers <- note:
 		}
 		if err == nil { // it may know more by the time others answer
-			pause = reconnectPauseMax
+			pause = peers.ReconnectPauseMax
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		pause, patience = min(2*pause, reconnectPauseMax), min(2*patience, askPatienceMax)
+		pause, patience = min(2*pause, peers.ReconnectPauseMax), min(2*patience, askPatienceMax)
 	}
 }
 
 // listOf gets the list of the server at an address, which has to be a certain member unless id is 0.
 func (a *admission) listOf(ctx context.Context, address string, id uint64) (*membership.Conf, uint64, error) {
 	self := a.s.identity
-	answer, err := a.s.network.hello(ctx, address,
+	answer, err := a.s.network.Hello(ctx, address,
 		&peerpb.HelloRequest{Cluster: self.Cluster, Member: self.Member, Incarnation: self.Incarnation})
 	if err != nil {
 		return nil, 0, err
@@ -198,7 +199,7 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*mem
 	case answer.GetCluster() != self.Cluster:
 		return nil, 0, otherCluster(answer, conf, self.Cluster, a.list.Load().Conf)
 	case id != 0 && answer.GetMember() != id:
-		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s",
+		return nil, 0, peers.Refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s",
 			address, IDText(answer.GetMember()), IDText(id))
 	}
 	return &conf, answer.GetLineage(), nil

@@ -2,9 +2,9 @@ package raftstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can
@@ -38,7 +39,7 @@ type Cluster struct {
 	// Member and SetClientAddress.
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
-	TLS *PeerTLS
+	TLS *peers.TLS
 	// Dial connects to another member; nil: over TCP. Tests cut networks with it.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Listen listens for other members; nil: over TCP.
@@ -51,8 +52,8 @@ type Cluster struct {
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64
 
-	network network // tests
-	clock   clock   // tests
+	network peers.Network // tests
+	clock   clock         // tests
 }
 
 // networked reports whether there may ever be other members.
@@ -128,11 +129,8 @@ func (realClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker(d)
 // Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
 type Setting struct{ Name, Value string }
 
-// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top
-// of what they check, a certificate must be made for the host of its member's peer address.
-type PeerTLS struct {
-	Server, Client *tls.Config
-	// Current, if set, gives the configurations that are to be used instead of these for a connection that is
-	// just being made, so that certificates can be replaced without a restart.
-	Current func() (server, client *tls.Config)
+// grpc returns the network of a running server.
+func (c *Cluster) grpc(logger *slog.Logger) *peers.GRPC {
+	return &peers.GRPC{Address: c.ListenPeer, TLS: c.TLS, Services: c.Services, Dialer: c.Dial, Listener: c.Listen,
+		Logger: logger}
 }

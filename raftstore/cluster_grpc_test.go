@@ -12,10 +12,11 @@ import (
 
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // newGRPCCluster is newTestCluster over real connections on loopback.
-func newGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
+func newGRPCCluster(t *testing.T, members int, tls *peers.TLS) *testCluster {
 	t.Helper()
 	c := preparedGRPCCluster(t, members, tls)
 	c.startAll()
@@ -23,7 +24,7 @@ func newGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
 }
 
 // preparedGRPCCluster has no server that runs yet.
-func preparedGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
+func preparedGRPCCluster(t *testing.T, members int, tls *peers.TLS) *testCluster {
 	t.Helper()
 	c := preparedTestCluster(t, members, 0)
 	for _, name := range c.names {
@@ -74,7 +75,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	s := m.store
 	other := c.nodes[others(c.names, m.name)[0]].store
 	good := func() *peerpb.Header {
-		h := other.header(s.Member(), true)
+		h := endpointOf(other).Header(s.Member(), true)
 		h.Address = "127.0.0.1:1"
 		return h
 	}
@@ -94,13 +95,13 @@ func TestStrangersAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := good()
 			tc.change(h)
-			out, err := s.network.messages(testContext(t), s.cfg.Cluster.address(), h)
+			out, err := s.network.Messages(testContext(t), s.cfg.Cluster.address(), h)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer out.close()
+			defer out.Close()
 			for err == nil {
-				err = out.send(&peerpb.Frame{})
+				err = out.Send(&peerpb.Frame{})
 			}
 			if tc.want != nil && !errors.Is(err, tc.want) || status.Code(err) == codes.Unavailable {
 				t.Errorf("refused with %v", err)

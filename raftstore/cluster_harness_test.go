@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // history is what all members of a test cluster must agree on.
@@ -173,7 +175,7 @@ type testCluster struct {
 	cfgs    map[string]Config
 	names   []string
 	onFlush func(*machine) // see machine.work
-	tls     *PeerTLS       // not nil: certificates are looked at, see memEnd.certificate
+	tls     *peers.TLS     // not nil: certificates are looked at, see memEnd.certificate
 }
 
 func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -165,7 +166,8 @@ func (m *confMember) start() {
 	m.store, m.applied, m.leads, m.refused = s, s.loaded, 0, false
 	m.own, m.state = map[string]bool{}, map[string]bool{}
 	s.assemble(node, m)
-	s.peers.cancel() // no goroutine sends: the test takes the messages
+	s.peers.Close()
+	s.peers = &confPeers{self: m.id, learned: map[uint64]bool{}} // no goroutine sends: the test takes the messages
 	s.loop.ticks = electionTicks
 	m.turn(s.loop.begin)
 }
@@ -215,21 +217,46 @@ func (m *confMember) turn(first func() error) {
 	if conf := s.loop.conf; conf.Index > m.w.conf.Index {
 		m.w.conf = conf
 	}
-	s.peers.release()
-	for _, to := range m.w.members {
-		p := s.peers.peers[to.id]
-		if p == nil {
-			continue
-		}
-		for i, l := range []*lane{p.urgent, p.bulk} {
-			for batch, _ := l.take(); len(batch) > 0; batch, _ = l.take() {
-				key := confLane{m.id, to.id, i}
-				for _, message := range batch {
-					m.w.queues[key] = append(m.w.queues[key], proto.CloneOf(message))
-				}
-			}
-		}
+	m.w.take(m, s.peers.(*confPeers))
+}
+
+// confPeers keeps what a member sends to members whose addresses it knows.
+type confPeers struct {
+	transport
+	self    uint64
+	members membership.Conf
+	learned map[uint64]bool
+	sent    []*pb.Message
+}
+
+func (p *confPeers) Update(conf membership.Conf)   { p.members = conf }
+func (p *confPeers) Learn(id uint64, _ string)     { p.learned[id] = true }
+func (p *confPeers) Connected(uint64) (bool, bool) { return false, false }
+func (p *confPeers) Release()                      {}
+func (p *confPeers) Renew(uint64)                  {}
+func (p *confPeers) Announce()                     {}
+
+func (p *confPeers) Send(m *pb.Message) {
+	if to := p.members.Member(m.GetTo()); to != nil && to.Peer != "" || p.learned[m.GetTo()] {
+		p.sent = append(p.sent, proto.CloneOf(m))
 	}
+}
+
+// SendSnapshot reports that no address is known.
+func (p *confPeers) SendSnapshot(uint64, func(context.Context) (*peerpb.Chunk, error), func(error)) bool {
+	return false
+}
+
+// take puts what a member sends into the queues, in the order of each lane.
+func (w *confWorld) take(m *confMember, p *confPeers) {
+	for _, message := range p.sent {
+		key := confLane{m.id, message.GetTo(), 0}
+		if message.GetType() == pb.MsgApp {
+			key.lane = 1
+		}
+		w.queues[key] = append(w.queues[key], message)
+	}
+	p.sent = nil
 }
 
 // end is the end of a member that was removed.
@@ -253,10 +280,10 @@ func (w *confWorld) deliver(key confLane) {
 	from, to := w.byID(key.from), w.byID(key.to)
 	switch {
 	case to == nil || to.store == nil || !w.reach(key.from, key.to):
-	case to.store.admitted().IsRemoved(key.from):
+	case endpointOf(to.store).Admitted().IsRemoved(key.from):
 		from.refused = true
 	default:
-		to.store.peers.learn(key.from, from.name+":1")
+		to.store.peers.Learn(key.from, from.name+":1")
 		to.store.inbox.post(func(m *mail) { m.received = append(m.received, message) })
 		to.turn(nil)
 	}
@@ -284,7 +311,7 @@ func (m *confMember) ask() {
 			q.asked[i].Tries = membership.StrandedTries
 			continue
 		}
-		answer, err := o.store.answerHello(&peerpb.HelloRequest{Cluster: 77, Member: m.id}, nil)
+		answer, err := endpointOf(o.store).Hello(&peerpb.HelloRequest{Cluster: 77, Member: m.id}, nil)
 		if err != nil {
 			q.asked[i].Removed = errors.Is(err, ErrRemoved)
 		} else if conf, err := membership.Decode(answer.GetMembership()); err == nil {

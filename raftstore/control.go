@@ -112,12 +112,12 @@ func (l *loop) tick() {
 		l.publish()
 	}
 	if l.s.peers != nil {
-		l.s.peers.release()
+		l.s.peers.Release()
 		for _, m := range l.conf.Members {
 			// Followers say nothing to each other while there is a leader, so their silence means nothing.
 			talks := l.leading || l.leader == raft.None || l.leader == m.ID
 			if at, ok := l.heard[m.ID]; ok && talks && (l.ticks-at)%silenceTicks == silenceTicks-1 {
-				l.s.peers.renew(m.ID)
+				l.s.peers.Renew(m.ID)
 			}
 		}
 	}
@@ -340,7 +340,7 @@ func (l *loop) setConf(index uint64, conf membership.Conf) {
 	l.s.log.setConf(index, conf)
 	if l.s.peers != nil {
 		l.s.admission.follow(conf)
-		l.s.peers.update(conf)
+		l.s.peers.Update(conf)
 		l.forgetOutsiders()
 		if removed { // others may still need its vote: it ends once enough of them know of the removal
 			l.s.admission.begin()

@@ -42,7 +42,7 @@ func (l *loop) makeWay() {
 	l.s.cfg.Logger.Warn("making way for another leader", "why", "no majority answers")
 	l.revokeLease() // an answer that comes late must not renew it
 	if l.s.peers != nil {
-		l.s.peers.shut(l.conf.Voters)
+		l.s.peers.Shut(l.conf.Voters)
 	}
 }
 
@@ -60,7 +60,7 @@ func (l *loop) othersCouldElect() bool {
 // for election.
 func (l *loop) hearAgain() {
 	if l.steppedAside() && l.s.peers != nil {
-		l.s.peers.reopen()
+		l.s.peers.Reopen()
 	}
 	l.deaf.ticks, l.deaf.hushed = 0, false
 }

@@ -278,13 +278,13 @@ func TestStreamThatIsOpenedAgainAtOnce(t *testing.T) {
 	c := preparedTestCluster(t, 3, 303)
 	leader, m, heal := c.cutOffFollower()
 	s := m.store
-	old := leader.store.header(s.Member(), true)
-	if err := s.accept(old, nil); err != nil {
+	old := endpointOf(leader.store).Header(s.Member(), true)
+	if err := endpointOf(s).Accept(old, nil); err != nil {
 		t.Fatal(err)
 	}
 	m.ask(func(*loop) {
-		s.lost(old)
-		if err := s.accept(leader.store.header(s.Member(), true), nil); err != nil {
+		endpointOf(s).Lost(old)
+		if err := endpointOf(s).Accept(endpointOf(leader.store).Header(s.Member(), true), nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -300,17 +300,17 @@ func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	c := preparedTestCluster(t, 3, 302)
 	leader, m, heal := c.cutOffFollower()
 	s := m.store
-	older, newer := leader.store.header(s.Member(), true), leader.store.header(s.Member(), true)
+	older, newer := endpointOf(leader.store).Header(s.Member(), true), endpointOf(leader.store).Header(s.Member(), true)
 	for _, h := range []*peerpb.Header{older, newer} {
-		if err := s.accept(h, nil); err != nil {
+		if err := endpointOf(s).Accept(h, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.lost(older)
+	endpointOf(s).Lost(older)
 	if m.follows() != leader.store.Member() {
 		t.Error("the end of an older stream counts")
 	}
-	s.lost(newer)
+	endpointOf(s).Lost(newer)
 	c.poll("the leader to be forgotten", func() bool { return m.follows() == raft.None })
 	heal()
 }

@@ -3,10 +3,8 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
-	"google.golang.org/grpc/status"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // ErrLocked is returned by Open and Check when another process holds the data directory.
@@ -68,17 +66,12 @@ func corrupt(file string, index uint64, format string, args ...any) error {
 	return &CorruptionError{File: file, Index: index, Reason: fmt.Sprintf(format, args...)}
 }
 
-// cause is why something failed, without what changes from attempt to attempt.
-func cause(err error) string {
-	text := status.Convert(err).Message()
-	// gRPC's frame around why it has no connection
-	if _, dialing, ok := strings.Cut(text, `desc = "transport: `); ok {
-		text = strings.TrimSuffix(dialing, `"`)
-	}
-	words := strings.Fields(text)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "->") }),
-		" ")
-}
+// Refusals of other members.
+var (
+	ErrRemoved      = peers.ErrRemoved
+	ErrEmptied      = peers.ErrEmptied
+	ErrOtherCluster = peers.ErrOtherCluster
+)
 
 // Errors of membership changes.
 var (

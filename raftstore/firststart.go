@@ -17,10 +17,11 @@ import (
 
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // findOrigin decides who a member without data is.
-func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (origin, error) {
+func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Logger) (origin, error) {
 	switch {
 	case len(c.Initial) > 0:
 		return staticOrigin(ctx, c, net)
@@ -44,7 +45,7 @@ func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (
 // It is refused when a server that can be reached now belongs to this cluster and knows that this member has
 // had a data directory before, or that it was removed. Servers that cannot be reached are not waited for;
 // they refuse this member later, by its incarnation.
-func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+func staticOrigin(ctx context.Context, c Cluster, net peers.Network) (origin, error) {
 	names := slices.Sorted(maps.Keys(c.Initial))
 	cluster := firstClusterID(c)
 	conf := membership.Conf{}
@@ -84,15 +85,15 @@ func firstMemberID(cluster uint64, name string) uint64 {
 }
 
 // mayStart asks one server whether id, one of the given first members, may start without data.
-func mayStart(ctx context.Context, net network, address string, id identity, first membership.Conf) error {
+func mayStart(ctx context.Context, net peers.Network, address string, id identity, first membership.Conf) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
+	answer, err := net.Hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
 	switch {
 	case errors.Is(err, ErrRemoved):
 		return err
 	case status.Code(err) == codes.Unauthenticated: // it is no member there, or has a wrong certificate
-		return refuse(ErrOtherCluster,
+		return peers.Refuse(ErrOtherCluster,
 			"it does not take this server for a member: %s; the first members are %s here",
 			status.Convert(err).Message(), first.List())
 	case err != nil:

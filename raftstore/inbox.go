@@ -9,6 +9,7 @@ import (
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // proposal is one call of Propose.
@@ -85,7 +86,7 @@ func (b *inbox) take() mail {
 // receive posts a message of another member, or drops it if too many wait: raft sends again what it needs.
 func (b *inbox) receive(m *pb.Message) {
 	b.post(func(waiting *mail) {
-		if size := messageBytes(m); waiting.receivedBytes == 0 ||
+		if size := peers.MessageBytes(m); waiting.receivedBytes == 0 ||
 			waiting.receivedBytes+size <= receivedBytesMax {
 			waiting.received = append(waiting.received, m)
 			waiting.receivedBytes += size

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // emptiedWorld has member a, whose directory is emptied now and then, and member b, with a real disk, which hears a
@@ -39,11 +40,12 @@ func (w *emptiedWorld) start() {
 	w.b.view.Store(&memberView{conf: w.b.log.lastConf(), fresh: true})
 	w.b.admission = newAdmission(w.b, w.b.log.lastConf(), w.b.learnt)
 	w.b.admission.conclude()
-	w.b.peers, w.b.loop = newPeers(w.b), &loop{s: w.b} // nobody may take a turn
+	w.b.loop = &loop{s: w.b} // nobody may take a turn
+	w.b.peers = peers.New(endpoint{w.b}, w.b.identity.Member, w.b.network, noLog)
 }
 
 func (w *emptiedWorld) end() {
-	w.b.peers.close()
+	w.b.peers.Close()
 	if err := w.b.closeFiles(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -65,14 +67,15 @@ func (w *emptiedWorld) ask() {
 	id := w.b.headerOf(true).GetFrom()
 	first := w.b.log.lastConf()
 	if !w.made {
-		net := &memNet{servers: map[string]peerServer{"b:1": w.b}, rng: rand.New(rand.NewPCG(1, 1))}
+		net := &memNet{servers: map[string]peers.Server{"b:1": endpoint{w.b}}, rng: rand.New(rand.NewPCG(1, 1))}
 		err := mayStart(w.t.Context(), net.at("a:1"), "b:1", identity{Cluster: w.b.identity.Cluster, Member: id}, first)
 		w.expect("start", err)
 		if w.made = err == nil; !w.made {
 			return
 		}
 	}
-	answer, err := w.b.answerHello(&peerpb.HelloRequest{Cluster: w.b.identity.Cluster, Member: id, Incarnation: w.now},
+	answer, err := endpointOf(w.b).Hello(
+		&peerpb.HelloRequest{Cluster: w.b.identity.Cluster, Member: id, Incarnation: w.now},
 		nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -93,9 +96,9 @@ func (w *emptiedWorld) ask() {
 func (w *emptiedWorld) open() {
 	h := w.b.headerOf(true)
 	h.Incarnation = w.now
-	err := w.b.accept(h, nil)
+	err := endpointOf(w.b).Accept(h, nil)
 	w.expect("open a stream", err)
-	if known := w.b.header(h.GetFrom(), true).GetToIncarnation(); known != 0 != (len(w.bound) > 0) {
+	if known := endpointOf(w.b).Header(h.GetFrom(), true).GetToIncarnation(); known != 0 != (len(w.bound) > 0) {
 		w.t.Fatalf("seed %d: b tells %d, bound %v", w.seed, known, w.bound)
 	}
 	w.streams = append(w.streams, h)
@@ -103,7 +106,7 @@ func (w *emptiedWorld) open() {
 
 func (w *emptiedWorld) send(h *peerpb.Header, typ pb.MessageType) {
 	m := &pb.Message{Type: typ.Enum(), From: new(h.GetFrom()), To: new(h.GetTo()), Term: new(uint64(2))}
-	err := w.b.receive(h, frameOf(w.t, m))
+	err := endpointOf(w.b).Receive(h, frameOf(w.t, m))
 	reached := len(w.b.inbox.take().received) > 0
 	switch {
 	case reached != (err == nil), err != nil && !errors.Is(err, ErrEmptied):
@@ -172,7 +175,7 @@ func TestIncarnationIsDurableFirst(t *testing.T) {
 	}
 	h := w.streams[0]
 	m := &pb.Message{Type: pb.MsgVoteResp.Enum(), From: new(h.GetFrom()), To: new(h.GetTo()), Term: new(uint64(2))}
-	err := w.b.receive(h, frameOf(t, m))
+	err := endpointOf(w.b).Receive(h, frameOf(t, m))
 	mail := w.b.inbox.take()
 	if !errors.Is(err, errKilled) || len(mail.received) > 0 || !errors.Is(mail.failure, errKilled) {
 		t.Errorf("ended with %v; raft has %v, and the store ends with %v", err, mail.received, mail.failure)

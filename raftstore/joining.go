@@ -13,12 +13,13 @@ import (
 
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // joinedOrigin waits until the cluster lists this member, by name and address, as one that has never started. A server
 // that lags may still list a predecessor with this name. So a refusal counts only if no later list is known, of the
 // servers that were named or of the members that these list, and only once that has been so for joinPatience.
-func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (origin, error) {
+func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Logger) (origin, error) {
 	pause := time.NewTicker(joinPause)
 	defer pause.Stop()
 	logged := map[string]string{} // by address
@@ -32,7 +33,7 @@ func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger)
 			if err == nil {
 				return o, nil
 			}
-			if why := cause(err); why != logged[address] {
+			if why := peers.Cause(err); why != logged[address] {
 				logged[address] = why
 				log.Info("waiting to be added to the cluster", "as", c.Name, "at", c.address(), "asked",
 					address, "why", why)
@@ -68,22 +69,22 @@ func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger)
 var errNotYet = errors.New("not a member yet")
 
 // askToJoin asks one server. The list of members is empty if it has not answered.
-func askToJoin(ctx context.Context, c Cluster, net network, address string) (origin, membership.Conf, error) {
+func askToJoin(ctx context.Context, c Cluster, net peers.Network, address string) (origin, membership.Conf, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{})
+	answer, err := net.Hello(ctx, address, &peerpb.HelloRequest{})
 	switch {
 	case status.Code(err) == codes.Unauthenticated:
-		return origin{}, membership.Conf{}, refuse(errNotYet,
+		return origin{}, membership.Conf{}, peers.Refuse(errNotYet,
 			"it does not know a server with this one's certificate yet")
 	case err != nil:
-		return origin{}, membership.Conf{}, refuse(errNotYet, "%s", status.Convert(err).Message())
+		return origin{}, membership.Conf{}, peers.Refuse(errNotYet, "%s", status.Convert(err).Message())
 	case answer.GetCluster() == 0:
 		return origin{}, membership.Conf{}, errNotYet
 	}
 	conf, err := membership.Decode(answer.GetMembership())
 	if err != nil {
-		return origin{}, membership.Conf{}, refuse(errNotYet, "%v", err)
+		return origin{}, membership.Conf{}, peers.Refuse(errNotYet, "%v", err)
 	}
 	o, err := c.joins(answer, conf)
 	return o, conf, err
@@ -95,7 +96,7 @@ func (c *Cluster) joins(answer *peerpb.HelloResponse, conf membership.Conf) (ori
 		return m.Name == c.Name && m.Peer == c.address()
 	})
 	if at < 0 {
-		return origin{}, refuse(errNotYet, "the members are %s", conf.List())
+		return origin{}, peers.Refuse(errNotYet, "the members are %s", conf.List())
 	}
 	m := conf.Members[at]
 	switch {
@@ -111,7 +112,7 @@ func (c *Cluster) joins(answer *peerpb.HelloResponse, conf membership.Conf) (ori
 		var err error
 		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
 		if first.Conf, err = membership.Decode(answer.GetOrigin()); err != nil {
-			return origin{}, refuse(errNotYet, "%v", err)
+			return origin{}, peers.Refuse(errNotYet, "%v", err)
 		}
 	}
 	conf.Index = max(conf.Index, 1) // older programs do not tell

@@ -24,7 +24,7 @@ type listsOf struct {
 	lists map[string]listing
 }
 
-func (n *listsOf) hello(_ context.Context, address string, _ *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+func (n *listsOf) Hello(_ context.Context, address string, _ *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
 	list := n.lists[address]
 	if list == nil {
 		return nil, errNoRoute

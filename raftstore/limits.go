@@ -60,26 +60,10 @@ const LeaseWindow = 850 * time.Millisecond
 
 // Bounds on the traffic between members.
 const (
-	callersMax = 256 // connections that others have opened; a member has about eight
-	// of them, without a member's certificate; two of each member may be so at once
-	strangersMax            = 32
-	strangerBytesMax        = 1 << 20 // that come on a connection before a member's certificate
-	memberTextMax           = 255
-	clientTextMax           = 600 // room for two names of full length with their ports
-	laneMessagesMax         = 4_096
-	laneBytesMax            = 48 << 20 // one message is at most MaxCommandBytes and a little
-	frameBytesMax           = 1 << 20  // no further message joins a frame beyond this
-	peerMessageMax          = 64 << 20
-	peerWindow              = 8 << 20 // bytes that a member may send before they are read
-	receivedBytesMax        = 64 << 20
-	messageOverheadEstimate = 64
-	reconnectPauseMin       = 20 * time.Millisecond
-	reconnectPauseMax       = time.Second
-	peerKeepalive           = 10 * time.Second
-	peerHandshakeMax        = 3 * time.Second // until a new connection talks
-	probeInterval           = time.Second
-	probePatience           = 2 * time.Second // until a probe counts as not answered
-	helloTimeout            = time.Second
+	memberTextMax    = 255
+	clientTextMax    = 600 // room for two names of full length with their ports
+	receivedBytesMax = 64 << 20
+	helloTimeout     = time.Second
 	// before a server that did not answer is asked again; it doubles
 	askRetryMin = 20 * time.Millisecond
 	// for one answer: a busy machine may take longer than helloTimeout
@@ -89,8 +73,6 @@ const (
 	firstStartPatience = 5 * time.Second
 	// without a leader until nobody is heard before members were asked
 	leaderlessTicks = 2 * electionTicks
-	acceptGrace     = 3 * time.Second // after which a stream that has not ended counts as accepted
-	membersTextMax  = 2 << 10         // of the members as a member lists them, for people
 	settingsMax     = 16
 	settingTextMax  = 128
 	joinPause       = 200 * time.Millisecond
@@ -110,7 +92,6 @@ const (
 	campaignTries      = 5
 	snapshotChunkBytes = 256 << 10
 	snapshotRate       = 64 << 20 // bytes per second
-	snapshotTimeMax    = 10 * time.Minute
 	backupTimeMax      = time.Hour
 	slowWriteMax       = 500 * time.Millisecond // a leader whose disk takes longer steps aside
 	spacePause         = time.Second

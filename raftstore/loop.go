@@ -97,7 +97,7 @@ func (l *loop) serve() error {
 // begin is the first turn.
 func (l *loop) begin() error {
 	if l.s.peers != nil {
-		l.s.peers.update(l.conf)
+		l.s.peers.Update(l.conf)
 	}
 	return l.campaignAlone()
 }
@@ -269,7 +269,7 @@ func (l *loop) send(m *pb.Message) {
 	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	case forwarded(m, l.s.identity.Member): // who asked asks again as soon as it hears of the leader
 	default:
-		l.s.peers.send(m)
+		l.s.peers.Send(m)
 	}
 }
 

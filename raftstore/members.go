@@ -41,7 +41,7 @@ func (s *Store) Members() Members {
 			m.Connected = true
 			m.ClientAddress = cmp.Or(*s.client.Load(), m.ClientAddress)
 		case s.peers != nil:
-			up, tried := s.peers.connected(id)
+			up, tried := s.peers.Connected(id)
 			m.Connected = up
 			m.Awaited = v.waits[id] && (!tried || up != v.open[id] || up && m.ClientAddress == "")
 		}

@@ -13,13 +13,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
+
+// endpointOf returns a store as the other members see it.
+func endpointOf(s *Store) endpoint { return endpoint{s} }
 
 // memNet is a network in memory whose faults follow a seed.
 type memNet struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
-	servers  map[string]peerServer
+	servers  map[string]peers.Server
 	streams  map[*memStream]bool
 	cut      map[[2]string]bool // from, to: nothing gets through
 	mute     map[string]bool    // who gets no streams, only questions and answers
@@ -29,7 +33,7 @@ type memNet struct {
 
 func newMemNet(seed uint64) *memNet {
 	return &memNet{
-		rng: rand.New(rand.NewPCG(seed, 1)), servers: map[string]peerServer{},
+		rng: rand.New(rand.NewPCG(seed, 1)), servers: map[string]peers.Server{},
 		streams: map[*memStream]bool{}, cut: map[[2]string]bool{}, mute: map[string]bool{},
 	}
 }
@@ -73,7 +77,7 @@ func (n *memNet) setFaults(loss float64, delayMax time.Duration) {
 }
 
 // fate decides what becomes of one frame.
-func (n *memNet) fate(from, to string) (in peerServer, lost bool, delay time.Duration) {
+func (n *memNet) fate(from, to string) (in peers.Server, lost bool, delay time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	in = n.servers[to]
@@ -91,9 +95,9 @@ type memEnd struct {
 	address string
 }
 
-var _ network = (*memEnd)(nil)
+var _ peers.Network = (*memEnd)(nil)
 
-func (e *memEnd) listen(in peerServer) (func(), error) {
+func (e *memEnd) Listen(in peers.Server) (func(), error) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	e.net.servers[e.address] = in
@@ -113,23 +117,21 @@ func (e *memEnd) listen(in peerServer) (func(), error) {
 	}, nil
 }
 
-func (e *memEnd) close() {}
-
-func (e *memEnd) hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+func (e *memEnd) Hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
 	in, lost, _ := e.net.fate(e.address, address)
 	_, back, _ := e.net.fate(address, e.address)
 	if in == nil || lost || back {
 		return nil, errNoRoute
 	}
-	return in.answerHello(req, e.certificate())
+	return in.Hello(req, e.certificate())
 }
 
-func (e *memEnd) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error) {
+func (e *memEnd) Messages(ctx context.Context, address string, header *peerpb.Header) (peers.Stream, error) {
 	in, lost, _ := e.net.fate(e.address, address)
 	if in == nil || lost || e.net.isMute(address) {
 		return nil, errNoRoute
 	}
-	if err := in.accept(header, e.certificate()); err != nil {
+	if err := in.Accept(header, e.certificate()); err != nil {
 		return nil, err
 	}
 	s := &memStream{net: e.net, from: e.address, to: address, in: in, header: header,
@@ -147,7 +149,7 @@ func (e *memEnd) messages(ctx context.Context, address string, header *peerpb.He
 type memStream struct {
 	net      *memNet
 	from, to string
-	in       peerServer
+	in       peers.Server
 	header   *peerpb.Header
 	frames   chan *peerpb.Frame
 	once     sync.Once
@@ -158,7 +160,7 @@ type memStream struct {
 	err      error
 }
 
-func (s *memStream) send(f *peerpb.Frame) error {
+func (s *memStream) Send(f *peerpb.Frame) error {
 	select {
 	case s.frames <- proto.CloneOf(f):
 		return nil
@@ -172,7 +174,7 @@ func (s *memStream) send(f *peerpb.Frame) error {
 	}
 }
 
-func (s *memStream) accepted() <-chan struct{} { return closedChannel }
+func (s *memStream) Accepted() <-chan struct{} { return closedChannel }
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
@@ -182,11 +184,11 @@ func (e *memEnd) certificate() *x509.Certificate {
 	return &x509.Certificate{DNSNames: []string{host}}
 }
 
-func (s *memStream) ended() <-chan struct{} { return s.done }
+func (s *memStream) Ended() <-chan struct{} { return s.done }
 
 func (s *memStream) reset() { s.once.Do(func() { close(s.done) }) }
 
-func (s *memStream) close() {
+func (s *memStream) Close() {
 	s.stop()
 	s.reset()
 	<-s.gone
@@ -200,7 +202,7 @@ func (s *memStream) run() {
 		_, _ = s.net.servers[s.to], s
 		s.net.mu.Unlock()
 		if _, lost, _ := s.net.fate(s.from, s.to); !lost {
-			s.in.lost(s.header)
+			s.in.Lost(s.header)
 		}
 	}()
 	for {
@@ -221,7 +223,7 @@ func (s *memStream) run() {
 			case <-s.done:
 				return
 			}
-			if err := s.in.receive(s.header, f); err != nil {
+			if err := s.in.Receive(s.header, f); err != nil {
 				s.mu.Lock()
 				s.err = err
 				s.mu.Unlock()
@@ -231,12 +233,12 @@ func (s *memStream) run() {
 	}
 }
 
-func (e *memEnd) snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
+func (e *memEnd) Snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
 	in, lost, _ := e.net.fate(e.address, address)
 	if in == nil || lost || e.net.isMute(address) {
 		return errNoRoute
 	}
-	return in.receiveSnapshot(e.certificate(), func() (*peerpb.Chunk, error) {
+	return in.ReceiveSnapshot(e.certificate(), func() (*peerpb.Chunk, error) {
 		c, err := next()
 		if errors.Is(err, io.EOF) {
 			return nil, io.EOF

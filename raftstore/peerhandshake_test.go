@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // lateConn is a connection on which nothing comes for a while, as from a server that gets no processor.
@@ -25,18 +26,18 @@ func (c *lateConn) Read(b []byte) (int, error) {
 // TestLateHandshake connects to a member that answers, but not within a second.
 func TestLateHandshake(t *testing.T) {
 	t.Parallel()
-	const late = peerHandshakeMax / 2
+	const late = 1500 * time.Millisecond // half of what either side waits
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
 	address := c.leader().store.cfg.Cluster.address()
-	n := &grpcNetwork{tls: own, dialer: func(ctx context.Context, address string) (net.Conn, error) {
+	n := &peers.GRPC{TLS: own, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}
 		return &lateConn{conn, sync.OnceFunc(func() { time.Sleep(late) })}, nil
 	}}
-	if _, err := n.hello(testContext(t), address, &peerpb.HelloRequest{}); err != nil {
+	if _, err := n.Hello(testContext(t), address, &peerpb.HelloRequest{}); err != nil {
 		t.Errorf("a handshake of %v: %v", late, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // fuzzedStore opens the store of member b of three as far as its peers go: it takes what they send, and no
@@ -28,10 +29,10 @@ func fuzzedStore(f *testing.F) *Store {
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
 	s.admission = newAdmission(s, s.log.lastConf(), learntText{})
 	s.admission.conclude()
-	s.peers, s.loop = newPeers(s), &loop{s: s} // nobody may take a turn
+	s.peers, s.loop = peers.New(endpoint{s}, s.identity.Member, s.network, noLog), &loop{s: s} // nobody may take a turn
 	s.keeper = newKeeper(s)
 	f.Cleanup(func() {
-		s.peers.close()
+		s.peers.Close()
 		if err := s.closeFiles(); err != nil {
 			f.Error(err)
 		}
@@ -41,7 +42,7 @@ func fuzzedStore(f *testing.F) *Store {
 
 // headerOf is what member a opens a stream with.
 func (s *Store) headerOf(urgent bool) *peerpb.Header {
-	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster,
+	return &peerpb.Header{Format: peers.Format, Cluster: s.identity.Cluster,
 		From: firstMemberID(s.identity.Cluster, "a"), To: s.identity.Member, Incarnation: 5, Address: "a:1",
 		Version: 1, Urgent: urgent}
 }
@@ -80,17 +81,17 @@ func FuzzPeerMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, frame []byte) {
 		defer func() { s.inbox.mail = mail{} }()
 		given, said := &peerpb.Header{}, &peerpb.Frame{}
-		if proto.Unmarshal(header, given) == nil && s.accept(given, nil) == nil {
+		if proto.Unmarshal(header, given) == nil && endpointOf(s).Accept(given, nil) == nil {
 			if given.GetCluster() != s.identity.Cluster || given.GetTo() != s.identity.Member ||
 				given.GetFrom() == s.identity.Member {
 				t.Fatalf("accepted a stream with %v", given)
 			}
-			s.lost(given)
+			endpointOf(s).Lost(given)
 		}
 		if proto.Unmarshal(frame, said) != nil {
 			return
 		}
-		_ = s.receive(h, said) // refused as a whole or from some message on
+		_ = endpointOf(s).Receive(h, said) // refused as a whole or from some message on
 		for _, m := range s.inbox.take().received {
 			if m.GetFrom() != h.GetFrom() || m.GetTo() != h.GetTo() || raft.IsLocalMsg(m.GetType()) ||
 				slices.Contains([]pb.MessageType{pb.MsgProp, pb.MsgSnap, pb.MsgTransferLeader}, m.GetType()) {
@@ -167,7 +168,7 @@ func FuzzPeerSnapshot(f *testing.F) {
 		}
 		stream := []*peerpb.Chunk{{Header: h, Message: message}, {Rows: chunk.GetRows()},
 			{Checkpoint: sealed(record)}}
-		err := s.receiveSnapshot(nil, func() (*peerpb.Chunk, error) {
+		err := endpointOf(s).ReceiveSnapshot(nil, func() (*peerpb.Chunk, error) {
 			if len(stream) == 0 {
 				return nil, io.EOF
 			}
@@ -223,7 +224,7 @@ type saidHello struct {
 	answer *peerpb.HelloResponse
 }
 
-func (n saidHello) hello(context.Context, string, *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+func (n saidHello) Hello(context.Context, string, *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
 	return n.answer, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // frameOf is a frame with one message.
@@ -43,8 +44,8 @@ func TestPeersRow(t *testing.T) {
 	}
 
 	// A member may not speak for another, nor send what only this one says to itself.
-	h := other.header(s.Member(), false)
-	if err := s.accept(h, nil); err != nil {
+	h := endpointOf(other).Header(s.Member(), false)
+	if err := endpointOf(s).Accept(h, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, forged := range map[string]*pb.Message{
@@ -54,24 +55,24 @@ func TestPeersRow(t *testing.T) {
 		"a finished write":     message(pb.MsgStorageAppendResp, other.Member(), led),
 		"a snapshot by itself": message(pb.MsgSnap, other.Member(), led),
 	} {
-		if err := s.receive(h, frameOf(t, forged)); err == nil {
+		if err := endpointOf(s).Receive(h, frameOf(t, forged)); err == nil {
 			t.Errorf("a message %s was taken", name)
 		}
 	}
-	if err := s.receive(h, &peerpb.Frame{Messages: [][]byte{{0xff}}}); err == nil {
+	if err := endpointOf(s).Receive(h, &peerpb.Frame{Messages: [][]byte{{0xff}}}); err == nil {
 		t.Error("a message that is none was taken")
 	}
 
 	// A future term of a member is an election like any other.
-	if err := s.receive(h, frameOf(t, message(pb.MsgHeartbeat, other.Member(), led+100))); err != nil {
+	if err := endpointOf(s).Receive(h, frameOf(t, message(pb.MsgHeartbeat, other.Member(), led+100))); err != nil {
 		t.Error(err)
 	}
 	c.put("after a term of the future")
 
 	// Another cluster.
-	h = other.header(s.Member(), true)
+	h = endpointOf(other).Header(s.Member(), true)
 	h.Cluster++
-	if err := s.accept(h, nil); !errors.Is(err, ErrOtherCluster) {
+	if err := endpointOf(s).Accept(h, nil); !errors.Is(err, ErrOtherCluster) {
 		t.Errorf("another cluster: %v", err)
 	}
 	c.settle()
@@ -89,12 +90,12 @@ func TestOversizedSnapshot(t *testing.T) {
 	c.waitFull("a", true)
 	from := c.leader("b", "c").store
 	a := c.nodes["a"].store
-	header := from.header(a.Member(), false)
+	header := endpointOf(from).Header(a.Member(), false)
 	first := encoded(t, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(from.Member()), To: new(a.Member()),
 		Term: new(uint64(9)), Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1000)),
 			Term: new(uint64(9)), ConfState: &pb.ConfState{}}}})
 	sent := 0
-	err := a.receiveSnapshot(nil, func() (*peerpb.Chunk, error) {
+	err := endpointOf(a).ReceiveSnapshot(nil, func() (*peerpb.Chunk, error) {
 		if sent++; sent == 1 {
 			return &peerpb.Chunk{Header: header, Message: first}, nil
 		} else if sent > 100 {
@@ -119,21 +120,21 @@ func TestOversizedMessages(t *testing.T) {
 	c.waitPublished(m)
 	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
 	sent := 0
-	err := s.network.snapshot(testContext(t), s.cfg.Cluster.address(), func() (*peerpb.Chunk, error) {
+	err := s.network.Snapshot(testContext(t), s.cfg.Cluster.address(), func() (*peerpb.Chunk, error) {
 		sent++
-		return &peerpb.Chunk{Header: other.header(s.Member(), false),
-			Message: make([]byte, peerMessageMax+1)}, nil
+		return &peerpb.Chunk{Header: endpointOf(other).Header(s.Member(), false),
+			Message: make([]byte, peers.MessageMax+1)}, nil
 	})
 	if err == nil {
 		t.Error("a chunk beyond the bound was taken")
 	}
-	out, err := s.network.messages(testContext(t), s.cfg.Cluster.address(), other.header(s.Member(), false))
+	out, err := s.network.Messages(testContext(t), s.cfg.Cluster.address(), endpointOf(other).Header(s.Member(), false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.close()
-	if err := out.send(&peerpb.Frame{Messages: [][]byte{make([]byte, peerMessageMax+1)}}); err == nil {
-		<-out.ended()
+	defer out.Close()
+	if err := out.Send(&peerpb.Frame{Messages: [][]byte{make([]byte, peers.MessageMax+1)}}); err == nil {
+		<-out.Ended()
 	}
 	c.put("still alive")
 	c.settle()

@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,15 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-
-	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // newPeerTLS makes an authority of its own and one certificate of it for loopback.
-func newPeerTLS(t testing.TB) *PeerTLS {
+func newPeerTLS(t testing.TB) *peers.TLS {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,7 +42,7 @@ func newPeerTLS(t testing.TB) *PeerTLS {
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
-	return &PeerTLS{
+	return &peers.TLS{
 		Server: &tls.Config{Certificates: own, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert},
 		Client: &tls.Config{Certificates: own, RootCAs: pool, ServerName: "127.0.0.1"},
 	}
@@ -53,7 +50,7 @@ func newPeerTLS(t testing.TB) *PeerTLS {
 
 // forStranger is for somebody who has a certificate of the same authority, for another host than any
 // member's.
-func (p *PeerTLS) forStranger(t testing.TB) *PeerTLS {
+func forStranger(t testing.TB, p *peers.TLS) *peers.TLS {
 	t.Helper()
 	authority := p.Server.Certificates[0]
 	issuer, err := x509.ParseCertificate(authority.Certificate[0])
@@ -72,7 +69,7 @@ func (p *PeerTLS) forStranger(t testing.TB) *PeerTLS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := &PeerTLS{Server: p.Server.Clone(), Client: p.Client.Clone()}
+	stranger := &peers.TLS{Server: p.Server.Clone(), Client: p.Client.Clone()}
 	stranger.Client.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
 	return stranger
 }
@@ -89,13 +86,13 @@ func TestMembersWithCertificates(t *testing.T) {
 	stranger := newPeerTLS(t)
 	strange := own.Client.Clone()
 	strange.Certificates = stranger.Client.Certificates
-	for name, side := range map[string]*PeerTLS{
+	for name, side := range map[string]*peers.TLS{
 		"plain text":             nil,
 		"without a certificate":  {Client: withoutCertificate},
 		"of another authority":   {Client: strange},
 		"that does not trust us": stranger,
 	} {
-		_, err := (&grpcNetwork{tls: side}).hello(testContext(t), s.cfg.Cluster.address(),
+		_, err := (&peers.GRPC{TLS: side}).Hello(testContext(t), s.cfg.Cluster.address(),
 			&peerpb.HelloRequest{})
 		if err == nil {
 			t.Errorf("a connection %s got an answer", name)
@@ -115,7 +112,7 @@ func TestCertificateOfTheSender(t *testing.T) {
 	here, elsewhere := &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}},
 		&x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}}
 	header := func(change func(h *peerpb.Header)) *peerpb.Header {
-		h := other.header(s.Member(), true)
+		h := endpointOf(other).Header(s.Member(), true)
 		if change != nil {
 			change(h)
 		}
@@ -138,10 +135,10 @@ func TestCertificateOfTheSender(t *testing.T) {
 		"an address that is none": {
 			header(func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
 	} {
-		if err := s.judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
+		if err := endpointOf(s).judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
 		}
-		calls := s.mayCall(tc.certificate)
+		calls := endpointOf(s).MayCall(tc.certificate)
 		if want := tc.certificate == here; (calls == nil) != want {
 			t.Errorf("%s may call: %v", name, calls)
 		}
@@ -163,63 +160,31 @@ func TestSharedCertificateIsWarnedOf(t *testing.T) {
 	c.settle()
 }
 
-// onlyMembers is a receiving end that lets nobody call once err is set.
-type onlyMembers struct {
-	peerServer
-	list *membership.List
-	err  error
-}
-
-func (o *onlyMembers) admitted() *membership.List { return o.list }
-
-func (o *onlyMembers) mayCall(*x509.Certificate) error { return o.err }
-
-// silentStream is a stream on which empty messages come.
-type silentStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s silentStream) Context() context.Context { return s.ctx }
-func (s silentStream) RecvMsg(any) error        { return nil }
-
 // Who calls as a server and does not get through the handshake is told of, with the address and the reason,
 // and not each time.
 func TestFailedPeerHandshakesAreTold(t *testing.T) {
 	t.Parallel()
 	var log said
-	s := &Store{cfg: Config{Logger: log.logger()}}
-	secured := watchedHandshakes{credentials.NewTLS(newPeerTLS(t).serverSide()), s.tellHandshake}.Clone()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address := testserver.Address(t)
+	network := &peers.GRPC{Address: address, TLS: newPeerTLS(t), Logger: log.logger()}
+	closeListener, err := network.Listen(endpoint{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
 	strange := newPeerTLS(t).Client.Clone()
 	strange.InsecureSkipVerify = true
 	const calls = 30
 	for range calls {
-		called := make(chan error, 1)
-		go func() {
-			conn, err := tls.Dial("tcp", listener.Addr().String(), strange)
-			if err == nil {
-				_, err = conn.Read(make([]byte, 1)) // the server judges after the client
-				_ = conn.Close()
-			}
-			called <- err
-		}()
-		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
+		conn, err := tls.Dial("tcp", address, strange)
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1)) // the server judges after the client
+			_ = conn.Close()
 		}
-		if _, _, err := secured.ServerHandshake(conn); err == nil {
-			t.Fatal("a certificate of another authority is trusted")
-		}
-		_ = conn.Close()
-		if err := <-called; err == nil {
+		if err == nil {
 			t.Error("the caller does not notice")
 		}
 	}
+	closeListener()
 	if n := log.count("a TLS handshake with another server has failed"); n < 1 || n > 8 ||
 		log.count("remote=127.0.0.1:") != n || log.count("unknown authority") != n {
 		t.Errorf("told %d times of %d calls", n, calls)

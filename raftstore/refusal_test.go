@@ -12,13 +12,11 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/lograte"
-	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // Each refusal says what does not fit, also on the other side of the network.
@@ -40,10 +38,10 @@ func TestRefusalsSayWhy(t *testing.T) {
 		"another directory": {func(h *peerpb.Header) { h.ToIncarnation++ },
 			[]string{IDText(s.Member()), "another data directory"}},
 	} {
-		h := other.header(s.Member(), true)
+		h := endpointOf(other).Header(s.Member(), true)
 		tc.change(h)
-		err := s.accept(h, nil)
-		crossed := fromStatus(toStatus(err))
+		err := endpointOf(s).Accept(h, nil)
+		crossed := peers.FromStatus(peers.ToStatus(err))
 		for _, want := range tc.want {
 			if !errors.Is(crossed, ErrOtherCluster) || !strings.Contains(crossed.Error(), want) {
 				t.Errorf("%s: %q does not say %q", name, crossed, want)
@@ -84,43 +82,6 @@ type said struct{ testlog.Buffer }
 func (s *said) count(text string) int { return strings.Count(s.String(), text) }
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
-
-// The way to a member: each change is told, and each new cause; what goes on repeating itself ever more
-// rarely.
-func TestReachIsToldOnce(t *testing.T) {
-	var log said
-	var r reach
-	now := time.Unix(1, 0)
-	refused := status.Error(codes.Unavailable, "connection refused")
-	for range 50 {
-		r.tell(log.logger(), now, refused)
-		now = now.Add(time.Second)
-	}
-	if n := log.count("cannot connect"); n != 1 {
-		t.Errorf("told %d times of one cause", n)
-	}
-	now = now.Add(lograte.MaxPause)
-	r.tell(log.logger(), now, status.Error(codes.Unauthenticated, "the certificate is another"))
-	if log.count("the certificate is another") != 1 {
-		t.Error("another cause was not told")
-	}
-	now = now.Add(2 * lograte.MaxPause)
-	const pairs = 1000
-	for n := range pairs {
-		r.tell(log.logger(), now, nil)
-		r.tell(log.logger(), now, fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:5601: connection reset", n))
-		now = now.Add(time.Second)
-	}
-	if n := log.count("is lost"); n < 2 || n > 20 {
-		t.Errorf("told %d times of %d pairs", n, pairs)
-	}
-	// In the end what was told is how it is.
-	now = now.Add(lograte.MaxPause)
-	r.tell(log.logger(), now, refused)
-	if r.state.Logged() == reachable {
-		t.Error("the last word was that it can be reached")
-	}
-}
 
 // Refused callers are told of at the server that refuses, not each time, and not without a bound.
 func TestRefusedCallersAreToldRarely(t *testing.T) {
@@ -166,8 +127,8 @@ func TestForwardedReadQuestion(t *testing.T) {
 		})
 	}
 	// As an older program would send it.
-	h := b.header(m.store.Member(), true)
-	if err := m.store.receive(h, frameOf(t, &pb.Message{Type: pb.MsgReadIndex.Enum(),
+	h := endpointOf(b).Header(m.store.Member(), true)
+	if err := endpointOf(m.store).Receive(h, frameOf(t, &pb.Message{Type: pb.MsgReadIndex.Enum(),
 		From: new(third.Member()), To: new(m.store.Member()),
 		Entries: []*pb.Entry{{Data: []byte("question")}}})); err != nil {
 		t.Errorf("a forwarded question ends the stream: %v", err)
@@ -177,19 +138,6 @@ func TestForwardedReadQuestion(t *testing.T) {
 	c.wait("the answer to the next attempt", func() bool { return c.nodes[follows[1]].reads[7] })
 	if n := log.count("is lost"); n > 0 {
 		t.Errorf("%d connections were lost", n)
-	}
-}
-
-// A removed server's calls for clients end with its membership.
-func TestGuardedStreamEnds(t *testing.T) {
-	in := &onlyMembers{list: &membership.List{}}
-	g := &guardedStream{ServerStream: silentStream{ctx: t.Context()}, in: in, judged: in.list}
-	if err := g.RecvMsg(nil); err != nil {
-		t.Error(err)
-	}
-	in.list, in.err = &membership.List{}, errCertificate
-	if err := g.RecvMsg(nil); !errors.Is(err, errCertificate) {
-		t.Errorf("after the removal: %v", err)
 	}
 }
 
@@ -225,9 +173,9 @@ func TestCallersOfAnotherListLearnBoth(t *testing.T) {
 	c := newTestCluster(t, 3, 566)
 	c.waitPublished(c.leader())
 	s := c.ready("a").store
-	h := c.nodes["b"].store.header(s.Member(), true)
+	h := endpointOf(c.nodes["b"].store).Header(s.Member(), true)
 	h.Cluster, h.Members = 5, "a=a:1,z=z:1\x1b[2J"
-	err := fromStatus(toStatus(s.accept(h, nil)))
+	err := peers.FromStatus(peers.ToStatus(endpointOf(s).Accept(h, nil)))
 	for _, want := range []string{"with the members a=a:1,b=b:1,c=c:1", "with the members a=a:1,z=z:1[2J"} {
 		if !errors.Is(err, ErrOtherCluster) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
@@ -293,7 +241,7 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	mu.Lock()
 	database["b"] = "/local"
 	mu.Unlock()
-	h := b.header(a.Member(), true)
+	h := endpointOf(b).Header(a.Member(), true)
 	for range 2 {
 		a.unlike.compare(a, h, time.Now().Add(lograte.MaxPause))
 	}

@@ -38,18 +38,18 @@ type Restorer interface {
 
 var errReceiving = errors.New("another checkpoint is being received")
 
-// receiveSnapshot implements peerServer. Raft hears of the checkpoint only when the file is whole, checked
+// ReceiveSnapshot implements peers.Server. Raft hears of the checkpoint only when the file is whole, checked
 // and durable, because it answers at once that this member has everything up to there.
-func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error {
+func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error {
 	first, err := next()
 	if err != nil {
 		return err
 	}
 	from := first.GetHeader().GetFrom()
-	if err := s.accept(first.GetHeader(), certificate); err != nil {
+	if err := e.Accept(first.GetHeader(), certificate); err != nil {
 		return err
 	}
-	if !s.admission.open.Load() {
+	if !e.s.admission.open.Load() {
 		return errNotAsked
 	}
 	m := &pb.Message{}
@@ -63,19 +63,19 @@ func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*pee
 		return errors.New("snapshot: the stream begins with another message")
 	}
 	select {
-	case s.receiving <- struct{}{}:
+	case e.s.receiving <- struct{}{}:
 	default:
 		return errReceiving
 	}
-	file, err := s.collect(m, next)
+	file, err := e.s.collect(m, next)
 	if err != nil {
-		<-s.receiving
+		<-e.s.receiving
 		return err
 	}
-	s.inbox.put(func(waiting *mail) {
+	e.s.inbox.put(func(waiting *mail) {
 		waiting.tasks = append(waiting.tasks, func(l *loop) {
 			l.offered = file
-			if s.admission.open.Load() && s.admission.stillWelcome(from) == nil {
+			if e.s.admission.open.Load() && e.s.admission.stillWelcome(from) == nil {
 				l.receive(m)
 			}
 		})

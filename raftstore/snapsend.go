@@ -35,8 +35,7 @@ func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 // again.
 func (l *loop) sendSnapshot(m *pb.Message) {
 	p, err := l.s.rowStore.pin()
-	address := l.s.peers.addressOf(m.GetTo())
-	if err != nil || p.meta.Index != m.GetSnapshot().GetMetadata().GetIndex() || address == "" ||
+	if err != nil || p.meta.Index != m.GetSnapshot().GetMetadata().GetIndex() ||
 		l.sending >= snapshotsMax || l.hushes(m.GetTo()) {
 		if err == nil {
 			p.Release()
@@ -45,16 +44,21 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 		return
 	}
 	p.meta.Conf = p.meta.Conf.Including(m.GetTo(), l.conf)
-	l.sending++
-	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.NameOf(m.GetTo()), "index", p.meta.Index)
-	l.s.peers.wg.Add(1)
-	go func() {
-		defer l.s.peers.wg.Done()
-		err := l.s.streamSnapshot(address, m, p)
+	first := proto.CloneOf(m)
+	first.Snapshot.Metadata.ConfState = p.meta.Conf.ConfState()
+	sends := l.s.peers.SendSnapshot(m.GetTo(), l.s.chunks(first, p), func(err error) {
+		l.s.keeper.release(p)
 		l.s.inbox.put(func(mail *mail) {
 			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.read, err})
 		})
-	}()
+	})
+	if !sends {
+		p.Release()
+		l.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
+		return
+	}
+	l.sending++
+	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.NameOf(m.GetTo()), "index", p.meta.Index)
 }
 
 // snapshotDone tells raft how sending ended.
@@ -70,25 +74,18 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 	l.node.ReportSnapshot(o.to, status)
 }
 
-// streamSnapshot sends a pinned checkpoint within bounds on rate and time, and releases it.
-func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
-	defer s.keeper.release(p)
-	ctx, cancel := context.WithTimeout(s.peers.ctx, snapshotTimeMax)
-	defer cancel()
-	first := proto.CloneOf(m)
-	first.Snapshot.Metadata.ConfState = p.meta.Conf.ConfState()
-	message, err := proto.Marshal(first)
-	if err != nil {
-		return err
-	}
-	begun := time.Now()
-	stage := 0
-	return s.network.snapshot(ctx, address, func() (*peerpb.Chunk, error) {
-		if stage == 0 {
-			stage = 1
-			return &peerpb.Chunk{Header: s.header(m.GetTo(), false), Message: message}, nil
-		}
-		if stage == 2 {
+// chunks returns a function that returns the chunks of a pinned checkpoint one after the other, within a bound on the
+// rate, and then io.EOF. m is the message that raft has for the receiver.
+func (s *Store) chunks(m *pb.Message, p *pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
+	var begun time.Time
+	ended := false
+	return func(ctx context.Context) (*peerpb.Chunk, error) {
+		switch {
+		case begun.IsZero():
+			begun = time.Now()
+			message, err := proto.Marshal(m)
+			return &peerpb.Chunk{Header: endpoint{s}.Header(m.GetTo(), false), Message: message}, err
+		case ended:
 			return nil, io.EOF
 		}
 		ahead := time.Duration(p.read)*time.Second/snapshotRate - time.Since(begun)
@@ -101,10 +98,9 @@ func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
 		if err != nil {
 			return nil, err
 		}
-		if len(rows) == 0 {
-			stage = 2
+		if ended = len(rows) == 0; ended {
 			return &peerpb.Chunk{Checkpoint: p.record()}, nil
 		}
 		return &peerpb.Chunk{Rows: rows}, nil
-	})
+	}
 }

@@ -13,10 +13,10 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for
@@ -182,16 +182,14 @@ type Store struct {
 	done      chan struct{}
 
 	disk      *disk
-	network   network    // nil if there can be no other members
-	peers     *peers     // the same
-	admission *admission // the same
+	network   peers.Network // nil if there can be no other members
+	peers     transport     // the same
+	admission *admission    // the same
 	asker     sync.WaitGroup
 	endAsking context.CancelFunc
 	refused   refused
 	unlike    unlike
-	strangers lograte.ByKey // that did not get through the handshake
-	crowded   atomic.Int64  // when there were last too many connections of others, nanoseconds since 1970
-	learnt    learntText    // by an earlier run
+	learnt    learntText // by an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease
@@ -225,12 +223,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{
-				listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial,
-				listener: c.Listen,
-				failed:   s.tellHandshake, logger: cfg.Logger,
-				full: func() { s.crowded.Store(time.Now().UnixNano()) },
-			}
+			s.network = c.grpc(cfg.Logger)
 		}
 	}
 	s.inbox.bell = turn.NewBell()
@@ -368,8 +361,8 @@ func (s *Store) Start(h Handler) error {
 	s.assemble(node, h)
 	s.loop.direct = true
 	if s.network != nil { // from here on others may take turns
-		if s.unlisten, err = s.network.listen(s); err != nil {
-			s.peers.close()
+		if s.unlisten, err = s.network.Listen(endpoint{s}); err != nil {
+			s.peers.Close()
 			return err
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -393,7 +386,7 @@ func (s *Store) assemble(node *raft.RawNode, h Handler) {
 		s.admission = newAdmission(s, s.log.lastConf(), s.learnt)
 		s.warnOfCertificates()
 		s.admission.begin()
-		s.peers = newPeers(s)
+		s.peers = peers.New(endpoint{s}, s.identity.Member, s.network, s.cfg.Logger)
 		s.log.snapshot = s.snapshotFor
 	}
 	s.applied.Store(s.loaded)
@@ -530,6 +523,5 @@ func (s *Store) leaveNetwork() {
 	s.unlisten()
 	s.endAsking()
 	s.asker.Wait()
-	s.peers.close()
-	s.network.close()
+	s.peers.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -107,7 +108,7 @@ func (c ClusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, 
 }
 
 // security is mutual TLS between the servers, nil if plain text was asked for by name.
-func (c ClusterSettings) security(logger *slog.Logger) (*raftstore.PeerTLS, error) {
+func (c ClusterSettings) security(logger *slog.Logger) (*peers.TLS, error) {
 	if c.Certificate == "" && c.Key == "" && c.CA == "" {
 		if !c.Insecure {
 			return nil, errors.New(

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // PeerFiles names the PEM files with which the servers of a cluster prove to each other who they are. They
@@ -23,7 +23,7 @@ type PeerFiles struct {
 
 // Load reads the files for the first time. Errors: *FileError. A later change that cannot be used is logged,
 // and the former certificates go on. logger may be nil.
-func (f PeerFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
+func (f PeerFiles) Load(logger *slog.Logger) (*peers.TLS, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -35,7 +35,7 @@ func (f PeerFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 	if err := r.load(); err != nil {
 		return nil, &FileError{err}
 	}
-	p := &raftstore.PeerTLS{Current: func() (server, client *tls.Config) {
+	p := &peers.TLS{Current: func() (server, client *tls.Config) {
 		config := r.configuration()
 		return config, config
 	}}

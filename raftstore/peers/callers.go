@@ -1,4 +1,4 @@
-package raftstore
+package peers
 
 import (
 	"context"
@@ -116,13 +116,4 @@ func (c *caller) Read(b []byte) (int, error) {
 		return 0, errTooMuchUnproven
 	}
 	return n, err
-}
-
-// Crowded is when there were last too many connections to the address for other members, the zero time if
-// never.
-func (s *Store) Crowded() time.Time {
-	if at := s.crowded.Load(); at != 0 {
-		return time.Unix(0, at)
-	}
-	return time.Time{}
 }

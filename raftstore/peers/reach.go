@@ -1,4 +1,4 @@
-package raftstore
+package peers
 
 import (
 	"log/slog"
@@ -23,7 +23,7 @@ func (r *reach) tell(log *slog.Logger, now time.Time, err error) {
 		}
 		return
 	}
-	why := cause(err)
+	why := Cause(err)
 	ok, hidden := r.state.Allow(why, now)
 	if !ok {
 		return
@@ -41,7 +41,7 @@ func (r *reach) tell(log *slog.Logger, now time.Time, err error) {
 // tellReach reports whether the member can be reached; only the urgent lane does.
 func (l *lane) tellReach(err error) {
 	if l.urgent {
-		log := l.s.cfg.Logger.With("server", l.s.view.Load().conf.NameOf(l.to.id), "address", l.to.address)
+		log := l.p.logger.With("server", l.p.self.Admitted().Conf.NameOf(l.to.id), "address", l.to.address)
 		l.reach.tell(log, time.Now(), err)
 	}
 }

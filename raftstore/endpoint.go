@@ -1,0 +1,205 @@
+package raftstore
+
+import (
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
+)
+
+// endpoint is the store as the other members see it.
+type endpoint struct{ s *Store }
+
+var (
+	_ peers.Server = endpoint{}
+	_ peers.Member = endpoint{}
+)
+
+// Hello implements peers.Server. Who asks has to have the certificate of a member; without certificates
+// everybody is told.
+func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
+	switch list := e.Admitted(); {
+	case req.GetCluster() == e.s.identity.Cluster && list.IsRemoved(req.GetMember()):
+		return nil, ErrRemoved
+	case e.s.cfg.Cluster.TLS != nil && !certifies(list, certificate):
+		return nil, errCertificate
+	}
+	if req.GetCluster() == e.s.identity.Cluster {
+		e.s.admission.vouch(req.GetMember(), req.GetIncarnation())
+	}
+	v := e.s.view.Load()
+	a := &peerpb.HelloResponse{
+		Cluster: e.s.identity.Cluster, Member: e.s.identity.Member, Leader: v.leader, Lineage: e.s.lineage.Load(),
+		Fresh: v.fresh, Membership: v.conf.WithIncarnations(e.s.admission.incarnationOf).Encode(),
+		Version: v.conf.Version(),
+	}
+	if conf, ok := e.s.log.origin(); ok {
+		a.Origin, a.Forced = conf.Encode(), e.s.forced.Load()
+	}
+	return a, nil
+}
+
+// Accept implements peers.Server. Only members are accepted, see admission; removed ones and those with another
+// data directory are told so.
+func (e endpoint) Accept(h *peerpb.Header, certificate *x509.Certificate) error {
+	err := e.judgeHeader(h, certificate)
+	if err != nil {
+		e.s.refused.tell(e.s.cfg.Logger, time.Now(), e.Admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
+		return err
+	}
+	e.s.admission.hear(h)
+	e.s.peers.Learn(h.GetFrom(), h.GetAddress())
+	e.s.unlike.compare(e.s, h, time.Now())
+	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
+	return nil
+}
+
+func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) error {
+	self := e.s.identity
+	switch {
+	case h.GetFormat() != peers.Format:
+		return fmt.Errorf("the sender speaks version %d, this member version %d", h.GetFormat(), peers.Format)
+	case h.GetCluster() != self.Cluster:
+		return e.callerOfOtherCluster(h)
+	case h.GetTo() != self.Member:
+		return peers.Refuse(ErrOtherCluster,
+			"the server that was called is member %s of the cluster, the caller looks for member %s",
+			IDText(self.Member), IDText(h.GetTo()))
+	case h.GetFrom() == self.Member:
+		return peers.Refuse(ErrOtherCluster,
+			"the caller says that it is member %s, which is the server that was called", IDText(self.Member))
+	}
+	m, err := e.s.admission.identify(h.GetFrom(), certificate)
+	if err != nil {
+		return err
+	}
+	if m != nil && m.Incarnation != 0 && m.Incarnation != h.GetIncarnation() {
+		return ErrEmptied
+	}
+	if known := h.GetToIncarnation(); known != 0 && known != self.Incarnation {
+		e.s.admission.begin() // if it is as the caller says, the other members say so too
+		return peers.Refuse(ErrOtherCluster,
+			"the caller knows member %s with another data directory than the server that was called has",
+			IDText(self.Member))
+	}
+	return nil
+}
+
+// Receive implements peers.Server.
+func (e endpoint) Receive(h *peerpb.Header, f *peerpb.Frame) error {
+	if err := e.s.admission.stillWelcome(h.GetFrom()); err != nil {
+		return err
+	}
+	if again := f.GetHeader(); again != nil {
+		if err := e.acceptAgain(h, again); err != nil {
+			return err
+		}
+	}
+	for _, b := range f.GetMessages() {
+		m := &pb.Message{}
+		if err := proto.Unmarshal(b, m); err != nil {
+			return fmt.Errorf("message: %w", err)
+		}
+		if forwarded(m, h.GetFrom()) {
+			continue
+		}
+		if err := checkMessage(h, m); err != nil {
+			return err
+		}
+		if m.GetType() == pb.MsgSnap {
+			return fmt.Errorf("a snapshot among messages")
+		}
+		if !e.s.admission.open.Load() {
+			continue
+		}
+		if binds(m.GetType()) {
+			if err := e.s.admission.remember(h); err != nil {
+				return err
+			}
+		}
+		e.s.inbox.receive(m)
+	}
+	if e.s.loop.kick() {
+		e.s.loop.handler.Flush(false)
+	}
+	return nil
+}
+
+// acceptAgain takes a further header of the sender of an accepted stream. Its identity cannot change.
+func (e endpoint) acceptAgain(before, now *peerpb.Header) error {
+	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() ||
+		now.GetFrom() != before.GetFrom() ||
+		now.GetTo() != before.GetTo() || now.GetIncarnation() != before.GetIncarnation() {
+		return peers.Refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else",
+			IDText(before.GetFrom()))
+	}
+	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: before, again: now}) })
+	return nil
+}
+
+// callerOfOtherCluster says how this server differs from one that has called it, to both.
+func (e endpoint) callerOfOtherCluster(h *peerpb.Header) error {
+	theirs, ours := "", ""
+	if text := h.GetMembers(); text != "" { // older programs do not tell
+		theirs = ", with the members " + lograte.Printable(text, peers.MembersTextMax)
+		ours = ", with the members " + lograte.Printable(e.s.view.Load().conf.List(), peers.MembersTextMax)
+	}
+	return peers.Refuse(ErrOtherCluster,
+		"the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
+		IDText(e.s.identity.Cluster), ours, IDText(h.GetCluster()), theirs)
+}
+
+// Lost implements peers.Server.
+func (e endpoint) Lost(h *peerpb.Header) {
+	if h.GetUrgent() {
+		e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h, ended: true}) })
+	}
+}
+
+// MayCall implements peers.Server.
+func (e endpoint) MayCall(certificate *x509.Certificate) error {
+	switch {
+	case e.s.cfg.Cluster.TLS == nil:
+		return nil
+	case !certifies(e.Admitted(), certificate):
+		return errCertificate
+	case !e.s.admission.open.Load():
+		return errNotAsked
+	}
+	return nil
+}
+
+// Admitted implements peers.Server and peers.Member.
+func (e endpoint) Admitted() *membership.List { return e.s.admission.list.Load() }
+
+// Header implements peers.Member.
+func (e endpoint) Header(to uint64, urgent bool) *peerpb.Header {
+	s := e.s
+	return &peerpb.Header{
+		Members:  lograte.Printable(s.view.Load().conf.List(), peers.MembersTextMax),
+		Settings: s.settings(), Format: peers.Format, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
+		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
+		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version,
+		ToIncarnation: e.Admitted().Conf.Incarnation(to), Urgent: urgent, Full: s.full.Load(),
+	}
+}
+
+// Unreachable implements peers.Member.
+func (e endpoint) Unreachable(id uint64) {
+	e.s.inbox.put(func(m *mail) { m.unreachable = append(m.unreachable, id) })
+}
+
+// Refused implements peers.Member. Members are asked: only what a majority says ends the store.
+func (e endpoint) Refused() { e.s.admission.begin() }
+
+// Certifies implements peers.Server.
+func (e endpoint) Certifies(certificate *x509.Certificate) bool {
+	return certifies(e.Admitted(), certificate)
+}

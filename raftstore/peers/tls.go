@@ -1,0 +1,162 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	grpcpeer "google.golang.org/grpc/peer"
+
+	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/membership"
+)
+
+// TLS has both sides of a connection between members. Both should ask for and check a certificate. On top
+// of what they check, a certificate must be made for the host of its member's peer address.
+type TLS struct {
+	Server, Client *tls.Config
+	// Current, if set, gives the configurations that are to be used instead of these for a connection that is
+	// just being made, so that certificates can be replaced without a restart.
+	Current func() (server, client *tls.Config)
+}
+
+// serverSide is the configuration of a listener.
+func (p *TLS) serverSide() *tls.Config {
+	if p.Current == nil {
+		return p.Server
+	}
+	return &tls.Config{MinVersion: p.Server.MinVersion,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			server, _ := p.Current()
+			server = server.Clone()
+			server.NextProtos = []string{"h2"} // of the configuration that this one replaces
+			return server, nil
+		}}
+}
+
+// ClientSide is the configuration of one connection.
+func (p *TLS) ClientSide() *tls.Config {
+	if p.Current == nil {
+		return p.Client
+	}
+	_, client := p.Current()
+	return client
+}
+
+// watchedHandshakes calls failed for each handshake of a listener that fails.
+type watchedHandshakes struct {
+	credentials.TransportCredentials
+	failed func(conn net.Conn, err error) // nil: nobody
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (t watchedHandshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := t.TransportCredentials.ServerHandshake(conn)
+	if err != nil && t.failed != nil {
+		t.failed(conn, err)
+	}
+	return secured, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t watchedHandshakes) Clone() credentials.TransportCredentials {
+	return watchedHandshakes{t.TransportCredentials.Clone(), t.failed}
+}
+
+// noteHandshake logs a caller that did not get through the handshake, now and then. The other side itself logs why it
+// does not trust this one's certificate.
+func (n *GRPC) noteHandshake(conn net.Conn, err error) {
+	host, _, splitErr := net.SplitHostPort(conn.RemoteAddr().String())
+	if splitErr != nil {
+		host = conn.RemoteAddr().String()
+	}
+	why := lograte.Printable(err.Error(), handshakeTextMax)
+	if errors.Is(err, io.EOF) {
+		why = "it closed the connection"
+	}
+	if ok, hidden := n.failures.Allow(host, time.Now()); ok {
+		n.Logger.Warn("a TLS handshake with another server has failed", "remote",
+			conn.RemoteAddr().String(), "why", why, lograte.Suppressed, hidden)
+	}
+}
+
+// CertificateOf is the certificate that a caller has shown; nil without one.
+func CertificateOf(ctx context.Context) *x509.Certificate {
+	p, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return nil
+	}
+	return info.State.PeerCertificates[0]
+}
+
+// MadeFor reports whether a certificate names the host of an address.
+func MadeFor(certificate *x509.Certificate, address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && certificate.VerifyHostname(host) == nil
+}
+
+// guardedServices registers services that only current members may call, see Cluster.Services.
+type guardedServices struct {
+	server *grpc.Server
+	in     Server
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementation any) {
+	guarded := *service
+	guarded.Methods, guarded.Streams = slices.Clone(service.Methods), slices.Clone(service.Streams)
+	for i := range guarded.Methods {
+		handler := guarded.Methods[i].Handler
+		guarded.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
+			interceptor grpc.UnaryServerInterceptor) (any, error) {
+			if err := g.in.MayCall(CertificateOf(ctx)); err != nil {
+				return nil, err
+			}
+			return handler(srv, ctx, decode, interceptor)
+		}
+	}
+	for i := range guarded.Streams {
+		handler := guarded.Streams[i].Handler
+		guarded.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
+			if err := g.in.MayCall(CertificateOf(stream.Context())); err != nil {
+				return err
+			}
+			return handler(srv, &guardedStream{ServerStream: stream, in: g.in, judged: g.in.Admitted()})
+		}
+	}
+	g.server.RegisterService(&guarded, implementation)
+}
+
+// guardedStream ends when its caller ceases to be a member.
+type guardedStream struct {
+	grpc.ServerStream
+	in     Server
+	judged *membership.List // by which the caller is one
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (g *guardedStream) RecvMsg(m any) error {
+	if err := g.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	now := g.in.Admitted()
+	if now == g.judged {
+		return nil
+	}
+	if err := g.in.MayCall(CertificateOf(g.Context())); err != nil {
+		return err
+	}
+	g.judged = now
+	return nil
+}

@@ -1,0 +1,47 @@
+package peers
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/raftstore/membership"
+)
+
+// onlyMembers is a receiving end that lets nobody call once err is set.
+type onlyMembers struct {
+	Server
+	list *membership.List
+	err  error
+}
+
+func (o *onlyMembers) Admitted() *membership.List { return o.list }
+
+func (o *onlyMembers) MayCall(*x509.Certificate) error { return o.err }
+
+// silentStream is a stream on which empty messages come.
+type silentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s silentStream) Context() context.Context { return s.ctx }
+func (s silentStream) RecvMsg(any) error        { return nil }
+
+var errNotMember = errors.New("no member")
+
+// A removed server's calls for clients end with its membership.
+func TestGuardedStreamEnds(t *testing.T) {
+	in := &onlyMembers{list: &membership.List{}}
+	g := &guardedStream{ServerStream: silentStream{ctx: t.Context()}, in: in, judged: in.list}
+	if err := g.RecvMsg(nil); err != nil {
+		t.Error(err)
+	}
+	in.list, in.err = &membership.List{}, errNotMember
+	if err := g.RecvMsg(nil); !errors.Is(err, errNotMember) {
+		t.Errorf("after the removal: %v", err)
+	}
+}
