@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
@@ -38,7 +39,7 @@ type admission struct {
 
 	mu     sync.Mutex
 	own    membership.Conf
-	learnt learntText
+	learnt datadir.Learnt
 	asking bool
 	why    string // it is not open
 
@@ -56,7 +57,7 @@ type admission struct {
 	doubtedAt uint64 // concluded at that time
 }
 
-func newAdmission(s *Store, own membership.Conf, learnt learntText) *admission {
+func newAdmission(s *Store, own membership.Conf, learnt datadir.Learnt) *admission {
 	a := &admission{s: s, bell: turn.NewBell(), own: own, learnt: learnt, saving: make(chan struct{}, 1),
 		vouched: map[uint64]uint64{}, heard: map[uint64]uint64{}}
 	a.choose()
@@ -81,19 +82,19 @@ func (a *admission) follow(conf membership.Conf) {
 func (a *admission) learn(conf membership.Conf, lineage uint64) error {
 	a.saving <- struct{}{}
 	defer func() { <-a.saving }()
-	return a.change(func(t *learntText) { t.Conf, t.Lineage = conf, lineage },
+	return a.change(func(t *datadir.Learnt) { t.Conf, t.Lineage = conf, lineage },
 		conf.AdmitsOthersThan(a.list.Load().Conf))
 }
 
 // change changes what this member has learnt, on disk first if that is wanted. The caller holds saving.
-func (a *admission) change(do func(t *learntText), durably bool) error {
+func (a *admission) change(do func(t *datadir.Learnt), durably bool) error {
 	a.mu.Lock()
 	t := a.learnt
 	a.mu.Unlock()
 	do(&t)
 	if durably {
-		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, t); err != nil {
-			return a.s.disk.note(err)
+		if err := a.s.dir.SaveLearnt(t); err != nil {
+			return err
 		}
 	}
 	a.mu.Lock()

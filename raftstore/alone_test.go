@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // A member that was made the only one of its cluster leads also when its log holds changes of the members
@@ -26,7 +28,7 @@ func TestForcedSingleLeadsBehindMembershipChanges(t *testing.T) {
 		c.kill(name)
 	}
 	for _, name := range c.names {
-		if err := ForceSingle(c.cfgs[name].Dir); err != nil {
+		if err := datadir.ForceSingle(c.cfgs[name].Dir); err != nil {
 			t.Fatal(err)
 		}
 		c.start(name)

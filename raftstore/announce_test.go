@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -144,7 +145,7 @@ func TestAwaited(t *testing.T) {
 		"does not answer a call":   {},
 		"is cut in one direction":  {tried: true, open: true, client: "b:1"},
 	} {
-		s := &Store{identity: identity{Member: 1}}
+		s := &Store{identity: datadir.Identity{Member: 1}}
 		s.client.Store(new(string))
 		s.peers = foundOut{up: test.up, tried: test.tried}
 		s.view.Store(&memberView{conf: membership.Conf{Voters: []uint64{1, 2}},

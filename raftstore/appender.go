@@ -9,12 +9,14 @@ import (
 
 	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // writeJob is one MsgStorageAppend: what must be durable before its responses may be delivered.
 type writeJob struct {
 	entries   []*pb.Entry
-	hard      *hardState // nil if term and vote are as before
+	hard      *wal.HardState // nil if term and vote are as before
 	responses []*pb.Message
 	bytes     int
 	snapshot  *received // replaces everything before it
@@ -28,7 +30,7 @@ type appender struct {
 	inbox   *inbox
 	loop    *loop
 	appends *histogram.Histogram
-	times   *logTimes
+	times   *datadir.LogTimes
 	logger  *slog.Logger
 	slow    lograte.Limiter
 	done    chan struct{}
@@ -47,7 +49,7 @@ type appender struct {
 
 func newAppender(s *Store) *appender {
 	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends,
-		times: &s.disk.log, logger: s.cfg.Logger, done: make(chan struct{}), commit: s.log.hard.commit}
+		times: &s.disk.Log, logger: s.cfg.Logger, done: make(chan struct{}), commit: s.log.hard.Commit}
 	a.ready.L = &a.mu
 	return a
 }
@@ -137,7 +139,7 @@ func (a *appender) next() []*writeJob {
 // write makes jobs durable: entries and with them the last hard state, both or neither. A received checkpoint comes
 // before them, and before it term and vote, because its entry's term may not exist before the term does.
 func (a *appender) write(jobs []*writeJob) error {
-	var hard *hardState
+	var hard *wal.HardState
 	entries := a.joined[:0]
 	for _, j := range jobs {
 		if j.hard != nil {
@@ -148,8 +150,8 @@ func (a *appender) write(jobs []*writeJob) error {
 	defer a.keepSpace(entries)
 	if r := jobs[0].snapshot; r != nil {
 		if hard != nil {
-			early := hardState{hard.term, hard.vote, a.commit}
-			if err := a.device.append(&early, nil); err != nil {
+			early := wal.HardState{Term: hard.Term, Vote: hard.Vote, Commit: a.commit}
+			if err := a.device.Append(&early, nil); err != nil {
 				return err
 			}
 		}
@@ -159,17 +161,17 @@ func (a *appender) write(jobs []*writeJob) error {
 		a.commit = max(a.commit, r.meta.Index)
 	}
 	if hard != nil {
-		a.commit = max(a.commit, hard.commit)
-		hard = &hardState{hard.term, hard.vote, a.commit}
+		a.commit = max(a.commit, hard.Commit)
+		hard = &wal.HardState{Term: hard.Term, Vote: hard.Vote, Commit: a.commit}
 	}
 	if hard == nil && len(entries) == 0 {
 		return nil
 	}
-	begun, writing, syncing := time.Now(), a.times.writing, a.times.syncing
-	err := a.device.append(hard, entries)
+	begun, writing, syncing := time.Now(), a.times.Writing, a.times.Syncing
+	err := a.device.Append(hard, entries)
 	took := time.Since(begun)
 	if a.appends.Observe(took); took > slowWriteMax {
-		a.logSlow(took, a.times.writing-writing, a.times.syncing-syncing)
+		a.logSlow(took, a.times.Writing-writing, a.times.Syncing-syncing)
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/conformance/testlog"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // countingRows counts what is written into checkpoints.
@@ -136,17 +138,17 @@ func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 // stoppedLog is a log whose writes and syncs take their time.
 type stoppedLog struct {
 	logDevice
-	times       *logTimes
+	times       *datadir.LogTimes
 	write, sync time.Duration
 }
 
-func (d *stoppedLog) append(*hardState, []*pb.Entry) error {
+func (d *stoppedLog) Append(*wal.HardState, []*pb.Entry) error {
 	begun := time.Now()
 	time.Sleep(d.write)
-	d.times.measure(&d.times.writes, &d.times.writing, begun)
+	d.times.Measure(&d.times.Writes, &d.times.Writing, begun)
 	begun = time.Now()
 	time.Sleep(d.sync)
-	d.times.measure(&d.times.syncs, &d.times.syncing, begun)
+	d.times.Measure(&d.times.Syncs, &d.times.Syncing, begun)
 	return nil
 }
 
@@ -154,13 +156,13 @@ func (d *stoppedLog) append(*hardState, []*pb.Entry) error {
 func TestSlowAppendIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		s := &Store{disk: &disk{}, log: &raftLog{}}
+		s := &Store{disk: &datadir.Disk{}, log: &raftLog{}}
 		s.cfg.Logger = newTextLogger(&log)
 		a := newAppender(s)
 		for _, d := range []stoppedLog{{sync: slowWriteMax}, {write: 8 * time.Second}, {sync: 2 * slowWriteMax}} {
 			d.times = a.times
 			a.device = &d
-			if err := a.write([]*writeJob{{hard: &hardState{term: 1}}}); err != nil {
+			if err := a.write([]*writeJob{{hard: &wal.HardState{Term: 1}}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour) // of the limit

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // backedUp returns a backup of a store with rows, and the rows.
@@ -51,17 +53,17 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 func TestBackupAndRestore(t *testing.T) {
 	b, want := backedUp(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	if report, err := VerifyBackup(bytes.NewReader(b)); err != nil || report.Index != 3 ||
+	if report, err := datadir.VerifyBackup(bytes.NewReader(b)); err != nil || report.Index != 3 ||
 		report.Rows != uint64(len(want)) || report.Cluster == 0 {
 		t.Errorf("the backup is %+v, %v", report, err)
 	}
-	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
+	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err == nil {
+	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err == nil {
 		t.Error("restored over data")
 	}
-	if _, err := Check(dir); err != nil {
+	if _, err := datadir.Check(dir); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, smallConfig(dir))
@@ -94,21 +96,21 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	for at := 0; at < len(b); at += 7 {
 		damaged := bytes.Clone(b)
 		damaged[at] ^= 0x10
-		if _, err := VerifyBackup(bytes.NewReader(damaged)); err == nil {
+		if _, err := datadir.VerifyBackup(bytes.NewReader(damaged)); err == nil {
 			t.Errorf("byte %d of %d changed, and it was found sound", at, len(b))
 		}
-		if err := RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged),
-			Cluster{}); err == nil {
+		if err := datadir.RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged),
+			membership.Record{}); err == nil {
 			t.Errorf("byte %d of %d changed, and it was restored", at, len(b))
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	for _, short := range []int{0, 5, 12, len(b) / 2, len(b) - 1} {
-		if err := RestoreBackup(dir, bytes.NewReader(b[:short]), Cluster{}); err == nil {
+		if err := datadir.RestoreBackup(dir, bytes.NewReader(b[:short]), membership.Record{}); err == nil {
 			t.Errorf("%d of %d bytes were restored", short, len(b))
 		}
 	}
-	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
+	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
 		t.Errorf("after failed tries: %v", err)
 	}
 }
@@ -121,38 +123,38 @@ func TestCrashWhileRestoring(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "data")
 	var steps []string
-	d := &disk{before: func(step, path string) error {
+	d := &datadir.Disk{Before: func(step, path string) error {
 		steps = append(steps, step+" "+filepath.Base(path))
 		if _, err := os.Stat(dir); err == nil {
 			copyDir(t, dir, fmt.Sprintf("%s-%d", dir, len(steps)))
 		}
 		return nil
 	}}
-	if err := restoreBackup(d, dir, bytes.NewReader(b), Cluster{}); err != nil {
+	if err := d.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
 		t.Fatal(err)
 	}
-	marked := slices.Index(steps, "rename "+restoringFile) + 1 // the first step behind the mark's own
+	marked := slices.Index(steps, "rename "+datadir.RestoringFile) + 1 // the first step behind the mark's own
 	for i, step := range steps {
 		crashed := fmt.Sprintf("%s-%d", dir, i+1)
 		if _, err := os.Stat(crashed); err != nil {
 			continue
 		}
 		done := i == len(steps)-1 // the last one only makes it durable that the mark is gone
-		if _, err := os.Stat(filepath.Join(crashed, checkpointDir)); i < marked && err == nil {
+		if _, err := os.Stat(filepath.Join(crashed, datadir.CheckpointDir)); i < marked && err == nil {
 			t.Errorf("killed before %q: there are rows already", step)
 		}
 		if i >= marked && !done {
 			_, opened := Open(t.Context(), smallConfig(crashed))
-			_, checked := Check(crashed)
-			_, planned := PlanForceSingle(crashed)
-			for _, err := range []error{opened, checked, planned, ForceSingle(crashed)} {
-				if !errors.Is(err, ErrHalfRestored) {
+			_, checked := datadir.Check(crashed)
+			_, planned := datadir.PlanForceSingle(crashed)
+			for _, err := range []error{opened, checked, planned, datadir.ForceSingle(crashed)} {
+				if !errors.Is(err, datadir.ErrHalfRestored) {
 					t.Errorf("killed before %q: %v", step, err)
 				}
 			}
 		}
 		if !done {
-			if err := RestoreBackup(crashed, bytes.NewReader(b), Cluster{}); err != nil {
+			if err := datadir.RestoreBackup(crashed, bytes.NewReader(b), membership.Record{}); err != nil {
 				t.Fatalf("killed before %q, and restored again: %v", step, err)
 			}
 		}
@@ -196,7 +198,7 @@ func TestRestoredBackupGrows(t *testing.T) {
 	cfg.Cluster.Initial = nil
 	cfg.Dir = filepath.Join(c.dir, "restored")
 	c.cfgs["a"], c.names = cfg, []string{"a"}
-	if err := RestoreBackup(cfg.Dir, &b, cfg.Cluster); err != nil {
+	if err := datadir.RestoreBackup(cfg.Dir, &b, cfg.Cluster.Self()); err != nil {
 		t.Fatal(err)
 	}
 	a := c.start("a")
@@ -216,11 +218,11 @@ func TestRestoredBackupGrows(t *testing.T) {
 // lineageOf reads the lineage from a directory that no server uses.
 func lineageOf(t *testing.T, dir string) uint64 {
 	t.Helper()
-	img, err := examine(dir)
+	img, err := datadir.Examine(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return img.state.meta.Lineage
+	return img.Meta.Lineage
 }
 
 func TestForceSingle(t *testing.T) {
@@ -233,30 +235,30 @@ func TestForceSingle(t *testing.T) {
 			}
 			c.join("d")
 			c.settle()
-			if err := ForceSingle(c.cfgs["a"].Dir); !errors.Is(err, ErrLocked) {
+			if err := datadir.ForceSingle(c.cfgs["a"].Dir); !errors.Is(err, datadir.ErrLocked) {
 				t.Errorf("forced while it runs: %v", err)
 			}
 			for _, name := range slices.Backward(c.names) { // a last: the others agree on nothing without it
 				c.kill(name)
 			}
-			plan, err := PlanForceSingle(c.cfgs["a"].Dir)
+			plan, err := datadir.PlanForceSingle(c.cfgs["a"].Dir)
 			if err != nil || len(plan.Others) != 3 || plan.Name != "a" || plan.LastIndex == 0 {
 				t.Errorf("the plan is %+v, %v", plan, err)
 			}
-			if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+			if err := datadir.ForceSingle(c.cfgs["a"].Dir); err != nil {
 				t.Fatal(err)
 			}
 			first := lineageOf(t, c.cfgs["a"].Dir)
-			if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+			if err := datadir.ForceSingle(c.cfgs["a"].Dir); err != nil {
 				t.Fatal(err)
 			}
 			if second := lineageOf(t, c.cfgs["a"].Dir); first == 0 || second == 0 || first == second {
 				t.Errorf("lineages %x and %x", first, second)
 			}
-			if report, err := Check(c.cfgs["a"].Dir); err != nil || report.LastTerm != plan.LastTerm {
+			if report, err := datadir.Check(c.cfgs["a"].Dir); err != nil || report.LastTerm != plan.LastTerm {
 				t.Errorf("the last term is %d, the plan says %d", report.LastTerm, plan.LastTerm)
 			}
-			if _, err := Check(c.cfgs["a"].Dir); err != nil {
+			if _, err := datadir.Check(c.cfgs["a"].Dir); err != nil {
 				t.Fatal(err)
 			}
 			c.start("a")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // benchHandler tells the benchmark about each committed command and nothing else.
@@ -180,9 +181,9 @@ type timedLog struct {
 	times []time.Duration
 }
 
-func (d *timedLog) append(h *hardState, entries []*pb.Entry) error {
+func (d *timedLog) Append(h *wal.HardState, entries []*pb.Entry) error {
 	at := time.Now()
-	err := d.logDevice.append(h, entries)
+	err := d.logDevice.Append(h, entries)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.times = append(d.times, time.Since(at))

@@ -9,7 +9,41 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
 )
+
+// Row is one row of a checkpoint: a key, of 1 to 32768 bytes, with its value as of the checkpoint's index, or the fact
+// that it is gone.
+type Row = checkpoint.Row
+
+// received is a checkpoint that was collected: its file, which is whole and durable, and its record.
+type received struct {
+	file *checkpoint.FileWriter
+	meta datadir.Meta
+}
+
+// rowDevice is where checkpoints become durable. Disk and memory implement it. For the exported methods see
+// checkpoint.Store.
+type rowDevice interface {
+	Put(rows []Row)
+	Drop(prefix []byte)
+	Busy() bool
+	Step() (durable bool, err error)
+	Tidy(room bool) (more bool, err error)
+	NewFile() (*checkpoint.FileWriter, error)
+	Discard(*checkpoint.FileWriter)
+	Close() error
+	// Finish ends the next checkpoint, which is as of index: it has everything.
+	Finish(index, term uint64, conf membership.Conf)
+	// Replace makes a received checkpoint the last.
+	Replace(file *checkpoint.FileWriter, meta datadir.Meta) error
+	// Each calls fn for each row of the last durable checkpoint in the order of their keys.
+	Each(fn func(key, value []byte) error) error
+	// Pin begins to read the last durable checkpoint from any goroutine. It returns nil in memory.
+	Pin() (*datadir.Pinned, error)
+}
 
 // CheckpointDue reports whether enough was applied since the last checkpoint to begin the next, and the last
 // one is durable. It is cheap.
@@ -193,7 +227,7 @@ func (k *keeper) putInPlace(r *received) error {
 	k.mu.Lock()
 	k.restored, k.open = r.meta.Index, false
 	k.mu.Unlock()
-	return k.rows.replace(r)
+	return k.rows.Replace(r.file, r.meta)
 }
 
 // voids reports whether a checkpoint from elsewhere has taken the place of the one that a job belongs to.
@@ -210,7 +244,7 @@ func (k *keeper) discard(r *received) {
 }
 
 // release ends the reading of a checkpoint, whose files may be removed then.
-func (k *keeper) release(p *pinned) {
+func (k *keeper) release(p *datadir.Pinned) {
 	p.Release()
 	k.bell.Ring()
 }
@@ -303,9 +337,9 @@ func (k *keeper) do(j keeperJob) error {
 		return err
 	case j.commit != nil:
 		k.committing = *j.commit
-		k.rows.finish(*j.commit)
+		k.rows.Finish(j.commit.index, j.commit.term, j.commit.conf)
 	case j.cut > 0:
-		return k.log.cut(j.cut)
+		return k.log.Cut(j.cut)
 	case j.drop != nil:
 		k.rows.Drop(j.drop)
 	default:

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // BenchmarkCheckpoint stores one checkpoint of new rows, in any order, and one in which all of them change,
@@ -40,7 +42,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 				watched()
 				b.ReportMetric(percentile(quietTimes, 99), "quiet-propose-p99-ms")
 				b.ReportMetric(float64(peak.Load())/(1<<20), "heap-MiB")
-				b.ReportMetric(float64(sizeOf(b, filepath.Join(dir, checkpointDir)))/(1<<20), "files-MiB")
+				b.ReportMetric(float64(sizeOf(b, filepath.Join(dir, datadir.CheckpointDir)))/(1<<20), "files-MiB")
 				begun := time.Now()
 				stop(b, s)
 				b.ReportMetric(time.Since(begun).Seconds(), "stop-s")

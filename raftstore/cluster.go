@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
@@ -85,6 +83,11 @@ func (c *Cluster) check(inMemory bool) error {
 	return nil
 }
 
+// Self returns the record of this member in a cluster that begins with it, but for the id.
+func (c *Cluster) Self() membership.Record {
+	return membership.Record{Name: c.Name, Peer: c.address(), Client: c.ClientAddress}
+}
+
 // address is where others reach this member.
 func (c *Cluster) address() string {
 	switch {
@@ -102,15 +105,6 @@ func (c *Cluster) readable(conf membership.Conf) error {
 		return &VersionError{v, c.Version}
 	}
 	return nil
-}
-
-// hasData reports whether a directory belongs to a member already.
-func hasData(dir string) (bool, error) {
-	_, err := os.Stat(filepath.Join(dir, identityFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // clock is where time comes from; tests have clocks that go wrong.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peers"
 )
 
@@ -222,7 +223,7 @@ func (c *testCluster) startAll() {
 func (c *testCluster) config(name string) Config {
 	cfg := smallConfig(filepath.Join(c.dir, name))
 	// a checkpoint of all rows has several, one of some has one
-	cfg.steps = stepLimits{run: 256 << 10, step: 64 << 10}
+	cfg.steps = datadir.StepLimits{Run: 256 << 10, Step: 64 << 10}
 	if os.Getenv("RAFT_LOG") != "" {
 		cfg.Logger = newTextLogger(os.Stderr).With("member", name)
 	}

@@ -3,11 +3,12 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // TestCondemnedAtEveryStep looks at a directory as a crash before each step of its condemnation leaves it,
@@ -20,7 +21,7 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 	var steps []string
 	watching := false
 	cfg.before = func(step, path string) error {
-		if watching && strings.Contains(path, condemnedFile) || watching && step == "sync directory" {
+		if watching && strings.Contains(path, datadir.CondemnedFile) || watching && step == "sync directory" {
 			picture := filepath.Join(t.TempDir(), "data")
 			copyDir(t, dir, picture)
 			pictures, steps = append(pictures, picture), append(steps, step)
@@ -43,49 +44,33 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 	for i, picture := range append(pictures, dir) {
 		cfg := smallConfig(picture)
 		s, err := Open(t.Context(), cfg)
-		var condemnation *CondemnedError
+		var condemnation *datadir.CondemnedError
 		switch is := errors.As(err, &condemnation); {
 		case i < 5 && err != nil:
 			t.Errorf("before %s: %v", steps[i], err)
 		case i < 5:
 			stop(t, s)
 			continue
-		case !is || condemnation.Reason != reason || !strings.Contains(err.Error(), condemnedFile):
+		case !is || condemnation.Reason != reason || !strings.Contains(err.Error(), datadir.CondemnedFile):
 			t.Errorf("behind the rename: got %v", err)
 		}
 		if err == nil {
 			stop(t, s)
 		}
-		if _, err := PlanForceSingle(picture); !errors.As(err, &condemnation) {
+		if _, err := datadir.PlanForceSingle(picture); !errors.As(err, &condemnation) {
 			t.Errorf("plan to recover: got %v", err)
 		}
-		if err := ForceSingle(picture); !errors.As(err, &condemnation) {
+		if err := datadir.ForceSingle(picture); !errors.As(err, &condemnation) {
 			t.Errorf("recover: got %v", err)
 		}
-		if report, err := Check(picture); err != nil || report.Condemned != reason ||
+		if report, err := datadir.Check(picture); err != nil || report.Condemned != reason ||
 			!strings.Contains(report.String(), "CONDEMNED") {
 			t.Errorf("check: %q, %v", report.Condemned, err)
 		}
 	}
-	if report, err := Check(pictures[0]); err != nil || report.Condemned != "" ||
+	if report, err := datadir.Check(pictures[0]); err != nil || report.Condemned != "" ||
 		strings.Contains(report.String(), "CONDEMNED") {
 		t.Errorf("check of one that is not: %q, %v", report.Condemned, err)
-	}
-}
-
-// A file that does not say why condemns as well, and one of any length is read in part.
-func TestCondemnedForAnyReason(t *testing.T) {
-	dir := t.TempDir()
-	for content, want := range map[string]int{"": 1, "\n": 1,
-		strings.Repeat("x", 2*condemnedReasonMax): condemnedReasonMax} {
-		if err := os.WriteFile(filepath.Join(dir, condemnedFile), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var condemnation *CondemnedError
-		if err := condemned(dir); !errors.As(err, &condemnation) || len(condemnation.Reason) < want ||
-			len(condemnation.Reason) > condemnedReasonMax {
-			t.Errorf("%d bytes: %v", len(content), err)
-		}
 	}
 }
 

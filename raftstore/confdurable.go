@@ -45,7 +45,7 @@ type confGate struct {
 }
 
 func (g *confGate) init(log *raftLog) {
-	g.saved = log.hard.commit
+	g.saved = log.hard.Commit
 	g.noteAppended(log.entries)
 }
 
@@ -83,8 +83,8 @@ func (g *confGate) holdBack(m *pb.Message) {
 
 // queueCommitted hands committed entries over, after a write of the commit index if they change the members.
 func (l *loop) queueCommitted(m *pb.Message) error {
-	if at := confEntry(m.GetEntries()); at > l.hard.commit {
-		l.hard.commit = at
+	if at := confEntry(m.GetEntries()); at > l.hard.Commit {
+		l.hard.Commit = at
 		h := l.hard
 		l.s.appender.add(&writeJob{hard: &h})
 	}

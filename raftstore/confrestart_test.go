@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/wal"
 )
@@ -122,7 +123,7 @@ func TestRosterOfADirectory(t *testing.T) {
 		slices.Sort(names)
 		return strings.Join(names, " ")
 	}
-	report, err := Check(dir)
+	report, err := datadir.Check(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRosterOfADirectory(t *testing.T) {
 	if text := report.String(); !strings.Contains(text, " d d:1\n") || !strings.Contains(text, "removed ") {
 		t.Errorf("check says\n%s", text)
 	}
-	plan, err := PlanForceSingle(dir)
+	plan, err := datadir.PlanForceSingle(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestRosterOfADirectory(t *testing.T) {
 		t.Errorf("the plan is as of %d of term %d, check says %d of term %d", plan.LastIndex, plan.LastTerm,
 			report.LastIndex, report.LastTerm)
 	}
-	if err := ForceSingle(dir); err != nil {
+	if err := datadir.ForceSingle(dir); err != nil {
 		t.Fatal(err)
 	}
 	c.start("c")
@@ -159,57 +160,52 @@ func TestRosterHasWhatWasLearnt(t *testing.T) {
 	c.settle()
 	c.killAll()
 	dir := c.cfgs["a"].Dir
-	img, err := examine(dir)
+	img, err := datadir.Examine(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := img.confs[len(img.confs)-1]
+	conf := img.Members()
 	conf.Index += 100
 	conf.Voters = append(slices.Clone(conf.Voters), 99)
 	conf.Members = append(slices.Clone(conf.Members), membership.Record{ID: 99, Name: "z", Peer: "z:1"})
-	if err := saveLearnt(&disk{}, dir, img.identity, learntText{Conf: conf}); err != nil {
+	opened, err := datadir.Open(datadir.Options{Dir: dir, Disk: new(datadir.Disk), Logger: noLog})
+	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := PlanForceSingle(dir)
+	if err := errors.Join(opened.SaveLearnt(datadir.Learnt{Conf: conf}), opened.Close()); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := datadir.PlanForceSingle(dir)
 	if z, found := plan.Others.Find(99); err != nil || !found || z.Name != "z" {
 		t.Errorf("the plan is %+v, %v", plan, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, admissionFile), []byte("damaged"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, datadir.AdmissionFile), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(dir); err == nil {
+	if _, err := datadir.Check(dir); err == nil {
 		t.Error("check takes a damaged list of members")
 	}
 }
 
-// A log that was emptied for a checkpoint of an earlier entry has nothing that is newer than the checkpoint.
-func TestNewestOfAnEmptiedLog(t *testing.T) {
-	img := image{first: 92, last: 91}
-	img.state.meta = checkpointMeta{Index: 3, Term: 2, Restored: 3}
-	if index, term := img.newest(); index != 3 || term != 2 {
-		t.Errorf("the newest entry is %d of term %d", index, term)
-	}
-}
-
 // forgetLog makes a log with the same entries whose commit index is that of the checkpoint.
-func forgetLog(t *testing.T, dir string, img *image) {
-	log := filepath.Join(dir, walDir)
+func forgetLog(t *testing.T, dir string, img *datadir.Image) {
+	log := filepath.Join(dir, datadir.LogDir)
 	if err := errors.Join(os.RemoveAll(log), os.Mkdir(log, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := createLog(&disk{}, log, img.identity, img.state.meta); err != nil {
-		t.Fatal(err)
-	}
-	found, err := wal.Inspect(log, logOptions(&disk{}, img.identity, img.state.meta, 1<<20))
+	o := wal.Options{Cluster: img.Identity.Cluster, Member: img.Identity.Member, SegmentBytes: 1 << 20,
+		Checkpoint: img.Meta.Index, CheckpointTerm: img.Meta.Term, New: true}
+	l, err := wal.Open(log, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := openDiskLog(log, found)
-	if err != nil {
-		t.Fatal(err)
+	var entries []wal.Entry
+	for _, e := range img.Entries {
+		entries = append(entries, wal.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Type: byte(e.GetType()),
+			Data: e.GetData()})
 	}
-	h := hardState{term: img.hard.term, vote: img.hard.vote, commit: img.state.meta.Index}
-	if err := errors.Join(l.append(&h, img.entries), l.close()); err != nil {
+	h := wal.HardState{Term: img.Hard.Term, Vote: img.Hard.Vote, Commit: img.Meta.Index}
+	if err := errors.Join(l.Append(&h, entries), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -223,12 +219,12 @@ func TestLogProvesItsMemberships(t *testing.T) {
 	c.settle()
 	c.killAll()
 	dir := c.cfgs["a"].Dir
-	img, err := examine(dir)
+	img, err := datadir.Examine(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var changes []uint64
-	for _, e := range img.entries {
+	for _, e := range img.Entries {
 		if confEntry([]*pb.Entry{e}) > 0 {
 			changes = append(changes, e.GetIndex())
 		}

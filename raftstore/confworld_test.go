@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -86,8 +87,8 @@ func confMemberRecord(name string) membership.Record {
 }
 
 func (w *confWorld) add(name string, origin, learnt membership.Conf) *confMember {
-	id := identity{Cluster: 77, Member: confID(name), Incarnation: 1}
-	meta := firstCheckpoint(id)
+	id := datadir.Identity{Cluster: 77, Member: confID(name), Incarnation: 1}
+	meta := datadir.FirstMeta(id)
 	meta.Conf = origin
 	m := &confMember{w: w, id: id.Member, name: name, disk: &Memory{id: id, meta: meta}, learnt: learnt,
 		own: map[string]bool{}}
@@ -149,16 +150,19 @@ func (m *confMember) start() {
 		return
 	}
 	m.disk.locked = false
-	s := &Store{stop: make(chan struct{}), done: make(chan struct{}), receiving: make(chan struct{}, 1), disk: &disk{},
-		learnt: learntText{Conf: m.learnt}, network: newMemNet(1).at(m.name + ":1"),
+	s := &Store{stop: make(chan struct{}), done: make(chan struct{}), receiving: make(chan struct{}, 1),
+		disk: &datadir.Disk{}, network: newMemNet(1).at(m.name + ":1"),
 		cfg: Config{InMemory: true, Memory: m.disk, Logger: noLog,
 			Cluster: Cluster{Name: m.name, AdvertisePeer: m.name + ":1", Version: 1, clock: stillClock{}}}}
 	s.inbox.bell = turn.NewBell()
 	s.client.Store(&s.cfg.Cluster.ClientAddress)
 	s.lease.clock, s.lease.base = stillClock{}, stillClock{}.now()
-	if err := s.openMemory(); err != nil {
+	img, err := s.openFiles(m.w.t.Context())
+	if err != nil {
 		m.w.fail("open %s: %v", m.name, err)
 	}
+	s.opened(img)
+	s.learnt.Conf = m.learnt
 	node, err := s.newNode()
 	if err != nil {
 		m.w.fail("start %s: %v", m.name, err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // script is the life of one store that the crash and fault tests look at step by step: segments change
@@ -127,8 +128,8 @@ func (sc *script) takeCheckpoint(t *testing.T, r *recorder, from, to int, rows [
 // many commands were found.
 func verify(t *testing.T, cfg Config, acked int, where string) int {
 	t.Helper()
-	if report, err := Check(cfg.Dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		if _, missing := os.Stat(filepath.Join(cfg.Dir, identityFile)); missing == nil {
+	if report, err := datadir.Check(cfg.Dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if _, missing := os.Stat(filepath.Join(cfg.Dir, datadir.IdentityFile)); missing == nil {
 			t.Fatalf("%s: check: %v\n%s", where, err, report)
 		}
 	}
@@ -225,16 +226,16 @@ func TestPowerLossDuringLogWrite(t *testing.T) {
 			torn = filepath.Join(base, "torn")
 			copyDir(t, sc.cfg.Dir, torn)
 			image := tear(rng, file, after)
-			if err := os.WriteFile(filepath.Join(torn, walDir, filepath.Base(path)), image,
+			if err := os.WriteFile(filepath.Join(torn, datadir.LogDir, filepath.Base(path)), image,
 				0o600); err != nil {
 				return err
 			}
 			images++
-			img, err := examine(torn)
-			if made, _ := hasData(torn); err != nil && made { // the log comes before the identity
+			img, err := datadir.Examine(torn, nil)
+			if made, _ := datadir.HasData(torn); err != nil && made { // the log comes before the identity
 				return err
 			}
-			if slices.ContainsFunc(img.files, func(f FileReport) bool { return f.TornBytes > 0 }) {
+			if slices.ContainsFunc(img.Files, func(f datadir.FileReport) bool { return f.TornBytes > 0 }) {
 				tornImages++
 			}
 			verifyTwice(t, torn, sc.ackedSoFar(),
@@ -294,7 +295,7 @@ func verifyTwice(t *testing.T, dir string, acked int, where string) {
 		t.Fatalf("%s: %v", where, err)
 	}
 	cfg.before = nil
-	s.disk.before = nil
+	s.disk.Before = nil
 	stop(t, s)
 	verify(t, smallConfig(dir), acked, where)
 }

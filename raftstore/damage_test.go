@@ -12,32 +12,32 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // contents is everything a data directory says, in a form that can be compared.
 type contents struct {
-	identity identity
-	state    checkpointMeta
+	identity datadir.Identity
+	state    datadir.Meta
 	rows     []string
-	hard     hardState
+	hard     wal.HardState
 	first    uint64
 	log      []string // from first on
 }
 
 func readContents(dir string) (contents, error) {
 	var rows []string
-	x := examiner{dir: dir, reader: rowReader{add: func(key, value []byte) error {
+	img, err := datadir.Examine(dir, func(key, value []byte) error {
 		rows = append(rows, fmt.Sprintf("%s %x", key, value))
 		return nil
-	}}}
-	img, err := &x.img, x.run()
-	img.state.close()
+	})
+	img.Close()
 	if err != nil {
 		return contents{}, err
 	}
-	c := contents{rows: rows, identity: img.identity, state: img.state.meta, hard: img.hard, first: img.first}
-	for _, e := range img.entries {
+	c := contents{rows: rows, identity: img.Identity, state: img.Meta, hard: img.Hard, first: img.First}
+	for _, e := range img.Entries {
 		c.log = append(c.log, fmt.Sprintf("%d %d %d %s", e.GetIndex(), e.GetTerm(), e.GetType(), e.GetData()))
 	}
 	return c, err
@@ -74,8 +74,8 @@ func damagedDir(t testing.TB) (dir string, want contents, lastBatch int) {
 // missing but the last batch.
 func judge(dir string, want contents, lastBatch int) (refused bool, err error) {
 	got, err := readContents(dir)
-	var damage *CorruptionError
-	var format *FormatError
+	var damage *datadir.CorruptionError
+	var format *datadir.FormatError
 	if errors.As(err, &damage) {
 		if !strings.HasPrefix(damage.File, dir) || damage.Reason == "" {
 			return true, fmt.Errorf("the refusal names no file or reason: %v", err)
@@ -101,7 +101,7 @@ func judge(dir string, want contents, lastBatch int) (refused bool, err error) {
 
 func dataFiles(t testing.TB, dir string) (files []string) {
 	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
-		if err == nil && !info.IsDir() && info.Name() != lockFile {
+		if err == nil && !info.IsDir() && info.Name() != datadir.LockFile {
 			files = append(files, path)
 		}
 		return err
@@ -219,15 +219,15 @@ func TestRefusalChangesNothing(t *testing.T) {
 	before := filepath.Join(t.TempDir(), "before")
 	copyDir(t, dir, before)
 	_, err = Open(t.Context(), smallConfig(dir))
-	var damage *CorruptionError
+	var damage *datadir.CorruptionError
 	if !errors.As(err, &damage) || damage.File != segment {
 		t.Fatalf("error %v", err)
 	}
-	report, checkErr := Check(dir)
+	report, checkErr := datadir.Check(dir)
 	if checkErr == nil || checkErr.Error() != err.Error() {
 		t.Errorf("check says %v", checkErr)
 	}
-	if report.Member == 0 || report.CheckpointIndex == 0 || !strings.Contains(report.String(), checkpointDir) {
+	if report.Member == 0 || report.CheckpointIndex == 0 || !strings.Contains(report.String(), datadir.CheckpointDir) {
 		t.Errorf("report %s", report)
 	}
 	for _, f := range dataFiles(t, dir) {
@@ -243,30 +243,30 @@ func TestRefusalChangesNothing(t *testing.T) {
 func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 	dir, _, _ := damagedDir(t)
 	other, _, _ := damagedDir(t)
-	segments, err := filepath.Glob(filepath.Join(dir, walDir, "*"+wal.Suffix))
+	segments, err := filepath.Glob(filepath.Join(dir, datadir.LogDir, "*"+wal.Suffix))
 	if err != nil || len(segments) < 3 {
 		t.Fatal(segments, err)
 	}
 	for name, spoil := range map[string]func(to string){
 		"state of another member": func(to string) {
-			copyDir(t, filepath.Join(other, checkpointDir), filepath.Join(to, checkpointDir))
+			copyDir(t, filepath.Join(other, datadir.CheckpointDir), filepath.Join(to, datadir.CheckpointDir))
 		},
 		"log of another member": func(to string) {
-			copyDir(t, filepath.Join(other, walDir), filepath.Join(to, walDir))
+			copyDir(t, filepath.Join(other, datadir.LogDir), filepath.Join(to, datadir.LogDir))
 		},
 		"segment of another place": func(to string) {
-			mustCopy(t, segments[1], filepath.Join(to, walDir, filepath.Base(segments[0])))
+			mustCopy(t, segments[1], filepath.Join(to, datadir.LogDir, filepath.Base(segments[0])))
 		},
 		"segment that nothing names": func(to string) {
-			mustCopy(t, segments[len(segments)-2], filepath.Join(to, walDir, wal.FileName(1<<40)))
+			mustCopy(t, segments[len(segments)-2], filepath.Join(to, datadir.LogDir, wal.FileName(1<<40)))
 		},
 		"file with a strange name": func(to string) {
-			if err := os.WriteFile(filepath.Join(to, walDir, "x"+wal.Suffix), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(to, datadir.LogDir, "x"+wal.Suffix), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"identity lost": func(to string) {
-			if err := os.Remove(filepath.Join(to, identityFile)); err != nil {
+			if err := os.Remove(filepath.Join(to, datadir.IdentityFile)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -275,7 +275,7 @@ func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 		copyDir(t, dir, to)
 		spoil(to)
 		_, err := Open(t.Context(), smallConfig(to))
-		var damage *CorruptionError
+		var damage *datadir.CorruptionError
 		if !errors.As(err, &damage) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -293,58 +293,10 @@ func mustCopy(t testing.TB, from, to string) {
 	}
 }
 
-// TestCheckLogRules goes through what the log and the checkpoint must agree on.
-func TestCheckLogRules(t *testing.T) {
-	base := func() *examiner {
-		x := &examiner{dir: "dir"}
-		x.img.first, x.img.last = 5, 20
-		x.img.runs = []termRun{{5, 2}, {15, 3}}
-		x.img.state.meta = checkpointMeta{Index: 10, Term: 2}
-		x.img.hard = hardState{term: 3, commit: 12}
-		return x
-	}
-	if err := base().checkLog("wal"); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(x *examiner){
-		"hole behind the checkpoint":     func(x *examiner) { x.img.first = 12 },
-		"log ends before the checkpoint": func(x *examiner) { x.img.last = 9 },
-		"log ends before the commit":     func(x *examiner) { x.img.last = 11 },
-		"other term at the checkpoint":   func(x *examiner) { x.img.state.meta.Term = 1 },
-	} {
-		x := base()
-		spoil(x)
-		if x.checkLog("wal") == nil {
-			t.Errorf("%s was accepted", name)
-		}
-	}
-}
-
-func TestNewerFormatsAreRefused(t *testing.T) {
-	dir, _, _ := damagedDir(t)
-	text := identityText{Format: identityFormat + 1, Cluster: "01", Member: "02"}
-	text.Checksum = text.sum()
-	json := fmt.Sprintf(`{"format":%d,"cluster":%q,"member":%q,"checksum":%q}`, text.Format, text.Cluster,
-		text.Member, text.Checksum)
-	if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(json), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Open(t.Context(), smallConfig(dir))
-	var format *FormatError
-	if !errors.As(err, &format) || format.Found != identityFormat+1 ||
-		!strings.Contains(err.Error(), "later") {
-		t.Errorf("identity: %v", err)
-	}
-	if _, err := decodeCheckpointMeta("f",
-		checkpointMeta{Format: checkpointFormat + 1}.encode()); !errors.As(err, &format) {
-		t.Errorf("checkpoint: %v", err)
-	}
-}
-
 // A directory of former versions is refused, and stays as it is.
 func TestFormerFilesAreRefused(t *testing.T) {
 	dir, _, _ := damagedDir(t)
-	for _, name := range []string{filepath.Join(walDir, "wal-meta.db"), "state.db"} {
+	for _, name := range []string{filepath.Join(datadir.LogDir, "wal-meta.db"), "state.db"} {
 		refusesFormer(t, dir, filepath.Join(dir, name))
 	}
 }
@@ -356,10 +308,10 @@ func refusesFormer(t *testing.T, dir, former string) {
 	}
 	defer os.Remove(former)
 	for name, look := range map[string]func() error{
-		"check": func() error { _, err := Check(dir); return err },
+		"check": func() error { _, err := datadir.Check(dir); return err },
 		"open":  func() error { _, err := Open(t.Context(), smallConfig(dir)); return err },
 	} {
-		if err := look(); !errors.Is(err, errFormer) || !strings.Contains(err.Error(), former) {
+		if err := look(); !errors.Is(err, datadir.ErrFormer) || !strings.Contains(err.Error(), former) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

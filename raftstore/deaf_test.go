@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -191,7 +192,7 @@ func (c *stepClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker
 // silent first.
 func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	clock := &stepClock{at: time.Unix(1000, 0)}
-	s := &Store{cfg: Config{Logger: noLog}, identity: identity{Member: 1}}
+	s := &Store{cfg: Config{Logger: noLog}, identity: datadir.Identity{Member: 1}}
 	s.lease.clock, s.lease.base = clock, clock.at
 	l := &loop{s: s, leading: true, caughtUp: true}
 	l.conf = membership.Conf{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // A second process changes nothing in a directory whose lock file was removed while a store has it.
@@ -15,12 +16,12 @@ func TestRemovedLockFile(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
 	s := open(t, cfg)
 	defer stop(t, s)
-	received := filepath.Join(cfg.Dir, checkpointDir, checkpoint.FileName(77))
-	if err := errors.Join(os.Remove(filepath.Join(cfg.Dir, lockFile)),
+	received := filepath.Join(cfg.Dir, datadir.CheckpointDir, checkpoint.FileName(77))
+	if err := errors.Join(os.Remove(filepath.Join(cfg.Dir, datadir.LockFile)),
 		os.WriteFile(received, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrLocked) {
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, datadir.ErrLocked) {
 		t.Errorf("a second store: %v", err)
 	}
 	if _, err := os.Stat(received); err != nil {

@@ -7,46 +7,6 @@ import (
 	"github.com/coordd/coordd/raftstore/peers"
 )
 
-// ErrLocked is returned by Open and Check when another process holds the data directory.
-var ErrLocked = errors.New("the data directory is in use by another process")
-
-// ErrNotData says that a directory is not one of ours. Nothing was changed.
-var ErrNotData = errors.New("it is not a data directory")
-
-// ErrHalfRestored says that a restore of a backup was cut short: what is in the directory is not the backup. Nothing
-// was changed. RestoreBackup can be called again, which begins anew.
-var ErrHalfRestored = errors.New("a backup was being restored into it, and that did not come to its end")
-
-// CorruptionError says that stored data is not what was written. Nothing was changed. Open and Check return
-// it, and Handler.Failed gets it when damage shows up while running.
-type CorruptionError struct {
-	File   string // path of the damaged or missing file
-	Index  uint64 // log entry concerned; 0 if the damage is not about one entry
-	Reason string // what was found, for the operator
-}
-
-// Error names file and entry.
-func (e *CorruptionError) Error() string {
-	if e.Index == 0 {
-		return fmt.Sprintf("corrupt data in %s: %s", e.File, e.Reason)
-	}
-	return fmt.Sprintf("corrupt data in %s at entry %d: %s", e.File, e.Index, e.Reason)
-}
-
-// FormatError says that a file was written by a newer program. Nothing was changed.
-type FormatError struct {
-	File  string
-	Found int // version in the file
-	Known int // highest version this program reads
-}
-
-// Error tells what to do: use the newer program.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf(
-		"%s has format %d, this program reads up to %d: use the version that wrote it or a later one", e.File,
-		e.Found, e.Known)
-}
-
 // VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start
 // return it, and Handler.Failed gets it if the cluster has come so far while a new member joined.
 type VersionError struct {
@@ -59,11 +19,6 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf(
 		"the cluster uses commands of version %d, this program reads up to %d: use a later version of it",
 		e.Cluster, e.Own)
-}
-
-// corrupt builds a CorruptionError.
-func corrupt(file string, index uint64, format string, args ...any) error {
-	return &CorruptionError{File: file, Index: index, Reason: fmt.Sprintf(format, args...)}
 }
 
 // Refusals of other members.

@@ -15,28 +15,30 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // findOrigin decides who a member without data is.
-func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Logger) (origin, error) {
+func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Logger) (datadir.Origin, error) {
 	switch {
 	case len(c.Initial) > 0:
 		return staticOrigin(ctx, c, net)
 	case len(c.Join) > 0:
 		return joinedOrigin(ctx, c, net, log)
 	}
-	id := newIdentity()
+	id := datadir.NewIdentity()
 	if !c.networked() {
-		return origin{id: id, first: firstCheckpoint(id)}, nil
+		return datadir.Origin{ID: id, First: datadir.FirstMeta(id)}, nil
 	}
-	id.Incarnation = randomID()
-	first := firstCheckpoint(id)
-	first.Conf.Members = []membership.Record{{ID: id.Member, Name: c.Name, Peer: c.address(),
-		Client: c.ClientAddress}}
-	return origin{id: id, first: first}, nil
+	id.Incarnation = datadir.RandomID()
+	first := datadir.FirstMeta(id)
+	self := c.Self()
+	self.ID = id.Member
+	first.Conf.Members = []membership.Record{self}
+	return datadir.Origin{ID: id, First: first}, nil
 }
 
 // staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1,
@@ -45,7 +47,7 @@ func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Log
 // It is refused when a server that can be reached now belongs to this cluster and knows that this member has
 // had a data directory before, or that it was removed. Servers that cannot be reached are not waited for;
 // they refuse this member later, by its incarnation.
-func staticOrigin(ctx context.Context, c Cluster, net peers.Network) (origin, error) {
+func staticOrigin(ctx context.Context, c Cluster, net peers.Network) (datadir.Origin, error) {
 	names := slices.Sorted(maps.Keys(c.Initial))
 	cluster := firstClusterID(c)
 	conf := membership.Conf{}
@@ -55,17 +57,17 @@ func staticOrigin(ctx context.Context, c Cluster, net peers.Network) (origin, er
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	conf.Sort()
-	id := identity{Cluster: cluster, Member: firstMemberID(cluster, c.Name), Incarnation: randomID()}
+	id := datadir.Identity{Cluster: cluster, Member: firstMemberID(cluster, c.Name), Incarnation: datadir.RandomID()}
 	for _, name := range names {
 		if name == c.Name {
 			continue
 		}
 		if err := mayStart(ctx, net, c.Initial[name], id, conf); err != nil {
-			return origin{}, fmt.Errorf("first start of %q: %s at %s: %w", c.Name, name, c.Initial[name], err)
+			return datadir.Origin{}, fmt.Errorf("first start of %q: %s at %s: %w", c.Name, name, c.Initial[name], err)
 		}
 	}
-	return origin{id: id, first: checkpointMeta{
-		Format: checkpointFormat, Cluster: cluster, Member: id.Member,
+	return datadir.Origin{ID: id, First: datadir.Meta{
+		Format: datadir.MetaFormat, Cluster: cluster, Member: id.Member,
 		Index: 1, Term: 1, Restored: 1, Conf: conf,
 	}}, nil
 }
@@ -85,7 +87,8 @@ func firstMemberID(cluster uint64, name string) uint64 {
 }
 
 // mayStart asks one server whether id, one of the given first members, may start without data.
-func mayStart(ctx context.Context, net peers.Network, address string, id identity, first membership.Conf) error {
+func mayStart(ctx context.Context, net peers.Network, address string, id datadir.Identity,
+	first membership.Conf) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	answer, err := net.Hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})

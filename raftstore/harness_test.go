@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // The tests that run without the race detector repeat many times, or with damaged files, what these run with it:
@@ -151,7 +153,7 @@ var noLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 func smallConfig(dir string) Config {
 	return Config{Dir: dir, Logger: noLog, SegmentBytes: 8 << 10, CheckpointCommands: 100,
 		TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
-		steps: stepLimits{run: 4 << 10, step: 2 << 10, merge: 1}}
+		steps: datadir.StepLimits{Run: 4 << 10, Step: 2 << 10, Merge: 1}}
 }
 
 func open(t testing.TB, cfg Config) *Store {

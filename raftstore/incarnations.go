@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -30,7 +31,7 @@ func (a *admission) remember(h *peerpb.Header) error {
 	if other := a.vouched[id]; other != 0 && other != now {
 		return ErrEmptied
 	}
-	err := a.change(func(t *learntText) {
+	err := a.change(func(t *datadir.Learnt) {
 		seen := maps.Clone(t.Incarnations)
 		if seen == nil {
 			seen = map[uint64]uint64{}

@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
@@ -68,7 +69,8 @@ func (w *emptiedWorld) ask() {
 	first := w.b.log.lastConf()
 	if !w.made {
 		net := &memNet{servers: map[string]peers.Server{"b:1": endpoint{w.b}}, rng: rand.New(rand.NewPCG(1, 1))}
-		err := mayStart(w.t.Context(), net.at("a:1"), "b:1", identity{Cluster: w.b.identity.Cluster, Member: id}, first)
+		err := mayStart(w.t.Context(), net.at("a:1"), "b:1",
+			datadir.Identity{Cluster: w.b.identity.Cluster, Member: id}, first)
 		w.expect("start", err)
 		if w.made = err == nil; !w.made {
 			return
@@ -167,7 +169,7 @@ func TestIncarnationIsDurableFirst(t *testing.T) {
 	defer w.end()
 	w.ask()
 	w.open()
-	w.b.disk.before = func(step, _ string) error {
+	w.b.disk.Before = func(step, _ string) error {
 		if step == "rename" {
 			return errKilled
 		}

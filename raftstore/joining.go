@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
@@ -19,7 +20,7 @@ import (
 // joinedOrigin waits until the cluster lists this member, by name and address, as one that has never started. A server
 // that lags may still list a predecessor with this name. So a refusal counts only if no later list is known, of the
 // servers that were named or of the members that these list, and only once that has been so for joinPatience.
-func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Logger) (origin, error) {
+func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Logger) (datadir.Origin, error) {
 	pause := time.NewTicker(joinPause)
 	defer pause.Stop()
 	logged := map[string]string{} // by address
@@ -48,7 +49,7 @@ func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.L
 		case refusedAt.IsZero():
 			refusedAt = time.Now()
 		case time.Since(refusedAt) > joinPatience:
-			return origin{}, verdict
+			return datadir.Origin{}, verdict
 		}
 		addresses = slices.Clone(c.Join)
 		for _, m := range latest.Members {
@@ -58,7 +59,7 @@ func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.L
 		}
 		select {
 		case <-ctx.Done():
-			return origin{}, fmt.Errorf("wait to be added to the cluster as %q at %s: %w", c.Name,
+			return datadir.Origin{}, fmt.Errorf("wait to be added to the cluster as %q at %s: %w", c.Name,
 				c.address(), ctx.Err())
 		case <-pause.C:
 		}
@@ -69,53 +70,54 @@ func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.L
 var errNotYet = errors.New("not a member yet")
 
 // askToJoin asks one server. The list of members is empty if it has not answered.
-func askToJoin(ctx context.Context, c Cluster, net peers.Network, address string) (origin, membership.Conf, error) {
+func askToJoin(ctx context.Context, c Cluster, net peers.Network,
+	address string) (datadir.Origin, membership.Conf, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	answer, err := net.Hello(ctx, address, &peerpb.HelloRequest{})
 	switch {
 	case status.Code(err) == codes.Unauthenticated:
-		return origin{}, membership.Conf{}, peers.Refuse(errNotYet,
+		return datadir.Origin{}, membership.Conf{}, peers.Refuse(errNotYet,
 			"it does not know a server with this one's certificate yet")
 	case err != nil:
-		return origin{}, membership.Conf{}, peers.Refuse(errNotYet, "%s", status.Convert(err).Message())
+		return datadir.Origin{}, membership.Conf{}, peers.Refuse(errNotYet, "%s", status.Convert(err).Message())
 	case answer.GetCluster() == 0:
-		return origin{}, membership.Conf{}, errNotYet
+		return datadir.Origin{}, membership.Conf{}, errNotYet
 	}
 	conf, err := membership.Decode(answer.GetMembership())
 	if err != nil {
-		return origin{}, membership.Conf{}, peers.Refuse(errNotYet, "%v", err)
+		return datadir.Origin{}, membership.Conf{}, peers.Refuse(errNotYet, "%v", err)
 	}
 	o, err := c.joins(answer, conf)
 	return o, conf, err
 }
 
 // joins judges an answer.
-func (c *Cluster) joins(answer *peerpb.HelloResponse, conf membership.Conf) (origin, error) {
+func (c *Cluster) joins(answer *peerpb.HelloResponse, conf membership.Conf) (datadir.Origin, error) {
 	at := slices.IndexFunc(conf.Members, func(m membership.Record) bool {
 		return m.Name == c.Name && m.Peer == c.address()
 	})
 	if at < 0 {
-		return origin{}, peers.Refuse(errNotYet, "the members are %s", conf.List())
+		return datadir.Origin{}, peers.Refuse(errNotYet, "the members are %s", conf.List())
 	}
 	m := conf.Members[at]
 	switch {
 	case m.Incarnation != 0:
-		return origin{}, fmt.Errorf("join as %q: %w", c.Name, ErrEmptied)
+		return datadir.Origin{}, fmt.Errorf("join as %q: %w", c.Name, ErrEmptied)
 	case !slices.Contains(conf.Learners, m.ID):
-		return origin{}, fmt.Errorf("join as %q: the cluster lists it as a voter", c.Name)
+		return datadir.Origin{}, fmt.Errorf("join as %q: the cluster lists it as a voter", c.Name)
 	case answer.GetVersion() > c.Version:
-		return origin{}, fmt.Errorf("join as %q: %w", c.Name, &VersionError{answer.GetVersion(), c.Version})
+		return datadir.Origin{}, fmt.Errorf("join as %q: %w", c.Name, &VersionError{answer.GetVersion(), c.Version})
 	}
-	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
+	first := datadir.Meta{Format: datadir.MetaFormat, Cluster: answer.GetCluster(), Member: m.ID}
 	if len(answer.GetOrigin()) > 0 {
 		var err error
 		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
 		if first.Conf, err = membership.Decode(answer.GetOrigin()); err != nil {
-			return origin{}, peers.Refuse(errNotYet, "%v", err)
+			return datadir.Origin{}, peers.Refuse(errNotYet, "%v", err)
 		}
 	}
 	conf.Index = max(conf.Index, 1) // older programs do not tell
-	id := identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}
-	return origin{id, first, learntText{Lineage: answer.GetLineage(), Conf: conf}}, nil
+	id := datadir.Identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: datadir.RandomID()}
+	return datadir.Origin{ID: id, First: first, Learnt: datadir.Learnt{Lineage: answer.GetLineage(), Conf: conf}}, nil
 }

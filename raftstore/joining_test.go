@@ -92,8 +92,8 @@ func TestJoinBesideALaggingServer(t *testing.T) {
 				switch took := time.Since(net.begun); {
 				case took < tc.after || took > tc.after+2*joinPause:
 					t.Errorf("took %v, want about %v", took, tc.after)
-				case tc.want == "" && (err != nil || o.id.Member != 4):
-					t.Errorf("joined as %d, %v", o.id.Member, err)
+				case tc.want == "" && (err != nil || o.ID.Member != 4):
+					t.Errorf("joined as %d, %v", o.ID.Member, err)
 				case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
 					t.Errorf("ended with %v, want %q", err, tc.want)
 				}

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // storedRows makes a directory with a checkpoint of so many rows.
 func storedRows(t *testing.T, count int) (cfg Config, want map[string]string) {
 	cfg, want = smallConfig(filepath.Join(t.TempDir(), "data")), map[string]string{}
-	cfg.steps = stepLimits{}
+	cfg.steps = datadir.StepLimits{}
 	s := open(t, cfg)
 	r := start(t, s)
 	propose(t, r, r.lead(t), "a")
@@ -80,7 +82,7 @@ func TestLoadFails(t *testing.T) {
 		}
 		return nil
 	}
-	var damage *CorruptionError
+	var damage *datadir.CorruptionError
 	if _, err := Open(t.Context(), cfg); !errors.As(err, &damage) {
 		t.Errorf("opened with %v", err)
 	}
@@ -88,13 +90,13 @@ func TestLoadFails(t *testing.T) {
 
 // A start tells how far it is, of how much.
 func TestStartTellsItsProgress(t *testing.T) {
-	cfg, _ := storedRows(t, 3*progressSteps)
+	cfg, _ := storedRows(t, 3*datadir.ProgressSteps)
 	var text bytes.Buffer
 	cfg.Logger, cfg.toldEach = slog.New(slog.NewTextHandler(&text, nil)), 1
 	stop(t, open(t, cfg))
 	for _, want := range []string{
-		fmt.Sprintf(`msg="reading the checkpoint" rows=%d of=%d`, progressSteps, 3*progressSteps),
-		fmt.Sprintf(`msg="reading the checkpoint" rows=%d of=%d`, 2*progressSteps, 3*progressSteps),
+		fmt.Sprintf(`msg="reading the checkpoint" rows=%d of=%d`, datadir.ProgressSteps, 3*datadir.ProgressSteps),
+		fmt.Sprintf(`msg="reading the checkpoint" rows=%d of=%d`, 2*datadir.ProgressSteps, 3*datadir.ProgressSteps),
 		`msg="reading the log" files=\d+ of=\d+`,
 	} {
 		if !regexp.MustCompile(want).Match(text.Bytes()) {
@@ -106,7 +108,7 @@ func TestStartTellsItsProgress(t *testing.T) {
 // onlyRows returns the one file of rows in a data directory.
 func onlyRows(t testing.TB, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, checkpointDir, "*.rows"))
+	files, err := filepath.Glob(filepath.Join(dir, datadir.CheckpointDir, "*.rows"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}

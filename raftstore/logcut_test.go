@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -113,11 +114,11 @@ func TestTailIsBoundedInBytes(t *testing.T) {
 		r.waitIdle(t)
 	}
 	stop(t, s)
-	img, err := examine(cfg.Dir)
+	img, err := datadir.Examine(cfg.Dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img.first <= marks[2] || img.first > marks[4] {
-		t.Errorf("the log begins at entry %d, checkpoints are as of %v", img.first, marks)
+	if img.First <= marks[2] || img.First > marks[4] {
+		t.Errorf("the log begins at entry %d, checkpoints are as of %v", img.First, marks)
 	}
 }

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls
@@ -28,7 +31,7 @@ type loop struct {
 	leader    uint64
 	leading   bool
 	caughtUp  bool // an entry of this term has been handed over
-	hard      hardState
+	hard      wal.HardState
 	held      []proposal    // proposals raft has no room for yet
 	reads     []uint64      // questions that wait for caughtUp
 	asked     []uint64      // questions that the others have to answer, while this member leads
@@ -48,7 +51,7 @@ func newLoop(s *Store, h Handler) *loop {
 		s: s, node: s.node, handler: h, hard: s.log.hard, durable: s.log.last}
 	l.confGate.init(s.log)
 	l.control.init(s)
-	l.term = l.hard.term
+	l.term = l.hard.Term
 	return l
 }
 
@@ -231,7 +234,7 @@ func (l *loop) drain() error {
 // written delivers what waited for a write.
 func (l *loop) written(j *writeJob) error {
 	if j.hard != nil {
-		l.saved = max(l.saved, j.hard.commit)
+		l.saved = max(l.saved, j.hard.Commit)
 		if err := l.handOverSaved(); err != nil { // before a checkpoint replaces the entries
 			return err
 		}
@@ -450,8 +453,8 @@ func (l *loop) write(m *pb.Message) {
 	if !raft.IsEmptySnap(m.GetSnapshot()) {
 		j.snapshot, l.offered = l.offered, nil
 	}
-	if term, vote := m.GetTerm(), m.GetVote(); term != 0 && (term != l.hard.term || vote != l.hard.vote) {
-		l.hard = hardState{term: term, vote: vote, commit: m.GetCommit()}
+	if term, vote := m.GetTerm(), m.GetVote(); term != 0 && (term != l.hard.Term || vote != l.hard.Vote) {
+		l.hard = wal.HardState{Term: term, Vote: vote, Commit: m.GetCommit()}
 		h := l.hard
 		j.hard = &h
 	}
@@ -502,7 +505,8 @@ func (l *loop) handOver(m *pb.Message) error {
 func (l *loop) changeMembers(e *pb.Entry) error {
 	change, record, err := l.conf.Judge(e, l.s.forced.Load())
 	if err != nil {
-		return corrupt(l.s.cfg.Dir, e.GetIndex(), "membership entry: %v", err)
+		return &datadir.CorruptionError{File: l.s.cfg.Dir, Index: e.GetIndex(),
+			Reason: fmt.Sprintf("membership entry: %v", err)}
 	}
 	next := l.conf.After(l.node.ApplyConfChange(change), record)
 	next.Index = max(l.conf.Index, e.GetIndex())

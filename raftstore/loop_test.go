@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -133,7 +134,7 @@ func TestUnreadableOldEntryFailsTheStore(t *testing.T) {
 	if entries, _ = s.log.Entries(2, 5, 1); len(entries) != 1 {
 		t.Fatalf("%d entries in 1 byte", len(entries))
 	}
-	files, err := filepath.Glob(filepath.Join(cfg.Dir, walDir, "*"+wal.Suffix))
+	files, err := filepath.Glob(filepath.Join(cfg.Dir, datadir.LogDir, "*"+wal.Suffix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestUnreadableOldEntryFailsTheStore(t *testing.T) {
 	if _, err := s.log.Entries(3, 4, 1<<20); err == nil {
 		t.Fatal("a damaged entry was read")
 	}
-	var damage *CorruptionError
+	var damage *datadir.CorruptionError
 	if err := m.loop.drain(); !errors.As(err, &damage) || damage.Index != 3 {
 		t.Fatalf("the loop goes on: %v", err)
 	}
@@ -177,7 +178,7 @@ func TestReplacedSuffixOfTheLog(t *testing.T) {
 		joinEntries(joinEntries(batch(4, 41, 60), batch(5, 55, 58)), batch(6, 41, 44)),
 	}
 	for i, entries := range steps {
-		if err := s.device.append(&hardState{term: uint64(i + 3)}, entries); err != nil {
+		if err := s.device.Append(&wal.HardState{Term: uint64(i + 3)}, entries); err != nil {
 			t.Fatal(err)
 		}
 		s.log.append(entries)
@@ -190,14 +191,14 @@ func TestReplacedSuffixOfTheLog(t *testing.T) {
 		}
 	}
 	stop(t, s)
-	img, err := examine(cfg.Dir)
+	img, err := datadir.Examine(cfg.Dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img.last != 44 {
-		t.Fatalf("last %d", img.last)
+	if img.Last != 44 {
+		t.Fatalf("last %d", img.Last)
 	}
-	for _, e := range img.entries {
+	for _, e := range img.Entries {
 		term := uint64(1)
 		switch {
 		case e.GetIndex() >= 41:
@@ -219,13 +220,13 @@ func TestCommittedIndexSurvivesInTheHardState(t *testing.T) {
 		propose(t, r, r.lead(t), numbered("c", round*10, round*10+10)...)
 		stop(t, s)
 	}
-	img, err := examine(cfg.Dir)
+	img, err := datadir.Examine(cfg.Dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img.hard.term != 3 || img.hard.vote != img.identity.Member ||
-		img.hard.commit > img.last {
-		t.Errorf("hard state %+v, last entry %d", img.hard, img.last)
+	if img.Hard.Term != 3 || img.Hard.Vote != img.Identity.Member ||
+		img.Hard.Commit > img.Last {
+		t.Errorf("hard state %+v, last entry %d", img.Hard, img.Last)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
@@ -68,7 +69,7 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 			return 0, fmt.Errorf("a member's name and address have 1 to %d bytes of UTF-8", memberTextMax)
 		}
 	}
-	m := membership.Record{ID: randomID(), Name: name, Peer: address}
+	m := membership.Record{ID: datadir.RandomID(), Name: name, Peer: address}
 	return m.ID, s.pursue(ctx, addition(m))
 }
 

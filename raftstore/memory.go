@@ -10,6 +10,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // Memory is what a store that keeps everything in memory leaves behind when it ends: the next one that is
@@ -18,42 +21,31 @@ import (
 type Memory struct {
 	mutex   sync.Mutex
 	locked  bool
-	id      identity // zero: nothing was kept yet
-	meta    checkpointMeta
+	id      datadir.Identity // zero: nothing was kept yet
+	meta    datadir.Meta
 	rows    map[string][]byte
-	hard    hardState
+	hard    wal.HardState
 	entries []*pb.Entry // consecutive
 }
 
-// openMemory opens a store that has nothing on disk.
-func (s *Store) openMemory() error {
-	kept := s.cfg.Memory
-	if kept == nil {
-		kept = &Memory{}
-		s.device, s.rowStore = memoryLog{}, &memoryRows{}
-	} else {
-		if err := kept.lock(); err != nil {
-			return err
-		}
-		s.device, s.rowStore = memoryLog{kept}, &memoryRows{kept: kept}
+// open opens the place of a data directory; nil is one that keeps nothing. load gets the rows.
+func (m *Memory) open(load func(key, value []byte) error) (*datadir.Image, logDevice, rowDevice, error) {
+	log, rows := memoryLog{m}, &memoryRows{kept: m}
+	if m == nil {
+		m = &Memory{}
+	} else if err := m.lock(); err != nil {
+		return nil, nil, nil, err
 	}
-	if kept.id == (identity{}) {
-		kept.id = newIdentity()
-		kept.meta = firstCheckpoint(kept.id)
+	if m.id == (datadir.Identity{}) {
+		m.id = datadir.NewIdentity()
+		m.meta = datadir.FirstMeta(m.id)
 	}
-	if load := s.cfg.Load; load != nil {
-		if err := s.rowStore.rows(load); err != nil {
-			return err
+	if load != nil {
+		if err := rows.Each(load); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	img := kept.image()
-	s.identity, s.loaded = img.identity, img.state.meta.Index
-	s.begun.Store(s.loaded)
-	s.stored.Store(s.loaded)
-	first, runs := img.visible()
-	s.log = newRaftLog(s.device, -1, img.state.meta, kept.hard, first, runs, img.entries)
-	s.logged = s.log.last
-	return nil
+	return m.image(), log, rows, nil
 }
 
 // lock is what locking a directory is on a disk.
@@ -61,25 +53,25 @@ func (m *Memory) lock() error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.locked {
-		return ErrLocked
+		return datadir.ErrLocked
 	}
 	m.locked = true
 	return nil
 }
 
-// image is what examine finds in a directory.
-func (m *Memory) image() *image {
-	img := &image{identity: m.id, state: stateImage{meta: m.meta}, first: m.meta.Index + 1,
-		last: m.meta.Index}
+// image returns the content as a data directory has it.
+func (m *Memory) image() *datadir.Image {
+	img := &datadir.Image{Identity: m.id, Meta: m.meta, First: m.meta.Index + 1, Last: m.meta.Index,
+		Hard: m.hard}
 	if len(m.entries) > 0 {
-		img.first, img.last = m.entries[0].GetIndex(), m.entries[len(m.entries)-1].GetIndex()
+		img.First, img.Last = m.entries[0].GetIndex(), m.entries[len(m.entries)-1].GetIndex()
 	}
 	for _, e := range m.entries {
-		if n := len(img.runs); n == 0 || img.runs[n-1].term != e.GetTerm() {
-			img.runs = append(img.runs, termRun{e.GetIndex(), e.GetTerm()})
+		if n := len(img.Runs); n == 0 || img.Runs[n-1].Term != e.GetTerm() {
+			img.Runs = append(img.Runs, wal.Run{Index: e.GetIndex(), Term: e.GetTerm()})
 		}
 		if e.GetIndex() > m.meta.Index {
-			img.entries = append(img.entries, e)
+			img.Entries = append(img.Entries, e)
 		}
 	}
 	return img
@@ -89,7 +81,7 @@ func (m *Memory) image() *image {
 // they are kept for a later store.
 type memoryLog struct{ kept *Memory }
 
-func (l memoryLog) append(h *hardState, entries []*pb.Entry) error {
+func (l memoryLog) Append(h *wal.HardState, entries []*pb.Entry) error {
 	l.change(func(m *Memory) {
 		if len(entries) > 0 {
 			m.entries = append(m.entries[:m.at(entries[0].GetIndex())], entries...)
@@ -101,22 +93,22 @@ func (l memoryLog) append(h *hardState, entries []*pb.Entry) error {
 	return nil
 }
 
-func (l memoryLog) cut(index uint64) error {
+func (l memoryLog) Cut(index uint64) error {
 	l.change(func(m *Memory) { m.entries = slices.Clone(m.entries[m.at(index):]) })
 	return nil
 }
 
-func (l memoryLog) reset(uint64, uint64) error {
+func (l memoryLog) Reset(uint64, uint64) error {
 	l.change(func(m *Memory) { m.entries = nil })
 	return nil
 }
 
-func (l memoryLog) close() error {
+func (l memoryLog) Close() error {
 	l.change(func(m *Memory) { m.locked = false })
 	return nil
 }
 
-func (memoryLog) read(lo, hi, _ uint64) ([]*pb.Entry, error) {
+func (memoryLog) Read(lo, hi, _ uint64) ([]*pb.Entry, error) {
 	return nil, fmt.Errorf("entries %d to %d are not in memory", lo, hi-1)
 }
 
@@ -144,7 +136,8 @@ type memoryRows struct {
 	mark    *checkpointMark // of the finished checkpoint
 }
 
-func (r *memoryRows) rows(fn func(key, value []byte) error) error {
+// Each implements rowDevice.
+func (r *memoryRows) Each(fn func(key, value []byte) error) error {
 	if r.kept == nil {
 		return nil
 	}
@@ -170,7 +163,10 @@ func (r *memoryRows) Drop(prefix []byte) {
 	}
 }
 
-func (r *memoryRows) finish(mark checkpointMark) { r.mark = &mark }
+// Finish implements rowDevice.
+func (r *memoryRows) Finish(index, term uint64, conf membership.Conf) {
+	r.mark = &checkpointMark{index: index, term: term, conf: conf}
+}
 
 // Busy implements rowDevice.
 func (r *memoryRows) Busy() bool { return r.mark != nil }
@@ -218,5 +214,8 @@ func (*memoryRows) Discard(*checkpoint.FileWriter) {}
 // Close implements rowDevice.
 func (*memoryRows) Close() error { return nil }
 
-func (*memoryRows) pin() (*pinned, error)   { return nil, nil }
-func (*memoryRows) replace(*received) error { return nil }
+// Pin implements rowDevice.
+func (*memoryRows) Pin() (*datadir.Pinned, error) { return nil, nil }
+
+// Replace implements rowDevice.
+func (*memoryRows) Replace(*checkpoint.FileWriter, datadir.Meta) error { return nil }

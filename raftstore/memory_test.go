@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // TestMemoryIsKept stops a store in memory before and behind a checkpoint, and behind one that drops rows:
@@ -25,7 +27,7 @@ func TestMemoryIsKept(t *testing.T) {
 		if !maps.Equal(loaded, wantRows) || !maps.Equal(rowsOf(t, s), wantRows) {
 			t.Fatalf("rows %v, %v; want %v", loaded, rowsOf(t, s), wantRows)
 		}
-		if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrLocked) {
+		if _, err := Open(t.Context(), cfg); !errors.Is(err, datadir.ErrLocked) {
 			t.Fatalf("a second store with the same memory: %v", err)
 		}
 		r := start(t, s)
@@ -74,16 +76,16 @@ func TestEndOfAKeptLogIsReplaced(t *testing.T) {
 	entry := func(index, term uint64) *pb.Entry { return &pb.Entry{Index: new(index), Term: new(term)} }
 	kept := new(Memory)
 	l := memoryLog{kept}
-	_ = l.append(nil, []*pb.Entry{entry(1, 1), entry(2, 1), entry(3, 1)})
-	_ = l.append(nil, []*pb.Entry{entry(2, 2)})
+	_ = l.Append(nil, []*pb.Entry{entry(1, 1), entry(2, 1), entry(3, 1)})
+	_ = l.Append(nil, []*pb.Entry{entry(2, 2)})
 	if got := kept.entries; len(got) != 2 || got[1].GetTerm() != 2 {
 		t.Errorf("entries %v", got)
 	}
-	_ = l.cut(2)
+	_ = l.Cut(2)
 	if got := kept.entries; len(got) != 1 || got[0].GetIndex() != 2 {
 		t.Errorf("entries %v behind the cut", got)
 	}
-	_ = l.cut(9)
+	_ = l.Cut(9)
 	if len(kept.entries) != 0 {
 		t.Errorf("entries %v behind all", kept.entries)
 	}

@@ -53,7 +53,7 @@ func (s *Store) Figures() Figures {
 		Checkpoint: s.stored.Load(),
 		Proposed:   s.meters.proposed.Load(), Backlog: s.backlog.Load(),
 		Members: len(v.conf.Voters) + len(v.conf.Learners), Appends: s.meters.appends.Read(),
-		Writes: s.disk.log.writes.Read(), Syncs: s.disk.log.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
+		Writes: s.disk.Log.Writes.Read(), Syncs: s.disk.Log.Syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
 		CheckpointOpen: s.keeper.active() || !s.keeper.tidy.Load(),
 	}
 	for id, active := range v.active {

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/wal"
@@ -47,15 +48,9 @@ func openHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 
 // assembleHandDriven is openHandDriven without the keeper's goroutine and the first turn.
 func assembleHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
-	d := &disk{fs: cfg.fs, steps: cfg.steps}
-	if err := d.makeDir(cfg.Dir); err != nil {
-		return nil, err
-	}
-	err := prepareDirectory(d, cfg.Dir, func() (origin, error) {
-		return origin{id: identity{Cluster: 77, Member: ownID, Incarnation: 5}, first: receivedRecord(1, 1)}, nil
-	})
-	if err != nil {
-		return nil, err
+	cfg.origin = func() (datadir.Origin, error) {
+		id := datadir.Identity{Cluster: 77, Member: ownID, Incarnation: 5}
+		return datadir.Origin{ID: id, First: receivedRecord(1, 1)}, nil
 	}
 	s, err := Open(t.Context(), cfg)
 	if err != nil {
@@ -77,8 +72,8 @@ func assembleHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 func (f *handDriven) Restore(uint64) {}
 
 // receivedRecord is the record of a checkpoint that another member has sent: it has no rows.
-func receivedRecord(index, term uint64) checkpointMeta {
-	return checkpointMeta{Format: checkpointFormat, Cluster: 77, Member: ownID, Index: index, Term: term,
+func receivedRecord(index, term uint64) datadir.Meta {
+	return datadir.Meta{Format: datadir.MetaFormat, Cluster: 77, Member: ownID, Index: index, Term: term,
 		Restored: index,
 		Conf:     membership.Conf{Voters: []uint64{ownID, firstLeader, nextLeader}}}
 }
@@ -121,7 +116,7 @@ func (f *handDriven) checkpoint(from, term, index, indexTerm uint64) {
 		Metadata: &pb.SnapshotMetadata{Index: &index, Term: &indexTerm, ConfState: record.Conf.ConfState()}}}
 	f.s.receiving <- struct{}{}
 	file, err := f.s.collect(proto.CloneOf(m), func() (*peerpb.Chunk, error) {
-		return &peerpb.Chunk{Checkpoint: record.encode()}, nil
+		return &peerpb.Chunk{Checkpoint: record.Encode()}, nil
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -168,17 +163,19 @@ func TestOneSyncAWrite(t *testing.T) {
 	f.write(nil)
 	gatherReplaced(f)
 	var steps []string
-	f.s.disk.before = func(step, _ string) error {
+	f.s.disk.Before = func(step, _ string) error {
 		steps = append(steps, step)
 		return nil
 	}
 	f.write(nil)
-	f.s.disk.before = nil
+	f.s.disk.Before = nil
 	if !slices.Equal(steps, []string{"write log", "sync log"}) {
 		t.Errorf("steps %q", steps)
 	}
-	if hard := f.s.device.(*diskLog).log.Hard(); hard != (wal.HardState{Term: 4, Commit: 8}) {
-		t.Errorf("the hard state is %+v", hard)
+	img, err := datadir.Examine(f.s.cfg.Dir, nil)
+	img.Close()
+	if err != nil || img.Hard != (wal.HardState{Term: 4, Commit: 8}) {
+		t.Errorf("the hard state is %+v, %v", img.Hard, err)
 	}
 }
 
@@ -217,7 +214,7 @@ func TestCommitIsDurableAfterItsEntries(t *testing.T) {
 			f.write(nil)
 			gather(f)
 			var steps []string
-			f.s.disk.before = func(step, path string) error {
+			f.s.disk.Before = func(step, path string) error {
 				steps = append(steps, step+" "+filepath.Base(path))
 				copyDir(t, cfg.Dir, fmt.Sprintf("%s-%d", cfg.Dir, len(steps)))
 				return nil
@@ -238,7 +235,7 @@ func TestCommitIsDurableAfterItsEntries(t *testing.T) {
 				if commands := strings.Join(again.commands(), " "); strings.Contains(commands, "lost") {
 					t.Errorf("killed before %q: committed is %s", step, commands)
 				}
-				if commit := again.s.log.hard.commit; step == "" && commit != 8 {
+				if commit := again.s.log.hard.Commit; step == "" && commit != 8 {
 					t.Errorf("the durable commit index is %d", commit)
 				}
 				again.stop()

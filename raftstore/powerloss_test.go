@@ -18,7 +18,9 @@ import (
 
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/rig"
 )
@@ -92,21 +94,20 @@ func (p *powerLoss) check(image *rig.Memory, step string) {
 	p.images++
 	crashed := filepath.Join(filepath.Dir(p.dir), "crashed")
 	dump(p.t, image, p.dir, crashed)
-	if _, err := os.Stat(filepath.Join(crashed, identityFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(crashed, datadir.IdentityFile)); err != nil {
 		p.marks["half made"]++
 		return
 	}
 	where := fmt.Sprintf("seed %d, image %d, before %q", p.seed, p.images, step)
-	x := examiner{dir: crashed}
-	err := x.run()
+	img, err := datadir.Examine(crashed, nil)
+	img.Close()
 	if err != nil {
 		p.t.Errorf("%s: %v", where, err)
 		return
 	}
-	if x.img.unfit {
+	if img.Unfit {
 		p.marks["a log of before"]++
 	}
-	x.img.state.close()
 	cfg := smallConfig(crashed)
 	cfg.fs = unsynced{files.Disk{}}
 	again, err := openHandDriven(p.t, cfg)
@@ -123,11 +124,11 @@ func (p *powerLoss) check(image *rig.Memory, step string) {
 	again.entries(firstLeader, p.term+5, last, term, 0, text(last+1))
 	again.write(nil)
 	again.stop()
-	img, err := examine(crashed)
-	if err != nil || img.last != last+1 {
-		p.t.Errorf("%s: after one more entry, the last is %d, not %d: %v", where, img.last, last+1, err)
+	img, err = datadir.Examine(crashed, nil)
+	if err != nil || img.Last != last+1 {
+		p.t.Errorf("%s: after one more entry, the last is %d, not %d: %v", where, img.Last, last+1, err)
 	}
-	img.state.close()
+	img.Close()
 }
 
 // judge compares what a store has after a crash with what it had promised. The caller holds the lock.
@@ -251,7 +252,7 @@ func (p *powerLoss) install() {
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(uint64(firstLeader)), To: new(uint64(ownID)), Term: &p.term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: new(p.term),
 			ConfState: record.Conf.ConfState()}}}
-	chunks := []*peerpb.Chunk{{Rows: rows}, {Checkpoint: record.encode()}}
+	chunks := []*peerpb.Chunk{{Rows: rows}, {Checkpoint: record.Encode()}}
 	p.f.s.receiving <- struct{}{}
 	file, err := p.f.s.collect(proto.CloneOf(m), func() (*peerpb.Chunk, error) {
 		next := chunks[0]
@@ -350,7 +351,7 @@ func TestPowerLossWhileRestoring(t *testing.T) {
 			images++
 			cfg := smallConfig(crashed)
 			cfg.fs = unsynced{files.Disk{}}
-			made, err := hasData(crashed)
+			made, err := datadir.HasData(crashed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -363,20 +364,21 @@ func TestPowerLossWhileRestoring(t *testing.T) {
 				continue
 			} else if err == nil { // a new directory
 				stop(t, s)
-				if slices.Contains(m.Memory.Paths(), filepath.Join(dir, identityFile)) {
+				if slices.Contains(m.Memory.Paths(), filepath.Join(dir, datadir.IdentityFile)) {
 					t.Errorf("before %q: the backup is gone", step)
 				}
 				continue
-			} else if !errors.Is(err, ErrHalfRestored) {
+			} else if !errors.Is(err, datadir.ErrHalfRestored) {
 				t.Errorf("before %q: %v", step, err)
 			}
-			if err := restoreBackup(&disk{fs: cfg.fs}, crashed, bytes.NewReader(b), Cluster{}); err != nil {
+			d := &datadir.Disk{FS: cfg.fs}
+			if err := d.RestoreBackup(crashed, bytes.NewReader(b), membership.Record{}); err != nil {
 				t.Errorf("before %q: again: %v", step, err)
 			}
 		}
 		return nil
 	}
-	if err := restoreBackup(&disk{fs: m}, dir, bytes.NewReader(b), Cluster{}); err != nil {
+	if err := (&datadir.Disk{FS: m}).RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
 		t.Fatal(err)
 	}
 	m.Memory.Before = nil

@@ -2,39 +2,31 @@ package raftstore
 
 import (
 	"errors"
-	"sort"
 	"sync"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // logDevice is where entries become durable. Disk and memory implement it. Writes come from one goroutine at
 // a time, reads may come meanwhile.
 type logDevice interface {
-	// append makes entries durable and with them h, unless it is nil: both or neither. Entries are consecutive. If
+	// Append makes entries durable and with them h, unless it is nil: both or neither. Entries are consecutive. If
 	// the first index is already there, it and all later entries are replaced: a new leader has written others in
 	// their place.
-	append(h *hardState, entries []*pb.Entry) error
-	// read returns entries [lo, hi), at least one, stopping after maxBytes.
-	read(lo, hi, maxBytes uint64) ([]*pb.Entry, error)
-	// cut removes entries below index as far as that frees space.
-	cut(index uint64) error
-	// reset removes all entries; the next one is index+1, and index has this term. Nothing else is written meanwhile.
-	reset(index, term uint64) error
-	close() error
+	Append(h *wal.HardState, entries []*pb.Entry) error
+	// Read returns entries [lo, hi), at least one, stopping after maxBytes.
+	Read(lo, hi, maxBytes uint64) ([]*pb.Entry, error)
+	// Cut removes entries below index as far as that frees space.
+	Cut(index uint64) error
+	// Reset removes all entries; the next one is index+1, and index has this term. Nothing else is written meanwhile.
+	Reset(index, term uint64) error
+	Close() error
 }
-
-// hardState is what raft must not forget: the term, the vote in it, and an index known to be committed and
-// durable here. The commit index is only written along with a change of the others and may be old.
-type hardState struct {
-	term, vote, commit uint64
-}
-
-// termRun says that the entries from index on, up to the next run, have this term.
-type termRun struct{ index, term uint64 }
 
 // confRun says that this membership holds from index on, up to the next run.
 type confRun struct {
@@ -77,12 +69,12 @@ type raftLog struct {
 	maxBytes int // of entries in memory that were handed over; negative: all stay
 
 	mu      sync.Mutex
-	hard    hardState // as stored when it was opened; later ones go to the device past it
-	known   uint64    // the commit index that raft begins with
+	hard    wal.HardState // as stored when it was opened; later ones go to the device past it
+	known   uint64        // the commit index that raft begins with
 	first   uint64
 	last    uint64
 	handed  uint64 // the last entry that the handler was given
-	runs    []termRun
+	runs    []wal.Run
 	confs   []confRun
 	entries []*pb.Entry // the youngest, up to last
 	bytes   int         // of entries
@@ -93,21 +85,21 @@ var _ raft.Storage = (*raftLog)(nil)
 
 // newRaftLog builds the log from what examine has found: entries are those behind the checkpoint c, runs
 // cover first-1 to the last of them. They all have still to be handed over.
-func newRaftLog(device logDevice, maxBytes int, c checkpointMeta, h hardState, first uint64, runs []termRun,
+func newRaftLog(device logDevice, maxBytes int, c datadir.Meta, h wal.HardState, first uint64, runs []wal.Run,
 	entries []*pb.Entry) *raftLog {
 	r := &raftLog{
 		device: device, maxBytes: maxBytes, hard: h,
 		first: first, last: c.Index, handed: c.Index,
 		runs: runs, confs: []confRun{{index: c.Index, conf: c.Conf}},
 	}
-	r.hard.commit = max(h.commit, c.Index)
-	r.hard.term = max(h.term, c.Term)
+	r.hard.Commit = max(h.Commit, c.Index)
+	r.hard.Term = max(h.Term, c.Term)
 	for _, e := range entries {
 		r.entries = append(r.entries, e)
 		r.bytes += entryBytes(e)
 		r.last = e.GetIndex()
 	}
-	r.known = knownCommitted(r.hard.commit, entries)
+	r.known = datadir.KnownCommitted(r.hard.Commit, entries)
 	return r
 }
 
@@ -118,7 +110,7 @@ func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	conf := r.confs[len(r.confs)-1].conf.ConfState()
-	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.known)}, conf,
+	return &pb.HardState{Term: new(r.hard.Term), Vote: new(r.hard.Vote), Commit: new(r.known)}, conf,
 		nil
 }
 
@@ -148,7 +140,7 @@ func (r *raftLog) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 }
 
 func (r *raftLog) readDevice(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
-	entries, err := r.device.read(lo, hi, maxSize)
+	entries, err := r.device.Read(lo, hi, maxSize)
 	if err != nil && r.damage == nil {
 		r.damage = err
 	}
@@ -169,16 +161,7 @@ func (r *raftLog) Term(index uint64) (uint64, error) {
 }
 
 // termOf returns the term of an index, 0 if the runs do not cover it. The caller holds the lock.
-func (r *raftLog) termOf(index uint64) uint64 { return termAt(r.runs, index) }
-
-// termAt returns the term of an index, 0 if the runs do not cover it.
-func termAt(runs []termRun, index uint64) uint64 {
-	at := sort.Search(len(runs), func(i int) bool { return runs[i].index > index })
-	if at == 0 {
-		return 0
-	}
-	return runs[at-1].term
-}
+func (r *raftLog) termOf(index uint64) uint64 { return datadir.TermAt(r.runs, index) }
 
 // FirstIndex implements raft.Storage.
 func (r *raftLog) FirstIndex() (uint64, error) {
@@ -212,11 +195,11 @@ func (r *raftLog) Snapshot() (*pb.Snapshot, error) {
 
 // restore replaces everything by a checkpoint that another member has sent. There is no entry then, and the
 // next is the one behind the checkpoint.
-func (r *raftLog) restore(c checkpointMeta) {
+func (r *raftLog) restore(c datadir.Meta) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.first, r.last, r.handed = c.Index+1, c.Index, c.Index
-	r.runs = []termRun{{c.Index, c.Term}}
+	r.runs = []wal.Run{{Index: c.Index, Term: c.Term}}
 	r.confs = []confRun{{c.Index, c.Conf}}
 	r.entries, r.bytes = nil, 0
 }
@@ -232,8 +215,8 @@ func (r *raftLog) append(entries []*pb.Entry) {
 		r.truncate(first)
 	}
 	for _, e := range entries {
-		if n := len(r.runs); n == 0 || r.runs[n-1].term != e.GetTerm() {
-			r.runs = append(r.runs, termRun{e.GetIndex(), e.GetTerm()})
+		if n := len(r.runs); n == 0 || r.runs[n-1].Term != e.GetTerm() {
+			r.runs = append(r.runs, wal.Run{Index: e.GetIndex(), Term: e.GetTerm()})
 		}
 		r.bytes += entryBytes(e)
 		r.last = e.GetIndex()
@@ -251,7 +234,7 @@ func (r *raftLog) truncate(index uint64) {
 	}
 	r.entries = r.entries[:keep:keep]
 	r.last = index - 1
-	for n := len(r.runs); n > 0 && r.runs[n-1].index >= index; n-- {
+	for n := len(r.runs); n > 0 && r.runs[n-1].Index >= index; n-- {
 		r.runs = r.runs[:n-1]
 	}
 }
@@ -336,7 +319,7 @@ func (r *raftLog) compact(first, checkpoint uint64) {
 		return
 	}
 	r.first = first
-	for len(r.runs) > 1 && r.runs[1].index < first {
+	for len(r.runs) > 1 && r.runs[1].Index < first {
 		r.runs = r.runs[1:]
 	}
 	drop := 0
@@ -352,16 +335,4 @@ func (r *raftLog) deviceError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.damage
-}
-
-// knownCommitted returns the last entry that is known to be committed. stored is the commit index on disk,
-// entries are those after the checkpoint.
-func knownCommitted(stored uint64, entries []*pb.Entry) uint64 {
-	last, before := uint64(0), uint64(0)
-	for _, e := range entries {
-		if e.GetType() != pb.EntryNormal {
-			last, before = e.GetIndex(), last
-		}
-	}
-	return max(stored, before)
 }

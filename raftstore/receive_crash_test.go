@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // crasher lets a member's disk work until a number of steps has been done; then it keeps a picture of the
@@ -95,7 +96,7 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 		}
 		c.kill(lagging)
 		copyDir(t, last.picture, dir)
-		if _, err := Check(dir); err != nil {
+		if _, err := datadir.Check(dir); err != nil {
 			t.Fatalf("killed before %q: %v", last.steps[step], err)
 		}
 		c.configure(lagging, func(cfg *Config) { cfg.before = nil })

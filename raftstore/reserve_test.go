@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -39,11 +40,11 @@ func TestFullDiskHandsOver(t *testing.T) {
 }
 
 func TestFreeBytes(t *testing.T) {
-	if free, err := FreeBytes(t.TempDir()); err != nil && !errors.Is(err, errors.ErrUnsupported) ||
+	if free, err := datadir.FreeBytes(t.TempDir()); err != nil && !errors.Is(err, errors.ErrUnsupported) ||
 		err == nil && free == 0 {
 		t.Errorf("%d bytes, %v", free, err)
 	}
-	if _, err := FreeBytes(filepath.Join(t.TempDir(), "missing")); err == nil {
+	if _, err := datadir.FreeBytes(filepath.Join(t.TempDir(), "missing")); err == nil {
 		t.Error("free space of nothing")
 	}
 }
@@ -91,7 +92,7 @@ func TestJoinNeedsTheClusterVersion(t *testing.T) {
 		s.Stop()
 		t.Error("a member that cannot read the commands joined")
 	}
-	if _, err := os.Stat(filepath.Join(cfg.Dir, identityFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(cfg.Dir, datadir.IdentityFile)); err == nil {
 		t.Error("the refused member has data")
 	}
 }

@@ -17,16 +17,18 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/rig"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 var memberImages = flag.Int("member-images", 400, "make at least so many crash images of a member")
 
 // memberState is the part of a member's data that a crash must not change.
 type memberState struct {
-	hard       hardState // without the commit index
-	base       uint64    // the entry as of which the last received checkpoint is; it has no rows
+	hard       wal.HardState // without the commit index
+	base       uint64        // the entry as of which the last received checkpoint is; it has no rows
 	baseTerm   uint64
 	entries    []rigEntry // from base+1 on
 	checkpoint uint64
@@ -54,7 +56,7 @@ func (m memberState) write(j *writeJob) memberState {
 		m = m.install(j.snapshot.meta)
 	}
 	if j.hard != nil {
-		m.hard = hardState{term: j.hard.term, vote: j.hard.vote}
+		m.hard = wal.HardState{Term: j.hard.Term, Vote: j.hard.Vote}
 	}
 	for _, e := range j.entries {
 		m.entries = append(m.entries[:e.GetIndex()-m.base-1:e.GetIndex()-m.base-1],
@@ -63,9 +65,9 @@ func (m memberState) write(j *writeJob) memberState {
 	return m
 }
 
-func (m memberState) install(c checkpointMeta) memberState {
-	if c.Term > m.hard.term {
-		m.hard = hardState{term: c.Term}
+func (m memberState) install(c datadir.Meta) memberState {
+	if c.Term > m.hard.Term {
+		m.hard = wal.HardState{Term: c.Term}
 	}
 	return memberState{hard: m.hard, base: c.Index, baseTerm: c.Term, checkpoint: c.Index}
 }
@@ -74,8 +76,8 @@ func (m memberState) install(c checkpointMeta) memberState {
 func (m memberState) differs(f *handDriven) error {
 	s := f.s
 	switch h := s.log.hard; {
-	case h.term != m.hard.term || h.vote != m.hard.vote:
-		return fmt.Errorf("term %d and vote %x, should be %d and %x", h.term, h.vote, m.hard.term, m.hard.vote)
+	case h.Term != m.hard.Term || h.Vote != m.hard.Vote:
+		return fmt.Errorf("term %d and vote %x, should be %d and %x", h.Term, h.Vote, m.hard.Term, m.hard.Vote)
 	case s.loaded != m.checkpoint:
 		return fmt.Errorf("the checkpoint is as of entry %d, should be of %d", s.loaded, m.checkpoint)
 	case s.log.last != m.last():
@@ -135,7 +137,7 @@ type memberRig struct {
 func newMemberRig(t *testing.T, seed uint64) *memberRig {
 	g := &memberRig{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), home: t.TempDir(), marks: map[string]int{},
 		log: []rigEntry{{1, ""}}, term: 1, leader: firstLeader, committed: 1, sent: 1,
-		acked: memberState{base: 1, baseTerm: 1, checkpoint: 1, hard: hardState{term: 1}}}
+		acked: memberState{base: 1, baseTerm: 1, checkpoint: 1, hard: wal.HardState{Term: 1}}}
 	g.record(g.newDir())
 	return g
 }
@@ -407,7 +409,7 @@ func (g *memberRig) received(f *handDriven) error {
 			ConfState: record.Conf.ConfState()}}}
 	f.s.receiving <- struct{}{}
 	file, err := f.s.collect(m, func() (*peerpb.Chunk, error) {
-		return &peerpb.Chunk{Checkpoint: record.encode()}, nil
+		return &peerpb.Chunk{Checkpoint: record.Encode()}, nil
 	})
 	if err != nil {
 		return err
@@ -460,8 +462,8 @@ func (g *memberRig) write(f *handDriven) error {
 	if err := a.write(written); err != nil {
 		return err
 	}
-	if f.s.disk.failed.Load() != nil {
-		return *f.s.disk.failed.Load()
+	if err := f.s.disk.Failed(); err != nil {
+		return err
 	}
 	g.acked, g.underway = after, nil
 	if written[0].snapshot != nil {

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/rig"
 )
 
 // crashImages records what do changes in a directory, and has check look at images of what a power cut may leave in
 // front of each step, and of what it may leave at the end. Another time each step fails once.
-func crashImages(t *testing.T, seed uint64, prepare func(dir string), do func(d *disk, dir string) error,
+func crashImages(t *testing.T, seed uint64, prepare func(dir string), do func(d *datadir.Disk, dir string) error,
 	check func(dir string, done bool) error) {
 	t.Helper()
 	home, dirs, images := t.TempDir(), 0, 0
@@ -55,7 +58,7 @@ func crashImages(t *testing.T, seed uint64, prepare func(dir string), do func(d 
 		}
 		return nil
 	}
-	if err := do(&disk{fs: files}, files.Dir); err != nil {
+	if err := do(&datadir.Disk{FS: files}, files.Dir); err != nil {
 		t.Fatal(err)
 	}
 	files.Memory.Before = nil
@@ -74,7 +77,7 @@ func crashImages(t *testing.T, seed uint64, prepare func(dir string), do func(d 
 			}
 			return kind
 		}
-		err := do(&disk{fs: files}, files.Dir)
+		err := do(&datadir.Disk{FS: files}, files.Dir)
 		files.Memory.Before = nil
 		where := fmt.Sprintf("after %v at step %d: %v", kind, fail, err)
 		look(files, files.Memory.Crash(r), err == nil, where)
@@ -90,17 +93,18 @@ func TestRestoreCrashImages(t *testing.T) {
 	testmode.WithoutRace(t)
 	t.Parallel()
 	b, want := backedUp(t)
-	restore := func(d *disk, dir string) error { return restoreBackup(d, dir, bytes.NewReader(b), Cluster{}) }
+	restore := func(d *datadir.Disk, dir string) error {
+		return d.RestoreBackup(dir, bytes.NewReader(b), membership.Record{})
+	}
 	check := func(dir string, done bool) error {
-		made, err := hasData(dir)
-		half := halfRestored(dir)
+		made, err := datadir.HasData(dir)
+		_, marked := os.Lstat(filepath.Join(dir, datadir.RestoringFile))
+		half := !errors.Is(marked, os.ErrNotExist)
 		switch {
-		case err != nil || done && (half != nil || !made):
-			return fmt.Errorf("data: %v, %w, %w", made, err, half)
-		case half != nil && !errors.Is(half, ErrHalfRestored):
-			return half
-		case half != nil || !made:
-			if err := restore(&disk{}, dir); err != nil {
+		case err != nil || done && (half || !made):
+			return fmt.Errorf("data: %v, %w, %w", made, err, marked)
+		case half || !made:
+			if err := restore(&datadir.Disk{}, dir); err != nil {
 				return fmt.Errorf("restored again: %w", err)
 			}
 		}
@@ -132,34 +136,34 @@ func TestForceCrashImages(t *testing.T) {
 	}
 	g.closed(f)
 	settled := g.files.Dir
-	before, err := examine(settled)
-	before.state.close()
+	before, err := datadir.Examine(settled, nil)
+	before.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(dir string, done bool) error {
-		img, err := examine(dir)
-		defer img.state.close()
+		img, err := datadir.Examine(dir, nil)
+		img.Close()
 		if err != nil {
 			return err
 		}
-		forced := img.state.meta.Forced != 0
-		if done && !forced || forced != img.state.meta.Conf.Alone(ownID) || forced != (img.state.meta.Lineage != 0) {
-			return fmt.Errorf("made the only one: %+v", img.state.meta)
+		forced := img.Meta.Forced != 0
+		if done && !forced || forced != img.Meta.Conf.Alone(ownID) || forced != (img.Meta.Lineage != 0) {
+			return fmt.Errorf("made the only one: %+v", img.Meta)
 		}
-		if img.hard != before.hard || img.last != before.last || img.state.meta.Index != before.state.meta.Index ||
-			img.state.found.Rows != before.state.found.Rows {
-			return fmt.Errorf("had entries to %d, %+v and %+v, has them to %d, %+v and %+v", before.last,
-				before.hard, before.state.meta, img.last, img.hard, img.state.meta)
+		if img.Hard != before.Hard || img.Last != before.Last || img.Meta.Index != before.Meta.Index ||
+			img.CheckpointRows() != before.CheckpointRows() {
+			return fmt.Errorf("had entries to %d, %+v and %+v, has them to %d, %+v and %+v", before.Last,
+				before.Hard, before.Meta, img.Last, img.Hard, img.Meta)
 		}
-		if err := ForceSingle(dir); err != nil {
+		if err := datadir.ForceSingle(dir); err != nil {
 			return fmt.Errorf("again: %w", err)
 		}
-		s, err := PlanForceSingle(dir)
+		s, err := datadir.PlanForceSingle(dir)
 		if err == nil && len(s.Others) > 0 {
 			err = fmt.Errorf("the others are %v", s.Others)
 		}
 		return err
 	}
-	crashImages(t, 2, func(dir string) { copyDir(t, settled, dir) }, forceSingle, check)
+	crashImages(t, 2, func(dir string) { copyDir(t, settled, dir) }, (*datadir.Disk).ForceSingle, check)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // stalledBackup is a backup whose client has stopped reading.
@@ -90,7 +91,8 @@ func TestInstallBesideBackups(t *testing.T) {
 	if err := backup.proceed(); err != nil {
 		t.Errorf("the backup ended with %v", err)
 	}
-	for old := filepath.Join(f.s.cfg.Dir, checkpointDir, checkpoint.FileName(1)); ; time.Sleep(time.Millisecond) {
+	old := filepath.Join(f.s.cfg.Dir, datadir.CheckpointDir, checkpoint.FileName(1))
+	for ; ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(old); errors.Is(err, os.ErrNotExist) { // nobody reads it any more
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -106,27 +107,27 @@ func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*rec
 // fill reads chunks up to the one with the record, and checks the rows one by one and against the record. The
 // sender is a member, but its disk may be damaged, and so may the network be.
 func (s *Store) fill(file *checkpoint.FileWriter, m *pb.Message,
-	next func() (*peerpb.Chunk, error)) (checkpointMeta, error) {
+	next func() (*peerpb.Chunk, error)) (datadir.Meta, error) {
 	for {
 		c, err := next()
 		if errors.Is(err, io.EOF) {
-			return checkpointMeta{}, fmt.Errorf("snapshot: the stream ended early: %w", io.ErrUnexpectedEOF)
+			return datadir.Meta{}, fmt.Errorf("snapshot: the stream ended early: %w", io.ErrUnexpectedEOF)
 		}
 		if err != nil {
-			return checkpointMeta{}, err
+			return datadir.Meta{}, err
 		}
 		if len(c.GetCheckpoint()) > 0 {
 			return s.checkReceived(m, c.GetCheckpoint(), file.Totals())
 		}
 		if s.short.Load() {
-			return checkpointMeta{}, fmt.Errorf("snapshot: %w", ErrReserve)
+			return datadir.Meta{}, fmt.Errorf("snapshot: %w", ErrReserve)
 		}
 		for _, row := range c.GetRows() {
 			if _, _, err := checkpoint.Value(receivedName, row.GetKey(), row.GetStored()); err != nil {
-				return checkpointMeta{}, rowError(err)
+				return datadir.Meta{}, fmt.Errorf("snapshot: %w", err)
 			}
 			if err := file.Row(row.GetKey(), row.GetStored()); err != nil {
-				return checkpointMeta{}, fmt.Errorf("snapshot: %w", err)
+				return datadir.Meta{}, fmt.Errorf("snapshot: %w", err)
 			}
 		}
 	}
@@ -134,8 +135,8 @@ func (s *Store) fill(file *checkpoint.FileWriter, m *pb.Message,
 
 // checkReceived compares the record, which comes last, with the rows before it and with what raft was told,
 // and returns it as this member stores it.
-func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Totals) (checkpointMeta, error) {
-	meta, err := decodeCheckpointMeta(receivedName, record)
+func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Totals) (datadir.Meta, error) {
+	meta, err := datadir.DecodeMeta(receivedName, record)
 	if err != nil {
 		return meta, err
 	}
@@ -154,7 +155,7 @@ func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Tota
 		return meta, fmt.Errorf("snapshot: %w", err)
 	}
 	meta.Member, meta.Restored = s.identity.Member, meta.Index
-	meta.Format = checkpointFormat
+	meta.Format = datadir.MetaFormat
 	return meta, nil
 }
 
@@ -177,7 +178,7 @@ func (s *Store) install(r *received) error {
 	if err := s.keeper.replace(r); err != nil {
 		return err
 	}
-	return s.device.reset(r.meta.Index, r.meta.Term)
+	return s.device.Reset(r.meta.Index, r.meta.Term)
 }
 
 // restored has the log and the handler begin anew at a checkpoint that was installed.

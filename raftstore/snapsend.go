@@ -10,12 +10,13 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // snapshotFor answers raft.Storage's Snapshot: it names the last checkpoint, which sendSnapshot sends.
 func (s *Store) snapshotFor() (*pb.Snapshot, error) {
-	p, err := s.rowStore.pin()
+	p, err := s.rowStore.Pin()
 	if err != nil {
 		return nil, err
 	}
@@ -23,19 +24,19 @@ func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	defer p.Release()
-	if p.meta.Index == 0 {
+	if p.Meta.Index == 0 {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{
-		Index: new(p.meta.Index), Term: new(p.meta.Term), ConfState: p.meta.Conf.ConfState(),
+		Index: new(p.Meta.Index), Term: new(p.Meta.Term), ConfState: p.Meta.Conf.ConfState(),
 	}}, nil
 }
 
 // sendSnapshot sends the checkpoint of m, unless there is a later one by now. Raft hears of the outcome and tries
 // again.
 func (l *loop) sendSnapshot(m *pb.Message) {
-	p, err := l.s.rowStore.pin()
-	if err != nil || p.meta.Index != m.GetSnapshot().GetMetadata().GetIndex() ||
+	p, err := l.s.rowStore.Pin()
+	if err != nil || p.Meta.Index != m.GetSnapshot().GetMetadata().GetIndex() ||
 		l.sending >= snapshotsMax || l.hushes(m.GetTo()) {
 		if err == nil {
 			p.Release()
@@ -43,13 +44,13 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 		l.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
 		return
 	}
-	p.meta.Conf = p.meta.Conf.Including(m.GetTo(), l.conf)
+	p.Meta.Conf = p.Meta.Conf.Including(m.GetTo(), l.conf)
 	first := proto.CloneOf(m)
-	first.Snapshot.Metadata.ConfState = p.meta.Conf.ConfState()
+	first.Snapshot.Metadata.ConfState = p.Meta.Conf.ConfState()
 	sends := l.s.peers.SendSnapshot(m.GetTo(), l.s.chunks(first, p), func(err error) {
 		l.s.keeper.release(p)
 		l.s.inbox.put(func(mail *mail) {
-			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.read, err})
+			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.Read, err})
 		})
 	})
 	if !sends {
@@ -58,7 +59,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 		return
 	}
 	l.sending++
-	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.NameOf(m.GetTo()), "index", p.meta.Index)
+	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.NameOf(m.GetTo()), "index", p.Meta.Index)
 }
 
 // snapshotDone tells raft how sending ended.
@@ -76,7 +77,7 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 
 // chunks returns a function that returns the chunks of a pinned checkpoint one after the other, within a bound on the
 // rate, and then io.EOF. m is the message that raft has for the receiver.
-func (s *Store) chunks(m *pb.Message, p *pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
+func (s *Store) chunks(m *pb.Message, p *datadir.Pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
 	var begun time.Time
 	ended := false
 	return func(ctx context.Context) (*peerpb.Chunk, error) {
@@ -88,19 +89,29 @@ func (s *Store) chunks(m *pb.Message, p *pinned) func(ctx context.Context) (*pee
 		case ended:
 			return nil, io.EOF
 		}
-		ahead := time.Duration(p.read)*time.Second/snapshotRate - time.Since(begun)
+		ahead := time.Duration(p.Read)*time.Second/snapshotRate - time.Since(begun)
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("send a checkpoint: %w", ctx.Err())
 		case <-time.After(max(ahead, 0)):
 		}
-		rows, err := p.next()
+		rows, err := nextRows(p)
 		if err != nil {
 			return nil, err
 		}
 		if ended = len(rows) == 0; ended {
-			return &peerpb.Chunk{Checkpoint: p.record()}, nil
+			return &peerpb.Chunk{Checkpoint: p.Sent()}, nil
 		}
 		return &peerpb.Chunk{Rows: rows}, nil
 	}
+}
+
+// nextRows returns the following rows, about snapshotChunkBytes of them; none at the end.
+func nextRows(p *datadir.Pinned) (rows []*peerpb.Row, err error) {
+	until := p.Read + snapshotChunkBytes
+	err = p.Each(func(key, stored []byte) (bool, error) {
+		rows = append(rows, &peerpb.Row{Key: append([]byte(nil), key...), Stored: append([]byte(nil), stored...)})
+		return p.Read < until, nil
+	})
+	return rows, err
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // A checkpoint that is wanted is due, although nothing else calls for it, until one as new has begun.
@@ -110,7 +112,7 @@ func TestForcedWithPendingMembership(t *testing.T) {
 	for _, name := range []string{"b", "c", "a"} {
 		c.kill(name)
 	}
-	if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+	if err := datadir.ForceSingle(c.cfgs["a"].Dir); err != nil {
 		t.Fatal(err)
 	}
 	c.names = []string{"a"}

@@ -1,12 +1,11 @@
 package raftstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peers"
@@ -97,9 +97,10 @@ type Config struct {
 	// is as it is.
 	Slow func()
 
-	spacePause time.Duration // tests
-	steps      stepLimits    // the same
-	toldEach   time.Duration // the same: see progress
+	spacePause time.Duration                  // tests
+	steps      datadir.StepLimits             // the same
+	toldEach   time.Duration                  // the same: see progress
+	origin     func() (datadir.Origin, error) // the same: of a new directory
 
 	before func(step, path string) error // see disk
 	fs     files.FS                      // the same
@@ -110,33 +111,17 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.SegmentBytes == 0 {
-		c.SegmentBytes = DefaultSegmentBytes
-	}
-	if c.CheckpointBytes == 0 {
-		c.CheckpointBytes = DefaultCheckpointBytes
-	}
-	if c.CheckpointCommands == 0 {
-		c.CheckpointCommands = DefaultCheckpointCommands
-	}
-	if c.TailEntriesKept == 0 {
-		c.TailEntriesKept = DefaultTailEntriesKept
-	}
-	if c.LagEntriesKept == 0 {
-		c.LagEntriesKept = DefaultLagEntriesKept
-	}
-	if c.LagBytesKept == 0 {
-		c.LagBytesKept = DefaultLagBytesKept
-	}
-	if c.TailBytes == 0 {
-		c.TailBytes = DefaultTailBytes
-	}
+	c.SegmentBytes = cmp.Or(c.SegmentBytes, DefaultSegmentBytes)
+	c.CheckpointBytes = cmp.Or(c.CheckpointBytes, DefaultCheckpointBytes)
+	c.CheckpointCommands = cmp.Or(c.CheckpointCommands, DefaultCheckpointCommands)
+	c.TailEntriesKept = cmp.Or(c.TailEntriesKept, DefaultTailEntriesKept)
+	c.LagEntriesKept = cmp.Or(c.LagEntriesKept, DefaultLagEntriesKept)
+	c.LagBytesKept = cmp.Or(c.LagBytesKept, DefaultLagBytesKept)
+	c.TailBytes = cmp.Or(c.TailBytes, DefaultTailBytes)
 	if c.FreeSpace == nil {
-		c.FreeSpace = FreeBytes
+		c.FreeSpace = datadir.FreeBytes
 	}
-	if c.spacePause == 0 {
-		c.spacePause = spacePause
-	}
+	c.spacePause = cmp.Or(c.spacePause, spacePause)
 	if c.Cluster.clock == nil {
 		c.Cluster.clock = realClock{}
 	}
@@ -156,8 +141,8 @@ func (c Config) withDefaults() (Config, error) {
 // Rows comes before Start and nothing comes after Stop.
 type Store struct {
 	cfg       Config
-	identity  identity
-	lock      *os.File
+	identity  datadir.Identity
+	dir       *datadir.Dir // nil in memory
 	device    logDevice
 	rowStore  rowDevice
 	log       *raftLog
@@ -181,7 +166,7 @@ type Store struct {
 	stop      chan struct{}
 	done      chan struct{}
 
-	disk      *disk
+	disk      *datadir.Disk
 	network   peers.Network // nil if there can be no other members
 	peers     transport     // the same
 	admission *admission    // the same
@@ -189,7 +174,7 @@ type Store struct {
 	endAsking context.CancelFunc
 	refused   refused
 	unlike    unlike
-	learnt    learntText // by an earlier run
+	learnt    datadir.Learnt // by an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease
@@ -218,8 +203,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
-	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger},
-		steps: cfg.steps, fs: cfg.fs}, make(chan struct{}, 1)
+	s.disk = &datadir.Disk{Before: cfg.before, Slow: cfg.Slow, FS: cfg.fs, Steps: cfg.steps}
+	s.receiving = make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
@@ -228,99 +213,59 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.inbox.bell = turn.NewBell()
 	s.client.Store(&cfg.Cluster.ClientAddress)
-	if cfg.InMemory {
-		if err := s.openMemory(); err != nil {
-			return nil, err
-		}
-		return s, nil
+	img, err := s.openFiles(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err := s.openDisk(ctx); err != nil {
-		return nil, errors.Join(err, s.closeFiles())
-	}
+	s.opened(img)
 	return s, nil
 }
 
-func (s *Store) openDisk(ctx context.Context) error {
-	dir := s.cfg.Dir
-	d := s.disk
-	if made, err := hasData(dir); !made || err != nil {
-		if err := d.makeDir(dir); err != nil {
-			return err
-		}
+// openFiles opens the data directory, or what takes its place in memory.
+func (s *Store) openFiles(ctx context.Context) (img *datadir.Image, err error) {
+	if s.cfg.InMemory {
+		s.cfg.TailBytes = -1 // there is no device to read from
+		img, s.device, s.rowStore, err = s.cfg.Memory.open(s.cfg.Load)
+		return img, err
 	}
-	var err error
-	if s.lock, err = lockDirectory(dir); err != nil {
-		return err
-	}
-	if err := condemned(dir); err != nil {
-		return err
-	}
-	if err := halfRestored(dir); err != nil {
-		return err
-	}
-	err = prepareDirectory(d, dir, func() (origin, error) {
-		return findOrigin(ctx, s.cfg.Cluster, s.network, s.cfg.Logger)
+	s.dir, err = datadir.Open(datadir.Options{
+		Dir: s.cfg.Dir, Disk: s.disk, SegmentBytes: s.cfg.SegmentBytes, Logger: s.cfg.Logger,
+		Load: s.cfg.Load, Progress: s.cfg.toldEach,
+		Origin: func() (datadir.Origin, error) {
+			if s.cfg.origin != nil {
+				return s.cfg.origin()
+			}
+			return findOrigin(ctx, s.cfg.Cluster, s.network, s.cfg.Logger)
+		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	x := &examiner{dir: dir, disk: d, segmentBytes: int64(s.cfg.SegmentBytes),
-		reader: rowReader{add: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach}}
-	if err := x.run(); err != nil {
-		x.img.state.close()
-		return err
-	}
-	img := &x.img
-	for _, f := range img.files {
-		if f.TornBytes > 0 {
-			s.cfg.Logger.Warn("dropping a log write that a crash cut short", "file", f.Name, "bytes", f.TornBytes,
-				"last entry", img.last)
-		}
-	}
-	log, err := openDiskLog(filepath.Join(dir, walDir), img.log)
-	if err != nil {
-		img.state.close()
-		return err
-	}
-	s.device = log
-	if s.rowStore, err = img.state.open(dir); err != nil {
-		return err
-	}
-	s.lineage.Store(img.state.meta.Lineage)
-	s.forced.Store(img.state.meta.Forced)
-	s.identity, s.loaded = img.identity, img.state.meta.Index
+	s.device, s.rowStore = s.dir.Log, s.dir.Rows
+	return &s.dir.Image, nil
+}
+
+// opened begins with what was found in the directory.
+func (s *Store) opened(img *datadir.Image) {
+	s.identity, s.loaded = img.Identity, img.Meta.Index
 	s.begun.Store(s.loaded)
 	s.stored.Store(s.loaded)
-	if c := img.state.meta; img.unfit || img.last < c.Index {
-		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", c.Index)
-		if err := log.reset(c.Index, c.Term); err != nil {
-			return err
-		}
-	}
-	first, runs := img.visible()
-	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.state.meta, img.hard, first, runs, img.entries)
-	s.logged = s.log.last
-	s.learnt = img.learnt
+	s.lineage.Store(img.Meta.Lineage)
+	s.forced.Store(img.Meta.Forced)
+	first, runs := img.Visible()
+	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.Meta, img.Hard, first, runs, img.Entries)
+	s.logged, s.learnt = s.log.last, img.Learnt
 	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
 		s.learnt.Conf = membership.Conf{} // the cluster has gone on without those that sent it
 	}
-	return nil
 }
 
-// closeFiles closes what is open, the lock last.
+// closeFiles closes what is open.
 func (s *Store) closeFiles() error {
-	var errs []error
-	if s.device != nil {
-		errs = append(errs, s.device.close())
+	if s.dir != nil {
+		return s.dir.Close()
 	}
-	if s.rowStore != nil {
-		errs = append(errs, s.rowStore.Close())
-	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
-	}
-	s.disk.files.close()
-	return errors.Join(errs...)
+	return errors.Join(s.device.Close(), s.rowStore.Close())
 }
 
 // Member returns this member's id: random, made with the data directory.
@@ -340,7 +285,7 @@ func (s *Store) LoggedIndex() uint64 { return s.logged }
 // slices are valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start,
 // or when the Handler was told to Restore. Config.Load gives the same rows earlier, and without reading the
 // file again.
-func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.rows(fn) }
+func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.Each(fn) }
 
 // Start begins to take part in the cluster; calls of h may come before it returns. A cluster of one elects
 // itself at once.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // onBoth runs a behaviour test on memory and on disk.
@@ -212,7 +213,7 @@ func TestCheckpointsReplaceAndDeleteRows(t *testing.T) {
 
 func TestDroppedPrefixIsGone(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
-	cfg.steps.merge = 1 << 20
+	cfg.steps.Merge = 1 << 20
 	s := open(t, cfg)
 	r := start(t, s)
 	term := r.lead(t)
@@ -237,7 +238,7 @@ func TestDroppedPrefixIsGone(t *testing.T) {
 	r.waitCheckpoint(t, r.last())
 	stop(t, s)
 	for _, merge := range []int{1 << 20, 1} { // before the files are merged, and after that
-		cfg.steps.merge = merge
+		cfg.steps.Merge = merge
 		s = open(t, cfg)
 		if got := rowsOf(t, s); !maps.Equal(got, want) {
 			t.Fatalf("rows %v", got)
@@ -250,7 +251,7 @@ func TestDroppedPrefixIsGone(t *testing.T) {
 		}
 		stop(t, s)
 	}
-	report, err := Check(cfg.Dir)
+	report, err := datadir.Check(cfg.Dir)
 	if err != nil || report.Rows != uint64(len(want)) {
 		t.Fatalf("%d rows left, %v", report.Rows, err)
 	}
@@ -283,10 +284,10 @@ func TestCheckpointQueueIsBounded(t *testing.T) {
 func TestDirectoryIsLockedAndPrivate(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "deep", "data"))
 	s := open(t, cfg)
-	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), cfg.Dir) {
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, datadir.ErrLocked) || !strings.Contains(err.Error(), cfg.Dir) {
 		t.Errorf("second open: %v", err)
 	}
-	if _, err := Check(cfg.Dir); !errors.Is(err, ErrLocked) {
+	if _, err := datadir.Check(cfg.Dir); !errors.Is(err, datadir.ErrLocked) {
 		t.Errorf("check of a running store: %v", err)
 	}
 	info, err := os.Stat(cfg.Dir)

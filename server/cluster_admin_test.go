@@ -22,6 +22,7 @@ import (
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -399,7 +400,7 @@ func TestSnapshotHasEverything(t *testing.T) {
 		busy.more(5)
 		c.createNode(follower, fmt.Sprintf("/local/node-%d", round))
 		before := c.status(follower, "anything", anyStatus)
-		report, err := raftstore.VerifyBackup(bytes.NewReader(c.snapshot(follower)))
+		report, err := datadir.VerifyBackup(bytes.NewReader(c.snapshot(follower)))
 		if err != nil || report.Index < before.GetApplied() {
 			t.Errorf("the backup is %+v, %v; entry %d was applied before", report, err, before.GetApplied())
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -82,7 +83,7 @@ func TestRestoreFences(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "restored")
 	address := testserver.Address(t)
 	config := raftstore.Cluster{Name: "a", ListenPeer: address}
-	if err := raftstore.RestoreBackup(directory, bytes.NewReader(backup), config); err != nil {
+	if err := datadir.RestoreBackup(directory, bytes.NewReader(backup), config.Self()); err != nil {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(t.TempDir(), "copied")
@@ -144,7 +145,7 @@ func TestForcedMemberFences(t *testing.T) {
 
 	directory := filepath.Join(c.dir, fmt.Sprint("server-", behind))
 	for range 2 { // who is not sure does it twice
-		if err := raftstore.ForceSingle(directory); err != nil {
+		if err := datadir.ForceSingle(directory); err != nil {
 			t.Fatal(err)
 		}
 	}

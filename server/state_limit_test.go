@@ -22,7 +22,8 @@ import (
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
@@ -127,8 +128,8 @@ func TestStateLimitOfAServer(t *testing.T) {
 	stopServer(t, s)
 
 	config.DataDir, config.Logger = filepath.Join(t.TempDir(), "restored"), nil
-	if err := raftstore.RestoreBackup(config.DataDir, bytes.NewReader(backup),
-		raftstore.Cluster{}); err != nil {
+	if err := datadir.RestoreBackup(config.DataDir, bytes.NewReader(backup),
+		membership.Record{}); err != nil {
 		t.Fatal(err)
 	}
 	_, conn = startWith(t, config)

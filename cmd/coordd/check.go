@@ -10,12 +10,13 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // checkFunc examines a data directory that no server uses and returns what it
 // found, also where it found damage, which is an error too, and nil if it
 // examined nothing. It changes nothing. Errors carry their exit code.
-type checkFunc func(directory string) (*raftstore.Report, error)
+type checkFunc func(directory string) (*datadir.Report, error)
 
 func checkCommand(env *cmdline.Env, check checkFunc) *cobra.Command {
 	options := serve.OptionsNamed(serve.DataDirName)
@@ -63,7 +64,7 @@ type reportShown struct {
 	Condemned       string          `json:"condemned,omitempty"`
 	Damage          string          `json:"damage,omitempty"`
 
-	report *raftstore.Report
+	report *datadir.Report
 }
 
 type checkedMember struct {
@@ -83,7 +84,7 @@ type checkedFile struct {
 }
 
 // showReport makes a report of what was examined until err ended the examination.
-func showReport(r *raftstore.Report, err error) *reportShown {
+func showReport(r *datadir.Report, err error) *reportShown {
 	shown := &reportShown{
 		Cluster:         raftstore.IDText(r.Cluster),
 		ServerID:        raftstore.IDText(r.Member),
@@ -123,17 +124,17 @@ func showMembers(members raftstore.Members) []checkedMember {
 func (s *reportShown) text(w io.Writer) { fmt.Fprint(w, s.report.String()) }
 
 // checkDirectory examines a data directory with the real storage.
-func checkDirectory(directory string) (*raftstore.Report, error) {
+func checkDirectory(directory string) (*datadir.Report, error) {
 	if err := serve.RefuseFile(directory); err != nil {
 		return nil, serve.Coded(err)
 	}
-	report, err := raftstore.Check(directory)
-	var corruption *raftstore.CorruptionError
+	report, err := datadir.Check(directory)
+	var corruption *datadir.CorruptionError
 	if err != nil && !errors.As(err, &corruption) {
 		return nil, serve.Coded(err) // nothing was examined
 	}
 	if err == nil && report.Condemned != "" {
-		err = &raftstore.CondemnedError{File: directory, Reason: report.Condemned}
+		err = &datadir.CondemnedError{File: directory, Reason: report.Condemned}
 	}
 	return &report, serve.Coded(err)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 func clusterRestoreCommand(env *cmdline.Env) *cobra.Command {
@@ -81,18 +83,15 @@ func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 		return serve.Coded(err)
 	}
 	defer file.Close()
-	cluster := raftstore.Cluster{Name: string(s.Cluster.Name), ListenPeer: string(s.Cluster.Listen),
-		AdvertisePeer: string(s.Cluster.Advertise)}
-	if cluster.ListenPeer == "" {
-		cluster.ListenPeer = cluster.AdvertisePeer // it only has to be there
-	}
-	if err := serve.Coded(raftstore.RestoreBackup(string(s.DataDir), file, cluster)); err != nil {
+	self := membership.Record{Name: string(s.Cluster.Name),
+		Peer: cmp.Or(string(s.Cluster.Advertise), string(s.Cluster.Listen))}
+	if err := serve.Coded(datadir.RestoreBackup(string(s.DataDir), file, self)); err != nil {
 		if exit.Of(err) == exit.Failure { // the directory is in the way
 			err = exit.With(exit.Config, err)
 		}
 		return err
 	}
-	report, err := raftstore.Check(string(s.DataDir))
+	report, err := datadir.Check(string(s.DataDir))
 	if err != nil {
 		return serve.Coded(err)
 	}
@@ -149,7 +148,7 @@ func recoverDirectory(env *cmdline.Env, directory string, yes bool) error {
 	if err := serve.RefuseFile(directory); err != nil {
 		return serve.Coded(err)
 	}
-	survivor, err := raftstore.PlanForceSingle(directory)
+	survivor, err := datadir.PlanForceSingle(directory)
 	if err != nil {
 		return serve.Coded(err)
 	}
@@ -169,7 +168,7 @@ func recoverDirectory(env *cmdline.Env, directory string, yes bool) error {
 		return exit.Usagef("nothing was changed; give --yes if this is the survivor with the most, and the others " +
 			"are stopped for good")
 	}
-	if err := raftstore.ForceSingle(directory); err != nil {
+	if err := datadir.ForceSingle(directory); err != nil {
 		return serve.Coded(err)
 	}
 	fmt.Fprint(env.Stdout, "Done. Start this server as before, then add others with `coordd cluster add`.\n")

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -48,7 +49,7 @@ const partialSuffix = ".partial"
 
 // snapshotTo fetches a backup into a file that appears under its name once it is durable and was found sound.
 func (c *caller) snapshotTo(ctx context.Context, path string) (
-	report raftstore.BackupReport, bytes int64, err error) {
+	report datadir.BackupReport, bytes int64, err error) {
 	partial := path + partialSuffix
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -107,11 +108,11 @@ func (c *caller) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) 
 }
 
 // checkBackup reads a backup from its beginning to its end.
-func checkBackup(file io.ReadSeeker) (raftstore.BackupReport, error) {
+func checkBackup(file io.ReadSeeker) (datadir.BackupReport, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return raftstore.BackupReport{}, serve.Coded(err)
+		return datadir.BackupReport{}, serve.Coded(err)
 	}
-	report, err := raftstore.VerifyBackup(file)
+	report, err := datadir.VerifyBackup(file)
 	if err != nil {
 		return report, exit.With(exit.Storage, err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -132,7 +132,7 @@ func examineDirectory(s serve.Settings) []finding {
 			"%s in the data directory are open to others than their owner, %s first", counted(count, "file"),
 			first))
 	}
-	if free, err := raftstore.FreeBytes(place); err == nil {
+	if free, err := datadir.FreeBytes(place); err == nil {
 		result := foundWell
 		if free < uint64(s.Reserve) {
 			result = foundFailure

@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // waitMax bounds every wait of these tests. It is only ever reached by a test
@@ -77,7 +77,7 @@ func newRun(server serve.Server, environment ...string) *run {
 			r.got = s
 			return server, nil
 		},
-		check:       func(string) (*raftstore.Report, error) { return nil, nil },
+		check:       func(string) (*datadir.Report, error) { return nil, nil },
 		scripts:     conformance.Scripts,
 		stopTimeout: waitMax,
 	}

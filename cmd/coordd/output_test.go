@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/statelimit"
 )
@@ -28,12 +29,12 @@ func TestJSON(t *testing.T) {
 				Role: adminpb.ClusterMember_ROLE_LEARNER, Connected: true},
 			{Id: "01", Name: "a", PeerAddress: "a:1", ClientAddress: "a:2", Match: 9, Version: 3,
 				Role: adminpb.ClusterMember_ROLE_LEADER, Active: true, Connected: true}}}
-	report := &raftstore.Report{Cluster: 1, Member: 2, CheckpointIndex: 3, Rows: 4, FirstIndex: 4, LastIndex: 5,
+	report := &datadir.Report{Cluster: 1, Member: 2, CheckpointIndex: 3, Rows: 4, FirstIndex: 4, LastIndex: 5,
 		LastTerm: 6, Members: raftstore.Members{{ID: 2, Name: "a", PeerAddress: "a:1"},
 			{ID: 3, Name: "b", PeerAddress: "b:1", Learner: true}},
 		Removed: raftstore.Members{{ID: 4, PeerAddress: "d:1"}},
-		Files:   []raftstore.FileReport{{Name: "checkpoint/manifest", Bytes: 10, Rows: 4}}}
-	condemned := &raftstore.Report{Cluster: 1, Member: 2, Condemned: "it diverged"}
+		Files:   []datadir.FileReport{{Name: "checkpoint/manifest", Bytes: 10, Rows: 4}}}
+	condemned := &datadir.Report{Cluster: 1, Member: 2, Condemned: "it diverged"}
 	limitsText := `{"server":"a","state_limit_bytes":4194304,"state_unlimited":false,"state_used_bytes":1048576,` +
 		`"state_headroom_bytes":3145728,"state_reserve_bytes":262144,"node_limit_bytes":1073741824,` +
 		`"server_state_limit_bytes":4194304,"server_memory_bytes":8589934592,` +
@@ -62,7 +63,7 @@ func TestJSON(t *testing.T) {
 			`"files":[{"name":"checkpoint/manifest","bytes":10,"first_index":0,"last_index":0,"rows":4,` +
 			`"torn_bytes":0}],` +
 			`"damage":"checkpoint/manifest: row 5"}`},
-		{showReport(condemned, &raftstore.CondemnedError{}), `{"cluster":"0000000000000001",` +
+		{showReport(condemned, &datadir.CondemnedError{}), `{"cluster":"0000000000000001",` +
 			`"server_id":"0000000000000002","checkpoint_index":0,"checkpoint_rows":0,"first_index":0,` +
 			`"last_index":0,"last_term":0,"members":[],"removed":[],"files":[],"condemned":"it diverged"}`},
 	} {
@@ -114,8 +115,8 @@ func TestHealthJSON(t *testing.T) {
 // TestCheckJSON wants a report and the damage on stdout, and the damage as an error as well.
 func TestCheckJSON(t *testing.T) {
 	r := newRun(nil, "COORDD_DATA_DIR=/d")
-	r.check = func(string) (*raftstore.Report, error) {
-		return &raftstore.Report{Cluster: 1}, exit.With(exit.Storage, errors.New("entry 2: bad checksum"))
+	r.check = func(string) (*datadir.Report, error) {
+		return &datadir.Report{Cluster: 1}, exit.With(exit.Storage, errors.New("entry 2: bad checksum"))
 	}
 	code := r.run([]string{"check", "-o", "jsonl"})
 	if code != exit.Storage || !strings.Contains(r.out.String(), `"damage":"entry 2: bad checksum"`) ||

@@ -12,7 +12,7 @@ import (
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // announced is the writer of a program's stdout: it says when it was written to.
@@ -308,9 +308,9 @@ func TestLog(t *testing.T) {
 // TestCheck wants the report on stdout, the directory in the error and the code
 // that the examination gave.
 func TestCheck(t *testing.T) {
-	report := &raftstore.Report{Cluster: 1, Member: 2, FirstIndex: 1, LastIndex: 3}
+	report := &datadir.Report{Cluster: 1, Member: 2, FirstIndex: 1, LastIndex: 3}
 	tests := []struct {
-		report *raftstore.Report
+		report *datadir.Report
 		err    error
 		code   exit.Code
 		out    string
@@ -324,7 +324,7 @@ func TestCheck(t *testing.T) {
 	}
 	for _, test := range tests {
 		r := newRun(nil, "COORDD_DATA_DIR=/d")
-		r.check = func(directory string) (*raftstore.Report, error) {
+		r.check = func(directory string) (*datadir.Report, error) {
 			if directory != "/d" {
 				t.Errorf("checked %q, want /d", directory)
 			}

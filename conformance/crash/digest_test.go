@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 )
 
 // checkDigests replays the logs of servers that were stopped, and wants all of them to have come to the same
@@ -18,7 +19,7 @@ import (
 func checkDigests(dirs []string, seen func(*coordination.Entry)) error {
 	last := ^uint64(0)
 	for _, dir := range dirs {
-		report, err := raftstore.Check(dir)
+		report, err := datadir.Check(dir)
 		if err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
@@ -42,7 +43,7 @@ func checkDigests(dirs []string, seen func(*coordination.Entry)) error {
 
 // digestAt is the digest of a stopped server's state as of an entry.
 func digestAt(dir string, index uint64, seen func(*coordination.Entry)) (uint64, error) {
-	if err := raftstore.ForceSingle(dir); err != nil {
+	if err := datadir.ForceSingle(dir); err != nil {
 		return 0, err
 	}
 	store, err := raftstore.Open(context.Background(), raftstore.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})

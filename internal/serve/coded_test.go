@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group/compare"
 )
@@ -25,17 +26,17 @@ func TestCoded(t *testing.T) {
 		want exit.Code
 	}{
 		{"none", nil, exit.OK},
-		{"directory in use", raftstore.ErrLocked, exit.Config},
-		{"format of a newer program", &raftstore.FormatError{}, exit.Config},
+		{"directory in use", datadir.ErrLocked, exit.Config},
+		{"format of a newer program", &datadir.FormatError{}, exit.Config},
 		{"commands of a newer program", &raftstore.VersionError{}, exit.Config},
 		{"a file that the configuration names", &server.ConfigError{Err: onFile(syscall.EIO)}, exit.Config},
 		{"emptied directory", raftstore.ErrEmptied, exit.Config},
 		{"another cluster", raftstore.ErrOtherCluster, exit.Config},
-		{"damage", &raftstore.CorruptionError{}, exit.Storage},
+		{"damage", &datadir.CorruptionError{}, exit.Storage},
 		{"another state than the majority's", &compare.DivergedError{}, exit.Diverged},
 		{"another state, on a disk that fails", &compare.DivergedError{Condemnation: onFile(syscall.EIO)},
 			exit.Diverged},
-		{"condemned directory", &raftstore.CondemnedError{}, exit.Diverged},
+		{"condemned directory", &datadir.CondemnedError{}, exit.Diverged},
 		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
 			exit.Failure},
 		{"port not permitted",
@@ -76,7 +77,7 @@ func TestEmptiedDirectorySaysWhatToDo(t *testing.T) {
 		{raftstore.ErrOtherCluster, []string{"--initial-cluster", "--cluster-token"}},
 		{&compare.DivergedError{Index: 77}, []string{"entry 77", "coordd cluster remove", "coordd cluster add",
 			"--join"}},
-		{&raftstore.CondemnedError{File: "condemned.txt", Reason: "why"},
+		{&datadir.CondemnedError{File: "condemned.txt", Reason: "why"},
 			[]string{"condemned.txt", "why", "coordd cluster add", "--join"}},
 	} {
 		for _, want := range test.want {

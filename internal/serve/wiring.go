@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/group/compare"
@@ -128,12 +129,12 @@ func RefuseFile(directory string) error {
 
 // Coded gives an error of the server or its storage the exit code it stands for.
 func Coded(err error) error {
-	var corruption *raftstore.CorruptionError
-	var format *raftstore.FormatError
+	var corruption *datadir.CorruptionError
+	var format *datadir.FormatError
 	var version *raftstore.VersionError
 	var setting *server.ConfigError
 	var diverged *compare.DivergedError
-	var condemned *raftstore.CondemnedError
+	var condemned *datadir.CondemnedError
 	var network *net.OpError
 	var path *fs.PathError
 	var system syscall.Errno
@@ -148,7 +149,7 @@ func Coded(err error) error {
 			fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
 				"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join",
 				err))
-	case errors.Is(err, raftstore.ErrHalfRestored):
+	case errors.Is(err, datadir.ErrHalfRestored):
 		return exit.With(exit.Config, fmt.Errorf("%w; run `coordd cluster restore` again with the same settings, "+
 			"or empty the directory to start without the backup", err))
 	case errors.As(err, &diverged), errors.As(err, &condemned):
@@ -160,7 +161,7 @@ func Coded(err error) error {
 	case errors.Is(err, raftstore.ErrOtherCluster):
 		return exit.With(exit.Config,
 			fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
-	case errors.Is(err, raftstore.ErrLocked), errors.Is(err, raftstore.ErrNotData), errors.As(err, &format),
+	case errors.Is(err, datadir.ErrLocked), errors.Is(err, datadir.ErrNotData), errors.As(err, &format),
 		errors.As(err, &version), errors.As(err, &setting):
 		// another directory or program is wanted
 		return exit.With(exit.Config, err)

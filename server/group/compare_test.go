@@ -16,7 +16,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/relaypb"
@@ -169,7 +169,7 @@ func (c *comparedCluster) wantEnd(i int, index uint64) {
 
 func (c *comparedCluster) wantCondemned(i int) {
 	c.t.Helper()
-	var condemned *raftstore.CondemnedError
+	var condemned *datadir.CondemnedError
 	if g, err := Open(c.t.Context(), c.configs[i]); !errors.As(err, &condemned) {
 		if err == nil {
 			stopTest(c.t, g)

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/datadir"
 	coordd "github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
 )
@@ -212,7 +213,7 @@ func (l *life) over(what string, err error) {
 
 // pardon returns what in the plan explains that a server ended, "" if nothing does.
 func (l *life) pardon(err error) string {
-	var corrupt *raftstore.CorruptionError
+	var corrupt *datadir.CorruptionError
 	var version *raftstore.VersionError
 	s := l.server
 	switch {

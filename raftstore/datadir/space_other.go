@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package raftstore
+package datadir
 
 import "errors"
 

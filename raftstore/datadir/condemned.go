@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"errors"
@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// condemnedFile is there if nothing may be started on the directory any more. Its content is the reason, for
+// CondemnedFile is there if nothing may be started on the directory any more. Its content is the reason, for
 // people.
-const condemnedFile = "condemned.txt"
+const CondemnedFile = "condemned.txt"
 
 // condemnedReasonMax bounds what is read of it.
 const condemnedReasonMax = 4096
 
 // CondemnedError says that a data directory must not be used any more, because the member that had it found
-// its state to be wrong (Store.Condemn). Open, PlanForceSingle and ForceSingle return it. Nothing was
+// its state to be wrong (Dir.Condemn). Open, PlanForceSingle and ForceSingle return it. Nothing was
 // changed.
 type CondemnedError struct {
 	File   string // that says so
@@ -29,19 +29,15 @@ func (e *CondemnedError) Error() string {
 }
 
 // Condemn writes into the data directory that nothing may be started on it any more, and why, in one line. It
-// is durable when Condemn returns. This process is not concerned: it is the caller's business to end it. In
-// memory there is nothing to be written.
-func (s *Store) Condemn(reason string) error {
-	if s.cfg.InMemory {
-		return nil
-	}
-	return s.disk.writeFile(filepath.Join(s.cfg.Dir, condemnedFile), []byte(reason+"\n"))
+// is durable when Condemn returns. This process is not concerned: it is the caller's business to end it.
+func (d *Dir) Condemn(reason string) error {
+	return d.disk.writeFile(filepath.Join(d.path, CondemnedFile), []byte(reason+"\n"))
 }
 
 // condemned returns a *CondemnedError if the directory is condemned. A file that cannot be understood
 // condemns as well: nobody else makes one.
 func condemned(dir string) error {
-	path := filepath.Join(dir, condemnedFile)
+	path := filepath.Join(dir, CondemnedFile)
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

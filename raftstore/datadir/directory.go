@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"cmp"
@@ -16,25 +16,26 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // Names inside a data directory.
 const (
-	lockFile     = "LOCK"
-	identityFile = "identity.json"
-	walDir       = "wal"
-	// restoringFile marks a directory into which a backup is being restored: it is there before anything else of
+	LockFile     = "LOCK"
+	IdentityFile = "identity.json"
+	LogDir       = "wal"
+	// RestoringFile marks a directory into which a backup is being restored: it is there before anything else of
 	// that, and removed last. Its content is for people.
-	restoringFile = "restoring.txt"
+	RestoringFile = "restoring.txt"
 )
 
 // identityFormat is the version of identity.json.
 const identityFormat = 1
 
-// identity says whose data a directory holds. It is written last when a directory is made, so its presence
+// Identity says whose data a directory holds. It is written last when a directory is made, so its presence
 // means that everything else is there.
-type identity struct {
+type Identity struct {
 	Cluster uint64
 	Member  uint64
 	// Incarnation is random and made with the directory, so that a member whose directory was emptied is not
@@ -42,11 +43,11 @@ type identity struct {
 	Incarnation uint64
 }
 
-// origin is what a data directory is made from.
-type origin struct {
-	id     identity
-	first  checkpointMeta
-	learnt learntText // who may speak to it, as far as first does not say
+// Origin lists the content of a new data directory.
+type Origin struct {
+	ID     Identity
+	First  Meta
+	Learnt Learnt // the senders that it admits, as far as First does not have them
 }
 
 // identityText is identity.json. The checksum covers the other fields.
@@ -68,10 +69,11 @@ func (t identityText) sum() string {
 	return fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli))
 }
 
-func newIdentity() identity { return identity{Cluster: randomID(), Member: randomID()} }
+// NewIdentity returns a random identity, without an incarnation.
+func NewIdentity() Identity { return Identity{Cluster: RandomID(), Member: RandomID()} }
 
-// randomID returns an id that raft accepts: not 0 and none of its local targets.
-func randomID() uint64 {
+// RandomID returns an id that raft accepts: not 0 and none of its local targets.
+func RandomID() uint64 {
 	for {
 		var b [8]byte
 		rand.Read(b[:])
@@ -82,14 +84,14 @@ func randomID() uint64 {
 	}
 }
 
-func (id identity) encode() []byte {
+func (id Identity) encode() []byte {
 	t := identityText{
 		Format:  identityFormat,
-		Cluster: IDText(id.Cluster),
-		Member:  IDText(id.Member),
+		Cluster: membership.IDText(id.Cluster),
+		Member:  membership.IDText(id.Member),
 	}
 	if id.Incarnation != 0 {
-		t.Incarnation = IDText(id.Incarnation)
+		t.Incarnation = membership.IDText(id.Incarnation)
 	}
 	t.Checksum = t.sum()
 	b, err := json.MarshalIndent(t, "", "  ")
@@ -99,30 +101,39 @@ func (id identity) encode() []byte {
 	return append(b, '\n')
 }
 
+// HasData reports whether a directory belongs to a member already.
+func HasData(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, IdentityFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // readIdentity reads identity.json; os.ErrNotExist if there is none.
-func readIdentity(dir string) (identity, error) {
-	path := filepath.Join(dir, identityFile)
+func readIdentity(dir string) (Identity, error) {
+	path := filepath.Join(dir, IdentityFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	var t identityText
 	if err := json.Unmarshal(b, &t); err != nil {
-		return identity{}, corrupt(path, 0, "%v", err)
+		return Identity{}, corrupt(path, 0, "%v", err)
 	}
 	if t.Checksum != t.sum() {
-		return identity{}, corrupt(path, 0, "checksum %s, stored %q", t.sum(), t.Checksum)
+		return Identity{}, corrupt(path, 0, "checksum %s, stored %q", t.sum(), t.Checksum)
 	}
 	if t.Format > identityFormat {
-		return identity{}, &FormatError{File: path, Found: t.Format, Known: identityFormat}
+		return Identity{}, &FormatError{File: path, Found: t.Format, Known: identityFormat}
 	}
-	var id identity
+	var id Identity
 	if _, err := fmt.Sscanf(t.Cluster+" "+t.Member, "%x %x", &id.Cluster, &id.Member); err != nil {
-		return identity{}, corrupt(path, 0, "%v", err)
+		return Identity{}, corrupt(path, 0, "%v", err)
 	}
 	if t.Incarnation != "" {
 		if _, err := fmt.Sscanf(t.Incarnation, "%x", &id.Incarnation); err != nil {
-			return identity{}, corrupt(path, 0, "%v", err)
+			return Identity{}, corrupt(path, 0, "%v", err)
 		}
 	}
 	return id, nil
@@ -130,7 +141,7 @@ func readIdentity(dir string) (identity, error) {
 
 // lockDirectory takes the directory for this process; the file returned holds the lock until it is closed.
 func lockDirectory(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +157,7 @@ func lockDirectory(dir string) (*os.File, error) {
 // shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to
 // share.
 func shareDirectory(dir string) (*os.File, error) {
-	f, err := os.Open(filepath.Join(dir, lockFile))
+	f, err := os.Open(filepath.Join(dir, LockFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -159,10 +170,10 @@ func shareDirectory(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// prepareDirectory leaves a complete directory behind: it makes a new one, or finishes one whose making was
+// prepare leaves a complete directory behind: it makes a new one, or finishes one whose making was
 // cut short. A directory that has identity.json is not touched.
-func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
-	if made, err := hasData(dir); made || err != nil {
+func (d *Disk) prepare(dir string, find func() (Origin, error)) error {
+	if made, err := HasData(dir); made || err != nil {
 		return err
 	}
 	if err := checkHalfMade(dir); err != nil {
@@ -175,29 +186,29 @@ func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	if err != nil {
 		return err
 	}
-	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
+	if err := d.makeDir(filepath.Join(dir, LogDir)); err != nil {
 		return err
 	}
-	if err := d.makeDir(filepath.Join(dir, checkpointDir)); err != nil {
+	if err := d.makeDir(filepath.Join(dir, CheckpointDir)); err != nil {
 		return err
 	}
-	if err := createLog(d, filepath.Join(dir, walDir), o.id, o.first); err != nil {
+	if err := createLog(d, filepath.Join(dir, LogDir), o.ID, o.First); err != nil {
 		return err
 	}
-	if err := createState(d, dir, o.first); err != nil {
+	if err := createState(d, dir, o.First); err != nil {
 		return err
 	}
-	if o.learnt.Conf.Index > 0 {
-		if err := saveLearnt(d, dir, o.id, o.learnt); err != nil {
+	if o.Learnt.Conf.Index > 0 {
+		if err := saveLearnt(d, dir, o.ID, o.Learnt); err != nil {
 			return err
 		}
 	}
-	return d.writeFile(filepath.Join(dir, identityFile), o.id.encode())
+	return d.writeFile(filepath.Join(dir, IdentityFile), o.ID.encode())
 }
 
 // halfRestored returns ErrHalfRestored if a restore of a backup into dir has not come to its end.
 func halfRestored(dir string) error {
-	_, err := os.Lstat(filepath.Join(dir, restoringFile))
+	_, err := os.Lstat(filepath.Join(dir, RestoringFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -213,30 +224,30 @@ func checkHalfMade(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockFile, identityFile, identityFile + tmpSuffix, checkpointDir, admissionFile,
-			admissionFile + tmpSuffix, restoringFile, restoringFile + tmpSuffix, walDir, "lost+found":
+		case LockFile, IdentityFile, IdentityFile + tmpSuffix, CheckpointDir, AdmissionFile,
+			AdmissionFile + tmpSuffix, RestoringFile, RestoringFile + tmpSuffix, LogDir, "lost+found":
 		default:
-			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), identityFile,
+			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), IdentityFile,
 				ErrNotData)
 		}
 	}
-	log, err := filepath.Glob(filepath.Join(dir, walDir, "*"+wal.Suffix))
+	log, err := filepath.Glob(filepath.Join(dir, LogDir, "*"+wal.Suffix))
 	if err != nil {
 		return err
 	}
 	if len(log) > 0 && filepath.Base(log[len(log)-1]) > wal.FileName(2) { // a store has opened it
-		return corrupt(filepath.Join(dir, identityFile), 0, "the file is missing but there is a log in %s",
-			filepath.Join(dir, walDir))
+		return corrupt(filepath.Join(dir, IdentityFile), 0, "the file is missing but there is a log in %s",
+			filepath.Join(dir, LogDir))
 	}
 	return refuseFormer(dir)
 }
 
-func clearHalfMade(d *disk, dir string) error {
-	leftovers := []string{identityFile, identityFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix,
-		restoringFile + tmpSuffix}
+func clearHalfMade(d *Disk, dir string) error {
+	leftovers := []string{IdentityFile, IdentityFile + tmpSuffix, AdmissionFile, AdmissionFile + tmpSuffix,
+		RestoringFile + tmpSuffix}
 	for folder, ours := range map[string]func(name string) bool{
-		walDir:        func(name string) bool { return strings.HasSuffix(name, wal.Suffix) },
-		checkpointDir: checkpoint.IsFile,
+		LogDir:        func(name string) bool { return strings.HasSuffix(name, wal.Suffix) },
+		CheckpointDir: checkpoint.IsFile,
 	} {
 		names, err := d.system().List(filepath.Join(dir, folder))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -258,7 +269,7 @@ func clearHalfMade(d *disk, dir string) error {
 }
 
 // logOptions are those of a member's log. d is nil where nothing may be changed.
-func logOptions(d *disk, id identity, c checkpointMeta, segmentBytes int64) wal.Options {
+func logOptions(d *Disk, id Identity, c Meta, segmentBytes int64) wal.Options {
 	o := wal.Options{Cluster: id.Cluster, Member: id.Member, SegmentBytes: segmentBytes, Checkpoint: c.Index,
 		CheckpointTerm: c.Term}
 	if d != nil {
@@ -268,7 +279,7 @@ func logOptions(d *disk, id identity, c checkpointMeta, segmentBytes int64) wal.
 }
 
 // createLog makes the log of a new directory, which begins behind a checkpoint.
-func createLog(d *disk, dir string, id identity, c checkpointMeta) error {
+func createLog(d *Disk, dir string, id Identity, c Meta) error {
 	o := logOptions(d, id, c, 0) // the next start makes a file in its size
 	o.New = true
 	log, err := wal.Open(dir, o)
@@ -280,7 +291,7 @@ func createLog(d *disk, dir string, id identity, c checkpointMeta) error {
 
 // probeLog returns ErrLocked if a store has its log open in dir, though somebody has removed its lock file.
 func probeLog(dir string) error {
-	f, err := os.Open(filepath.Join(dir, walDir))
+	f, err := os.Open(filepath.Join(dir, LogDir))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -306,16 +317,16 @@ func corruptAt(err error, index uint64) error {
 	return err
 }
 
-// errFormer is returned for a directory of a version before the first release.
-var errFormer = errors.New("the file has the format of a version before the first release, which this program does " +
+// ErrFormer is returned for a directory of a version before the first release.
+var ErrFormer = errors.New("the file has the format of a version before the first release, which this program does " +
 	"not read: take a backup with the version that wrote it, and restore that")
 
 // refuseFormer returns an error if dir has a log or a checkpoint of former versions.
 func refuseFormer(dir string) error {
-	for _, former := range []string{filepath.Join(walDir, "wal-meta.db"), "state.db"} {
+	for _, former := range []string{filepath.Join(LogDir, "wal-meta.db"), "state.db"} {
 		path := filepath.Join(dir, former)
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			return cmp.Or(err, fmt.Errorf("%s: %w", path, errFormer))
+			return cmp.Or(err, fmt.Errorf("%s: %w", path, ErrFormer))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"encoding/json"
@@ -6,12 +6,12 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
-// checkpointFormat is the version of checkpointMeta.
-const checkpointFormat = 1
+// MetaFormat is the version of Meta.
+const MetaFormat = 1
 
-// checkpointMeta is the record of a checkpoint: it stands in the manifest, and goes with the rows to other members and
+// Meta is the record of a checkpoint. It stands in the manifest, and goes with the rows to other members and
 // into backups.
-type checkpointMeta struct {
+type Meta struct {
 	Format  int             `json:"format"`
 	Cluster uint64          `json:"cluster"`
 	Member  uint64          `json:"member"`
@@ -26,16 +26,16 @@ type checkpointMeta struct {
 	// begins behind it. As long as Index is the same, nothing has been stored since, and there need not be a
 	// log.
 	Restored uint64 `json:"restored,omitempty"`
-	// Lineage is of the last restore or forced recovery, see Store.Lineage.
+	// Lineage is of the last restore or forced recovery, see raftstore.Store.
 	Lineage uint64 `json:"lineage,omitempty"`
 	// Forced is the last entry of the log when this member was made the only one; membership entries up to it
 	// are void.
 	Forced uint64 `json:"forced,omitempty"`
 }
 
-func firstCheckpoint(id identity) checkpointMeta {
-	return checkpointMeta{
-		Format:  checkpointFormat,
+func FirstMeta(id Identity) Meta {
+	return Meta{
+		Format:  MetaFormat,
 		Cluster: id.Cluster,
 		Member:  id.Member,
 		Conf:    membership.Conf{Voters: []uint64{id.Member}},
@@ -43,12 +43,12 @@ func firstCheckpoint(id identity) checkpointMeta {
 }
 
 // stored returns the record as the manifest has it.
-func (m checkpointMeta) stored() []byte {
+func (m Meta) stored() []byte {
 	m.Rows, m.Sum = 0, 0
 	return m.text()
 }
 
-func (m checkpointMeta) text() []byte {
+func (m Meta) text() []byte {
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // numbers and lists of numbers
@@ -56,24 +56,25 @@ func (m checkpointMeta) text() []byte {
 	return b
 }
 
-// encode returns the record as it is sent.
-func (m checkpointMeta) encode() []byte { return sealed(m.text()) }
+// Encode returns the record as it is sent.
+func (m Meta) Encode() []byte { return sealed(m.text()) }
 
-func decodeCheckpointMeta(path string, sent []byte) (checkpointMeta, error) {
+// DecodeMeta reads what Encode has written. path stands in errors.
+func DecodeMeta(path string, sent []byte) (Meta, error) {
 	text, err := unseal(sent)
 	if err != nil {
-		return checkpointMeta{}, corrupt(path, 0, "the checkpoint record: %v", err)
+		return Meta{}, corrupt(path, 0, "the checkpoint record: %v", err)
 	}
-	return readCheckpointMeta(path, text)
+	return readMeta(path, text)
 }
 
-func readCheckpointMeta(path string, text []byte) (checkpointMeta, error) {
-	var m checkpointMeta
+func readMeta(path string, text []byte) (Meta, error) {
+	var m Meta
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, corrupt(path, 0, "the checkpoint record: %v", err)
 	}
-	if m.Format > checkpointFormat {
-		return m, &FormatError{File: path, Found: m.Format, Known: checkpointFormat}
+	if m.Format > MetaFormat {
+		return m, &FormatError{File: path, Found: m.Format, Known: MetaFormat}
 	}
 	if m.Conf.Index == 0 { // a program from before the field has written the record
 		m.Conf.Index = m.Index

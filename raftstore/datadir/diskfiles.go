@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"errors"
@@ -12,38 +12,38 @@ import (
 // diskFiles are files of one kind. Each change passes the disk's check first.
 type diskFiles struct {
 	files.FS
-	disk  *disk
+	disk  *Disk
 	kind  string    // of the files, in the names of steps
-	times *logTimes // nil: not measured
+	times *LogTimes // nil: not measured
 	// After a failure no file of the store is changed any more.
 	final bool
 }
 
-// logTimes measures the writes and syncs of the log's files.
-type logTimes struct {
-	writes, syncs    histogram.Histogram
-	writing, syncing time.Duration // in sum; of the goroutine that appends
+// LogTimes measures the writes and syncs of the log's files.
+type LogTimes struct {
+	Writes, Syncs    histogram.Histogram
+	Writing, Syncing time.Duration // in sum; of the goroutine that appends
 }
 
-// measure adds the time since begun.
-func (t *logTimes) measure(h *histogram.Histogram, sum *time.Duration, begun time.Time) {
+// Measure adds the time since begun.
+func (t *LogTimes) Measure(h *histogram.Histogram, sum *time.Duration, begun time.Time) {
 	took := time.Since(begun)
 	h.Observe(took)
 	*sum += took
 }
 
 // logFiles are the files of the log.
-func (d *disk) logFiles() diskFiles { return diskFiles{d.system(), d, " log", &d.log, true} }
+func (d *Disk) logFiles() diskFiles { return diskFiles{d.system(), d, " log", &d.Log, true} }
 
 // smallFiles are files that are replaced as a whole.
-func (d *disk) smallFiles() diskFiles { return diskFiles{FS: d.system(), disk: d} }
+func (d *Disk) smallFiles() diskFiles { return diskFiles{FS: d.system(), disk: d} }
 
 // system returns the file system without the checks.
-func (d *disk) system() files.FS {
-	if d.fs == nil {
+func (d *Disk) system() files.FS {
+	if d.FS == nil {
 		return files.Disk{OpenFile: d.files.open}
 	}
-	return d.fs
+	return d.FS
 }
 
 // change does a step that changes something.
@@ -53,7 +53,7 @@ func (f diskFiles) change(step, path string, do func() error) error {
 		err = wrapStep(step, path, do())
 	}
 	if f.final && !errors.Is(err, os.ErrNotExist) { // nothing was tried
-		return f.disk.note(err)
+		return f.disk.Note(err)
 	}
 	return err
 }
@@ -105,7 +105,7 @@ type diskFile struct {
 func (f diskFile) WriteAt(p []byte, off int64) (n int, err error) {
 	err = f.of.change("write"+f.of.kind, f.path, func() error {
 		if t := f.of.times; t != nil {
-			defer t.measure(&t.writes, &t.writing, time.Now())
+			defer t.Measure(&t.Writes, &t.Writing, time.Now())
 		}
 		n, err = f.File.WriteAt(p, off)
 		return err
@@ -122,7 +122,7 @@ func (f diskFile) Allocate(size int64) error {
 func (f diskFile) Sync() error {
 	return f.of.change("sync"+f.of.kind, f.path, func() error {
 		if t := f.of.times; t != nil {
-			defer t.measure(&t.syncs, &t.syncing, time.Now())
+			defer t.Measure(&t.Syncs, &t.Syncing, time.Now())
 		}
 		return f.File.Sync()
 	})

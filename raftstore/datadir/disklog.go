@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"errors"
@@ -9,16 +9,20 @@ import (
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-// diskLog is the log on package wal. append and reset are called by one goroutine, cut by another.
-type diskLog struct {
+// Log is the log on package wal, with entries as raft has them. Append and Reset are called by one goroutine, Cut by
+// another.
+type Log struct {
 	dir  string
 	held *os.File // the directory, locked: see probeLog
 	log  *wal.Log
 	flat []wal.Entry // of append, used again
 }
 
-// openDiskLog opens a log as it was found.
-func openDiskLog(dir string, found *wal.Image) (*diskLog, error) {
+// spareEntries bounds the entries of one write for which the space is kept.
+const spareEntries = 4096
+
+// openLog opens a log as it was found.
+func openLog(dir string, found *wal.Image) (*Log, error) {
 	held, err := os.Open(dir)
 	if err == nil {
 		if err = flock(held, false); err != nil {
@@ -32,27 +36,25 @@ func openDiskLog(dir string, found *wal.Image) (*diskLog, error) {
 	if err != nil {
 		return nil, errors.Join(logError(err), held.Close())
 	}
-	return &diskLog{dir: dir, held: held, log: log}, nil
+	return &Log{dir: dir, held: held, log: log}, nil
 }
 
-func (l *diskLog) append(h *hardState, entries []*pb.Entry) error {
+// Append makes entries durable and with them hard, unless it is nil: both or neither.
+func (l *Log) Append(hard *wal.HardState, entries []*pb.Entry) error {
 	l.flat = l.flat[:0]
 	for _, e := range entries {
 		l.flat = append(l.flat, wal.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Type: byte(e.GetType()),
 			Data: e.GetData()})
 	}
-	var hard *wal.HardState
-	if h != nil {
-		hard = &wal.HardState{Term: h.term, Vote: h.vote, Commit: h.commit}
-	}
 	err := l.log.Append(hard, l.flat)
-	if clear(l.flat); cap(l.flat) > spareEntriesMax {
+	if clear(l.flat); cap(l.flat) > spareEntries {
 		l.flat = nil
 	}
 	return logError(err)
 }
 
-func (l *diskLog) read(lo, hi, maxBytes uint64) ([]*pb.Entry, error) {
+// Read returns entries [lo, hi), at least one, stopping after maxBytes.
+func (l *Log) Read(lo, hi, maxBytes uint64) ([]*pb.Entry, error) {
 	entries, err := l.log.Read(lo, hi, maxBytes)
 	if err != nil {
 		return nil, corruptAt(err, lo)
@@ -60,11 +62,14 @@ func (l *diskLog) read(lo, hi, maxBytes uint64) ([]*pb.Entry, error) {
 	return entriesOf(entries), nil
 }
 
-func (l *diskLog) cut(index uint64) error { return logError(l.log.Cut(index)) }
+// Cut removes entries below index as far as that frees space.
+func (l *Log) Cut(index uint64) error { return logError(l.log.Cut(index)) }
 
-func (l *diskLog) reset(index, term uint64) error { return logError(l.log.Reset(index, term)) }
+// Reset removes all entries; the next one is index+1, and index has this term.
+func (l *Log) Reset(index, term uint64) error { return logError(l.log.Reset(index, term)) }
 
-func (l *diskLog) close() error { return errors.Join(l.log.Close(), l.held.Close()) }
+// Close closes the files, and unlocks the log.
+func (l *Log) Close() error { return errors.Join(l.log.Close(), l.held.Close()) }
 
 // entriesOf returns entries as raft has them.
 func entriesOf(entries []wal.Entry) []*pb.Entry {

@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // Report is the result of Check.
@@ -20,8 +22,8 @@ type Report struct {
 	// higher last term has everything that was committed, whatever its last entry; with equal terms the
 	// longer one has.
 	LastTerm uint64
-	Members  Members // present ones, as a server that is started on the directory knows them
-	Removed  Members // removed ones; without a name where the directory has forgotten it
+	Members  membership.Members // present ones, as a server that is started on the directory knows them
+	Removed  membership.Members // removed ones; without a name where the directory has forgotten it
 	// Condemned is why the directory must not be used any more, however sound its files are; empty if it may.
 	Condemned string
 	Files     []FileReport // in the order they were read, up to the first problem
@@ -47,7 +49,7 @@ func Check(dir string) (Report, error) {
 	if err := halfRestored(dir); err != nil {
 		return Report{}, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, identityFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, IdentityFile)); errors.Is(err, fs.ErrNotExist) {
 		return Report{}, cmp.Or(checkHalfMade(dir), fmt.Errorf("%s is empty: %w", dir, ErrNotData))
 	}
 	var reason string
@@ -57,21 +59,19 @@ func Check(dir string) (Report, error) {
 	} else if err != nil {
 		return Report{}, err
 	}
-	img, err := examine(dir)
-	defer img.state.close()
+	img, err := Examine(dir, nil)
+	img.Close()
 	report := Report{
-		Cluster:         img.identity.Cluster,
-		Member:          img.identity.Member,
-		CheckpointIndex: img.state.meta.Index,
-		FirstIndex:      img.first,
+		Cluster:         img.Identity.Cluster,
+		Member:          img.Identity.Member,
+		CheckpointIndex: img.Meta.Index,
+		Rows:            img.CheckpointRows(),
+		FirstIndex:      img.First,
 		Condemned:       reason,
-		Files:           img.files,
-	}
-	if img.state.found != nil {
-		report.Rows = img.state.found.Rows
+		Files:           img.Files,
 	}
 	report.LastIndex, report.LastTerm = img.newest()
-	if img.unfit || img.last < img.first {
+	if img.Unfit || img.Last < img.First {
 		report.FirstIndex = report.LastIndex + 1
 	}
 	if err == nil {
@@ -84,12 +84,13 @@ func Check(dir string) (Report, error) {
 func (r Report) String() string {
 	s := fmt.Sprintf(
 		"member %s of cluster %s\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d, last term %d\n",
-		IDText(r.Member), IDText(r.Cluster), r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex, r.LastTerm)
+		membership.IDText(r.Member), membership.IDText(r.Cluster), r.CheckpointIndex, r.Rows, r.FirstIndex,
+		r.LastIndex, r.LastTerm)
 	for _, m := range r.Members {
-		s += "member " + m.line()
+		s += "member " + line(m)
 	}
 	for _, m := range r.Removed {
-		s += "removed " + m.line()
+		s += "removed " + line(m)
 	}
 	if r.Condemned != "" {
 		s += "CONDEMNED, it must not be used any more: " + r.Condemned + "\n"

@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func (f *fewDescriptors) openFile(name string, flag int, perm os.FileMode) (*os.
 // kept for it.
 func TestNoDescriptorIsNoFailure(t *testing.T) {
 	dir, few := t.TempDir(), &fewDescriptors{most: 1000}
-	d := &disk{}
+	d := &Disk{}
 	d.files.openFile = few.openFile
 	files := d.logFiles()
 	first, err := files.Create(filepath.Join(dir, wal.FileName(1)))

@@ -1,6 +1,6 @@
 //go:build unix
 
-package raftstore
+package datadir
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"log/slog"
@@ -29,13 +29,13 @@ func newProgress(l *slog.Logger, period time.Duration, what, unit string, of uin
 
 // step notes that one more is done. It looks at the clock only now and then.
 func (p *progress) step() {
-	if p.done++; p.done%progressSteps == 0 {
+	if p.done++; p.done%ProgressSteps == 0 {
 		p.tell()
 	}
 }
 
-// progressSteps is how many small steps there are between two looks at the clock.
-const progressSteps = 4096
+// ProgressSteps is the number of small steps between two looks at the clock.
+const ProgressSteps = 4096
 
 // tell is called when so much is done as it says, and it may be time to tell.
 func (p *progress) tell() {

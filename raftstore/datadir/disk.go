@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"errors"
@@ -12,39 +12,49 @@ import (
 
 const tmpSuffix = files.Suffix
 
-// disk is how the package changes files. Every change passes check first, which is where tests inject errors
-// and take pictures of the directory "as after a crash here".
-type disk struct {
-	before func(step, path string) error
-	slow   func()
-	fs     files.FS // nil for the operating system's
-	steps  stepLimits
+// Disk changes the files of a data directory. Its zero value is ready for use.
+type Disk struct {
+	// Before is called before each step that changes what is on disk: tests inject errors, and take pictures of the
+	// directory "as after a crash here".
+	Before func(step, path string) error
+	Slow   func()   // is called before each step, see raftstore.Config
+	FS     files.FS // nil for the operating system's
+	Steps  StepLimits
+	Log    LogTimes
+
 	files  descriptors
-	log    logTimes
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
 }
 
 // check runs before a step that changes what is on disk. An error is wrapped with the step and the file.
-func (d *disk) check(step, path string) error {
-	if err := d.failed.Load(); err != nil {
-		return wrapStep(step, path, fmt.Errorf("not tried after a failure: %w", *err))
+func (d *Disk) check(step, path string) error {
+	if err := d.Failed(); err != nil {
+		return wrapStep(step, path, fmt.Errorf("not tried after a failure: %w", err))
 	}
-	if d.slow != nil {
-		d.slow()
+	if d.Slow != nil {
+		d.Slow()
 	}
-	if d.before == nil {
+	if d.Before == nil {
 		return nil
 	}
-	return wrapStep(step, path, d.before(step, path))
+	return wrapStep(step, path, d.Before(step, path))
 }
 
-// note remembers the first failure of a write and returns err. From then on what is in memory and what is on
+// Note remembers the first failure of a write and returns err. From then on what is in memory and what is on
 // disk may differ, so another goroutine's write, correct as it looks there, could turn a crash into damage.
-func (d *disk) note(err error) error {
+func (d *Disk) Note(err error) error {
 	if err != nil {
 		d.failed.CompareAndSwap(nil, &err)
 	}
 	return err
+}
+
+// Failed returns the first failure that was noted, nil as long as every write has succeeded.
+func (d *Disk) Failed() error {
+	if err := d.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // wrapStep adds operation and file to an error of the operating system or a library.
@@ -55,11 +65,11 @@ func wrapStep(step, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", step, path, err)
 }
 
-func (d *disk) syncDir(dir string) error { return d.smallFiles().SyncDir(dir) }
+func (d *Disk) syncDir(dir string) error { return d.smallFiles().SyncDir(dir) }
 
 // makeDir makes dir with its missing parents and makes the new names durable. A process that was killed may have made
 // a directory without the latter; so the name of one that exists is synced too, as far as its parent allows that.
-func (d *disk) makeDir(dir string) error {
+func (d *Disk) makeDir(dir string) error {
 	parent := filepath.Dir(dir)
 	if info, err := os.Stat(dir); err == nil {
 		if !info.IsDir() {
@@ -80,8 +90,8 @@ func (d *disk) makeDir(dir string) error {
 }
 
 // writeFile replaces path by data in one step: after a crash there is the old file or the new one.
-func (d *disk) writeFile(path string, data []byte) error {
+func (d *Disk) writeFile(path string, data []byte) error {
 	return files.Write(d.smallFiles(), path, data)
 }
 
-func (d *disk) remove(path string) error { return files.Remove(d.smallFiles(), path) }
+func (d *Disk) remove(path string) error { return files.Remove(d.smallFiles(), path) }

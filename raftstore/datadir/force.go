@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"cmp"
@@ -12,10 +12,10 @@ import (
 // Survivor is a member that ForceSingle makes, or would make, the only one of its cluster.
 type Survivor struct {
 	Cluster, Member     uint64
-	Name                string  // empty if it has none
-	LastIndex, LastTerm uint64  // its newest entry; what is newer elsewhere is lost
-	Others              Members // the other present members
-	Removed             Members // removed earlier; without a name where the directory has forgotten it
+	Name                string             // empty if it is not known
+	LastIndex, LastTerm uint64             // its newest entry; what is newer elsewhere is lost
+	Others              membership.Members // the other present members
+	Removed             membership.Members // removed earlier; without a name where the directory has forgotten it
 }
 
 // PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
@@ -31,8 +31,8 @@ func PlanForceSingle(dir string) (Survivor, error) {
 	if lock != nil {
 		defer lock.Close()
 	}
-	s, state, err := planForce(nil, dir)
-	state.close()
+	s, img, err := planForce(nil, dir)
+	img.Close()
 	return s, err
 }
 
@@ -42,19 +42,21 @@ func PlanForceSingle(dir string) (Survivor, error) {
 // are removed: they are refused if they come back, and must not be running, for they would go on as a second
 // cluster with the same sessions. Of several that are left, take the one whose Check reports the highest last
 // term, and among those the highest last entry. Errors: those of PlanForceSingle.
-func ForceSingle(dir string) error { return forceSingle(&disk{}, dir) }
+func ForceSingle(dir string) error { return new(Disk).ForceSingle(dir) }
 
-func forceSingle(d *disk, dir string) error {
+// ForceSingle is ForceSingle on this disk.
+func (d *Disk) ForceSingle(dir string) error {
 	lock, err := lockDirectory(dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	_, state, err := planForce(d, dir)
+	_, img, err := planForce(d, dir)
 	if err != nil {
+		img.Close()
 		return err
 	}
-	rows, err := state.open(dir)
+	rows, err := img.openRows(dir)
 	if err != nil {
 		return err
 	}
@@ -62,27 +64,24 @@ func forceSingle(d *disk, dir string) error {
 }
 
 // planForce reads the directory and returns its checkpoint, with a record that makes its member the only one.
-func planForce(d *disk, dir string) (s Survivor, state stateImage, err error) {
+func planForce(d *Disk, dir string) (s Survivor, img *Image, err error) {
 	if err := cmp.Or(condemned(dir), halfRestored(dir)); err != nil {
-		return s, state, err
+		return s, &Image{}, err
 	}
 	x := &examiner{dir: dir, disk: d}
-	img, err := &x.img, x.run()
-	if err != nil {
-		img.state.close()
-		return s, state, err
+	if img, err = &x.img, x.run(); err != nil {
+		return s, img, err
 	}
-	self, meta := img.identity.Member, &img.state.meta
+	self, meta := img.Identity.Member, &img.Meta
 	present, removed := img.roster()
 	found, isMember := present.Find(self)
 	if !isMember {
-		img.state.close()
-		return s, state, fmt.Errorf("%s: this member is not part of the cluster any more", dir)
+		return s, img, fmt.Errorf("%s: this member is not part of the cluster any more", dir)
 	}
-	s = Survivor{Cluster: img.identity.Cluster, Member: self, Name: found.Name, Removed: removed}
+	s = Survivor{Cluster: img.Identity.Cluster, Member: self, Name: found.Name, Removed: removed}
 	s.LastIndex, s.LastTerm = img.newest()
-	s.Others = slices.DeleteFunc(present, func(m Member) bool { return m.ID == self })
-	meta.Forced, meta.Lineage = s.LastIndex, randomID()
+	s.Others = slices.DeleteFunc(present, func(m membership.Member) bool { return m.ID == self })
+	meta.Forced, meta.Lineage = s.LastIndex, RandomID()
 	meta.Conf = membership.Conf{Index: s.LastIndex, Voters: []uint64{self}}
 	if m := img.record(self); m != nil {
 		meta.Conf.Members = []membership.Record{*m}
@@ -91,5 +90,5 @@ func planForce(d *disk, dir string) (s Survivor, state stateImage, err error) {
 	for _, m := range slices.Concat(s.Others, removed) {
 		meta.Conf.Removed = append(meta.Conf.Removed, m.ID)
 	}
-	return s, img.state, nil
+	return s, img, nil
 }

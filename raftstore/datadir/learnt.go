@@ -1,4 +1,4 @@
-package raftstore
+package datadir
 
 import (
 	"encoding/json"
@@ -9,14 +9,14 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
-// admissionFile keeps what a member has learnt from others than its log, for a restart before the log has come so far.
+// AdmissionFile keeps what a member has learnt from others than its log, for a restart before the log has come so far.
 const (
-	admissionFile   = "admission.json"
+	AdmissionFile   = "admission.json"
 	admissionFormat = 1
 )
 
-// learntText is the content of admissionFile.
-type learntText struct {
+// Learnt is the content of AdmissionFile.
+type Learnt struct {
 	Format  int             `json:"format"`
 	Cluster uint64          `json:"cluster"`
 	Member  uint64          `json:"member"`
@@ -26,19 +26,19 @@ type learntText struct {
 	Incarnations map[uint64]uint64 `json:"incarnations,omitempty"`
 }
 
-func saveLearnt(d *disk, dir string, id identity, t learntText) error {
+func saveLearnt(d *Disk, dir string, id Identity, t Learnt) error {
 	t.Format, t.Cluster, t.Member = admissionFormat, id.Cluster, id.Member
 	b, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // numbers and texts
 	}
-	return d.writeFile(filepath.Join(dir, admissionFile), sealed(b))
+	return d.writeFile(filepath.Join(dir, AdmissionFile), sealed(b))
 }
 
 // readLearnt reads what was learnt; the zero record if there is nothing.
-func readLearnt(dir string, id identity) (learntText, error) {
-	path := filepath.Join(dir, admissionFile)
-	var t learntText
+func readLearnt(dir string, id Identity) (Learnt, error) {
+	path := filepath.Join(dir, AdmissionFile)
+	var t Learnt
 	stored, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return t, nil
@@ -57,7 +57,7 @@ func readLearnt(dir string, id identity) (learntText, error) {
 		return t, &FormatError{File: path, Found: t.Format, Known: admissionFormat}
 	case t.Cluster != id.Cluster || t.Member != id.Member:
 		return t, corrupt(path, 0, "the file belongs to member %s of cluster %s, not to this directory",
-			IDText(t.Member), IDText(t.Cluster))
+			membership.IDText(t.Member), membership.IDText(t.Cluster))
 	}
 	return t, nil
 }

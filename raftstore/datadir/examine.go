@@ -1,10 +1,11 @@
-package raftstore
+package datadir
 
 import (
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"sort"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -26,21 +27,37 @@ import (
 // changes nothing, so that `coordd check` can use it on any directory, and a damaged one stays as it is for
 // whoever looks into it. TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory.
 
-// image is what a data directory holds, as examine has read it.
-type image struct {
-	identity identity
-	state    stateImage
-	hard     hardState
-	log      *wal.Image
+// Image holds the content of a data directory, as far as it was read.
+type Image struct {
+	Identity Identity
+	Meta     Meta // of the checkpoint
+	Hard     wal.HardState
 
-	first, last uint64 // entries in the log; last < first if there are none
-	runs        []termRun
-	entries     []*pb.Entry // those after the checkpoint
-	unfit       bool        // the checkpoint came from elsewhere and this log does not belong to it
-	learnt      learntText  // of admission.json
-	confs       []membership.Conf
+	First, Last uint64 // entries in the log; Last < First in an empty log
+	Runs        []wal.Run
+	Entries     []*pb.Entry // those after the checkpoint
+	Unfit       bool        // the checkpoint came from elsewhere and this log does not belong to it
+	Learnt      Learnt
+	Files       []FileReport
 
-	files []FileReport
+	rows  *checkpoint.Image
+	log   *wal.Image
+	confs []membership.Conf
+}
+
+// Close gives up an image of which nothing is opened.
+func (img *Image) Close() {
+	if img.rows != nil {
+		img.rows.Close()
+	}
+}
+
+// CheckpointRows returns the number of rows in the checkpoint.
+func (img *Image) CheckpointRows() uint64 {
+	if img.rows == nil {
+		return 0
+	}
+	return img.rows.Rows
 }
 
 // FileReport is one file of a data directory as Check found it.
@@ -57,36 +74,36 @@ type FileReport struct {
 type examiner struct {
 	dir          string
 	reader       rowReader
-	disk         *disk // nil if nothing is to be opened for writing afterwards
+	disk         *Disk // nil if nothing is to be opened for writing afterwards
 	segmentBytes int64
-	img          image
+	img          Image
 }
 
-// examine verifies everything in a data directory: identity, checkpoint, log. When there is an error the
-// image is filled as far as examine has come. Errors: *CorruptionError, *FormatError, and those of reading
-// files.
-func examine(dir string) (*image, error) {
-	x := &examiner{dir: dir}
+// Examine verifies everything in a data directory: identity, checkpoint, log. load, if it is not nil, gets each row of
+// the checkpoint. When there is an error the image is filled as far as Examine has come. Errors: *CorruptionError,
+// *FormatError, and those of reading files.
+func Examine(dir string, load func(key, value []byte) error) (*Image, error) {
+	x := &examiner{dir: dir, reader: rowReader{add: load}}
 	return &x.img, x.run()
 }
 
 func (x *examiner) run() error {
 	id, err := readIdentity(x.dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return corrupt(filepath.Join(x.dir, identityFile), 0, "the file is missing")
+		return corrupt(filepath.Join(x.dir, IdentityFile), 0, "the file is missing")
 	}
 	if err != nil {
 		return err
 	}
-	x.img.identity = id
-	x.file(identityFile, 0, 0, 0)
+	x.img.Identity = id
+	x.file(IdentityFile, 0, 0, 0)
 	if err := refuseFormer(x.dir); err != nil {
 		return err
 	}
 	if err := x.readState(); err != nil {
 		return err
 	}
-	log := filepath.Join(x.dir, walDir)
+	log := filepath.Join(x.dir, LogDir)
 	if err := x.readLog(log); err != nil {
 		return err
 	}
@@ -101,28 +118,28 @@ func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
 	if info, err := os.Stat(filepath.Join(x.dir, name)); err == nil {
 		f.Bytes = info.Size()
 	}
-	x.img.files = append(x.img.files, f)
-	return &x.img.files[len(x.img.files)-1]
+	x.img.Files = append(x.img.Files, f)
+	return &x.img.Files[len(x.img.Files)-1]
 }
 
 // readState verifies the checkpoint.
 func (x *examiner) readState() (err error) {
-	x.img.state, err = loadState(x.disk, x.dir, x.img.identity, x.reader)
-	if found := x.img.state.found; found != nil {
+	err = x.img.loadRows(x.disk, x.dir, x.reader)
+	if found := x.img.rows; found != nil {
 		for _, f := range found.Files {
-			x.file(filepath.Join(checkpointDir, f.Name), 0, 0, f.Rows)
+			x.file(filepath.Join(CheckpointDir, f.Name), 0, 0, f.Rows)
 		}
 	}
 	if err == nil {
-		x.file(filepath.Join(checkpointDir, checkpoint.ManifestName), 0, 0, x.img.state.found.Rows)
+		x.file(filepath.Join(CheckpointDir, checkpoint.ManifestName), 0, 0, x.img.CheckpointRows())
 	}
 	return err
 }
 
 // readLog verifies the log and reads the entries after the checkpoint.
 func (x *examiner) readLog(dir string) error {
-	c := x.img.state.meta
-	o := logOptions(x.disk, x.img.identity, c, x.segmentBytes)
+	c := x.img.Meta
+	o := logOptions(x.disk, x.img.Identity, c, x.segmentBytes)
 	p := newProgress(x.reader.logger, x.reader.period, "reading the log", "files", 0)
 	o.Progress = func(done, files int) {
 		p.done, p.of = uint64(done), uint64(files)
@@ -130,24 +147,21 @@ func (x *examiner) readLog(dir string) error {
 	}
 	found, err := wal.Inspect(dir, o)
 	for _, f := range found.Files {
-		r := x.file(filepath.Join(walDir, f.Name), f.First, f.Last, 0)
+		r := x.file(filepath.Join(LogDir, f.Name), f.First, f.Last, 0)
 		r.TornBytes = f.Torn
 	}
 	if err != nil {
 		return logError(err)
 	}
 	x.img.log = found
-	x.img.first, x.img.last = found.First, found.Last
-	x.img.hard = hardState{term: found.Hard.Term, vote: found.Hard.Vote, commit: found.Hard.Commit}
-	for _, r := range found.Runs {
-		x.img.runs = append(x.img.runs, termRun{r.Index, r.Term})
-	}
+	x.img.First, x.img.Last = found.First, found.Last
+	x.img.Hard, x.img.Runs = found.Hard, found.Runs
 	if from := max(found.First, c.Index+1); from <= found.Last {
 		entries, err := found.Read(from, found.Last+1, math.MaxUint64)
 		if err != nil {
 			return corruptAt(err, from)
 		}
-		x.img.entries = entriesOf(entries)
+		x.img.Entries = entriesOf(entries)
 	}
 	return nil
 }
@@ -156,25 +170,25 @@ func (x *examiner) readLog(dir string) error {
 // behind the checkpoint or before it, must reach as far as anything that is known to have been committed, and
 // must agree with the checkpoint about the term of the entry that they share.
 func (x *examiner) checkLog(dir string) error {
-	img, c := &x.img, x.img.state.meta
+	img, c := &x.img, x.img.Meta
 	if c.Restored == c.Index && c.Index > 0 && x.replaced() {
-		img.unfit = img.last >= img.first
-		img.entries = nil
+		img.Unfit = img.Last >= img.First
+		img.Entries = nil
 		return nil
 	}
-	if img.first > c.Index+1 {
+	if img.First > c.Index+1 {
 		return corrupt(dir, c.Index+1, "the log begins at entry %d, the checkpoint in %s is as of entry %d",
-			img.first, checkpointDir, c.Index)
+			img.First, CheckpointDir, c.Index)
 	}
-	durable := max(c.Index, img.hard.commit)
-	if img.last < durable {
-		return corrupt(dir, img.last+1, "the log ends at entry %d, entry %d is known to have been in it",
-			img.last, durable)
+	durable := max(c.Index, img.Hard.Commit)
+	if img.Last < durable {
+		return corrupt(dir, img.Last+1, "the log ends at entry %d, entry %d is known to have been in it",
+			img.Last, durable)
 	}
-	if c.Index >= img.first && c.Index > 0 {
-		if got := termAt(img.runs, c.Index); got != c.Term {
+	if c.Index >= img.First && c.Index > 0 {
+		if got := TermAt(img.Runs, c.Index); got != c.Term {
 			return corrupt(dir, c.Index, "the entry has term %d, the checkpoint in %s says %d", got,
-				checkpointDir, c.Term)
+				CheckpointDir, c.Term)
 		}
 	}
 	return nil
@@ -185,37 +199,46 @@ func (x *examiner) checkLog(dir string) error {
 // belongs to the state before. It is not so if an entry behind the checkpoint is known to be committed: that
 // entry must be in the log.
 func (x *examiner) replaced() bool {
-	img, c := &x.img, x.img.state.meta
-	if img.hard.commit > c.Index {
+	img, c := &x.img, x.img.Meta
+	if img.Hard.Commit > c.Index {
 		return false
 	}
-	if img.last < img.first || img.last < c.Index {
+	if img.Last < img.First || img.Last < c.Index {
 		return true
 	}
-	if img.first > c.Index {
+	if img.First > c.Index {
 		return false
 	}
-	return termAt(img.runs, c.Index) != c.Term
+	return TermAt(img.Runs, c.Index) != c.Term
 }
 
-// visible returns the first index that raft may ask for, and the terms from the one before it on. That one
+// Visible returns the first index that raft may ask for, and the terms from the one before it on. That one
 // must be known, too, and if it is not in the checkpoint, the oldest entry is given up for it.
-func (img *image) visible() (first uint64, runs []termRun) {
-	c := img.state.meta
-	if img.unfit || img.last < img.first && c.Restored == c.Index {
-		return c.Index + 1, []termRun{{c.Index, c.Term}}
+func (img *Image) Visible() (first uint64, runs []wal.Run) {
+	c := img.Meta
+	if img.Unfit || img.Last < img.First && c.Restored == c.Index {
+		return c.Index + 1, []wal.Run{{Index: c.Index, Term: c.Term}}
 	}
-	if img.first == c.Index+1 {
-		return img.first, append([]termRun{{c.Index, c.Term}}, img.runs...)
+	if img.First == c.Index+1 {
+		return img.First, append([]wal.Run{{Index: c.Index, Term: c.Term}}, img.Runs...)
 	}
-	return img.first + 1, img.runs
+	return img.First + 1, img.Runs
 }
 
 // newest returns the last entry of a store that is opened on this directory.
-func (img *image) newest() (index, term uint64) {
-	c := img.state.meta
-	if img.unfit || img.last < img.first || img.last < c.Index {
+func (img *Image) newest() (index, term uint64) {
+	c := img.Meta
+	if img.Unfit || img.Last < img.First || img.Last < c.Index {
 		return c.Index, c.Term
 	}
-	return img.last, termAt(img.runs, img.last)
+	return img.Last, TermAt(img.Runs, img.Last)
+}
+
+// TermAt returns the term of an index, 0 if the runs do not cover it.
+func TermAt(runs []wal.Run, index uint64) uint64 {
+	at := sort.Search(len(runs), func(i int) bool { return runs[i].Index > index })
+	if at == 0 {
+		return 0
+	}
+	return runs[at-1].Term
 }
