@@ -83,7 +83,7 @@ var trials = []trial{
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination",
 		tests: "^Test(Claim|Resume|Held|Repeated|Describe|StrictDescribe|Stop|StreamLeft|Outcomes|TakeOver|Walk|" +
-			"Unlogged|Robbery|StartThat|Earlier)"},
+			"Unlogged|Robbery|StartThat|Earlier|RestoredState)"},
 	{name: "company in the log", folder: "coordination", tests: "^Test(WhatMayWait|WaitForCompany)"},
 	{name: "pings of a late server", folder: "coordination",
 		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack|" +
@@ -116,7 +116,7 @@ var trials = []trial{
 	{name: "budgets", folder: "internal/budget", tests: "^Test"},
 	{name: "credit", folder: "server/group", tests: "^Test(CreditIs|WaitingAcquires|RoomIs)"},
 	{name: "permits", folder: "server/group/streams",
-		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|DescriptionsWait|UnsentQuanta)"},
+		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|DescriptionsWait|UnsentQuanta|OneRelayOf)"},
 	{name: "the order of answers", folder: "server/group/streams", tests: "^Test(AnswersKeep|MuchIsSaid)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(EndThat|AnswersThat)"},
 	{name: "memory that is lent", folder: "server", tests: "^TestLargeAnswersAreGivenBack$"},

@@ -285,8 +285,12 @@ func (c *Client) large(_ context.Context, s *stream) error {
 	if _, err := s.call(model.Request{Kind: model.Update, Name: r.Name, Data: string(data)}); err != nil {
 		return err
 	}
-	_, err := s.call(model.Request{Kind: model.Describe, Name: r.Name, IncludeOwners: true, IncludeWaiters: true})
-	return err
+	var list []model.Request
+	for range c.plan.Pipeline {
+		list = append(list, model.Request{Kind: model.Describe, Name: c.shared("large"), IncludeOwners: true,
+			IncludeWaiters: true})
+	}
+	return s.all(0, list)
 }
 
 // Properties of the rate limiters: less than one client asks for.

@@ -39,6 +39,7 @@ func Generate(seed uint64) Plan {
 		g.drawFaults()
 		g.drawThieves()
 	}
+	g.drawRare(members)
 	slices.SortStableFunc(g.plan.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	return g.plan
 }
@@ -223,27 +224,6 @@ func (g *generator) drawFaults() {
 	if g.one(4) {
 		for i := range g.plan.Events {
 			g.together(&g.plan.Events[i])
-		}
-	}
-}
-
-// drawThieves makes some plans steal sessions while leaders change. It has a stream of chance of its
-// own: the other plans stay as they are.
-func (g *generator) drawThieves() {
-	g.Rand = chance(g.plan.Seed, "thieves")
-	if g.members() == 1 || !g.one(12) {
-		return
-	}
-	g.named("thieves")
-	for i := range g.plan.Clients {
-		c := &g.plan.Clients[i]
-		c.Kind, c.Think = Thief, g.between(10*time.Millisecond, 200*time.Millisecond)
-	}
-	kinds := []Kind{Transfer, Transfer, Reset, Isolate, Kill}
-	for range 6 + g.IntN(10) {
-		if e, fits := g.draw(kinds[g.IntN(len(kinds))], g.moment()); fits {
-			e.For /= 4
-			g.plan.Events = append(g.plan.Events, e)
 		}
 	}
 }

@@ -13,10 +13,11 @@ import (
 // Plan is one run of the simulation. Its JSON leaves out zero values.
 type Plan struct {
 	Seed    uint64   `json:"seed"`
-	Profile string   `json:"profile,omitzero"` // the mixture that the plan was drawn from; decides nothing
-	Virtual Duration `json:"virtual"`          // how long faults happen
-	Settle  Duration `json:"settle"`           // how long everything may take to be well after all faults have ended
-	Yield   uint32   `json:"yield,omitzero"`   // of 65536: how often a goroutine that gets ready does not go first
+	Profile string   `json:"profile,omitzero"`  // the mixture that the plan was drawn from; decides nothing
+	Defects []string `json:"defects,omitempty"` // planted defects with which it fails, in testdata only
+	Virtual Duration `json:"virtual"`           // how long faults happen
+	Settle  Duration `json:"settle"`            // how long everything may take to be well after all faults have ended
+	Yield   uint32   `json:"yield,omitzero"`    // of 65536: how often a goroutine that gets ready does not go first
 	Servers []Server `json:"servers"`
 	Limits  Limits   `json:"limits,omitzero"`
 	Links   Links    `json:"links,omitzero"`

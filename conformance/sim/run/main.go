@@ -7,6 +7,8 @@
 //	go run ./conformance/sim/run -shrink FILE            # the smallest plan that fails in the same way
 //	go run ./conformance/sim/run -repro -n 50            # each seed several times, in other surroundings: same hash?
 //	go run ./conformance/sim/run -sabotage .             # is each planted defect found? All, or those that match
+//	go run ./conformance/sim/run -plans DIR              # does each plan pass, and fail with the defects it names?
+//	go run ./conformance/sim/run -planted NAME ...       # any of the others with a planted defect
 //
 // A failure is run three times: twice as it was, and once with a trace and logs, which are kept in the folder -out
 // beside its plan. Where Go is another version than conformance/sim/overlay knows, the seeds run on the ordinary
@@ -43,8 +45,11 @@ func run(ctx context.Context, o *options) error {
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return err
 	}
-	if o.sabotage != "" {
+	switch {
+	case o.sabotage != "":
 		return sabotage(ctx, o, base)
+	case o.plans != "":
+		return plans(ctx, o, base)
 	}
 	for _, dir := range []*string{&o.operations, &o.profile} {
 		if *dir == "" {
@@ -57,11 +62,10 @@ func run(ctx context.Context, o *options) error {
 			return err
 		}
 	}
-	b, err := build(ctx, "sim.test", variant{cover: o.cover})
+	p, err := o.build(ctx, base)
 	if err != nil {
 		return err
 	}
-	p := o.program(b, base)
 	switch {
 	case o.repro:
 		return repro(ctx, o, p)
@@ -71,6 +75,22 @@ func run(ctx context.Context, o *options) error {
 		return one(ctx, o, p)
 	}
 	return many(ctx, o, p)
+}
+
+// build builds the program that the options ask for.
+func (o *options) build(ctx context.Context, base string) (*program, error) {
+	if o.planted == "" {
+		b, err := build(ctx, "sim.test", variant{cover: o.cover})
+		return o.program(b, base), err
+	}
+	list, err := defects(".", named([]string{o.planted}))
+	if err != nil {
+		return nil, err
+	}
+	b, err := buildWith(ctx, "planted.test", list)
+	p := o.program(b, base)
+	p.env = inForce(o.planted)
+	return p, err
 }
 
 // ownFolder makes a folder whose name has always the same length, and removes those of runners that have died.

@@ -19,6 +19,8 @@ type options struct {
 	memory, disk int64
 	seed         uint64
 	plan, shrink string
+	plans        string // a folder; "": they are not to be run
+	planted      string // the name of a defect; "": none
 	repro        bool
 	times        int
 	cover, need  bool
@@ -43,6 +45,8 @@ func flags() *options {
 	flag.Uint64Var(&o.seed, "seed", 0, "run this seed only, and keep its trace and logs")
 	flag.StringVar(&o.plan, "plan", "", "run this plan only, and keep its trace and logs")
 	flag.StringVar(&o.shrink, "shrink", "", "make this plan, which fails, smaller")
+	flag.StringVar(&o.plans, "plans", "", "run the plans in this folder, and want each to fail with its defects")
+	flag.StringVar(&o.planted, "planted", "", "plant this defect, whatever is run")
 	flag.BoolVar(&o.repro, "repro", false, "compare the hashes of a seed in different surroundings")
 	flag.IntVar(&o.times, "times", 0, "with -repro, the runs of each seed; once in each of the surroundings at least")
 	flag.BoolVar(&o.cover, "cover", false, "measure which statements of raftstore, server and coordination are reached")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/conformance/mutation/plant"
 	"github.com/coordd/coordd/conformance/sim/plan"
 	"github.com/coordd/coordd/conformance/sim/result"
 	"github.com/coordd/coordd/internal/testmode"
@@ -40,6 +41,7 @@ const (
 	fills
 	swells
 	fails // if the plan has an event with the number 3
+	harmed
 )
 
 // TestSeed stands for the program of one seed.
@@ -74,6 +76,10 @@ func TestSeed(t *testing.T) {
 	case swells:
 		for list := [][]byte{}; ; time.Sleep(time.Millisecond) {
 			list = append(list, bytes.Repeat([]byte("x"), 1<<20))
+		}
+	case harmed, harmed + 2:
+		if *seedFlag == harmed || os.Getenv(plant.Variable) == "rare" {
+			r.Verdict, r.Violations = result.Broken, []string{"x"}
 		}
 	case fails:
 		if p, err := plan.Read(*planFlag); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -16,45 +17,56 @@ import (
 // to find as well.
 var defectFolders = []string{"conformance/sim/testdata/defects", "conformance/mutation/testdata"}
 
-// defects returns the defects that the simulation has to find and whose names match.
-func defects(match string) ([]plant.Defect, error) {
-	expression, err := regexp.Compile(match)
-	if err != nil {
-		return nil, err
-	}
+// defects returns the planted defects of the repository at root that are wanted.
+func defects(root string, wanted func(*plant.Defect) bool) ([]plant.Defect, error) {
 	var list []plant.Defect
 	for _, folder := range defectFolders {
-		some, err := plant.Read(os.DirFS("."), folder)
+		some, err := plant.Read(os.DirFS(root), folder)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, some...)
 	}
-	list = slices.DeleteFunc(list, func(d plant.Defect) bool {
-		return d.Seeds == 0 || !expression.MatchString(d.Name)
-	})
+	list = slices.DeleteFunc(list, func(d plant.Defect) bool { return !wanted(&d) })
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no planted defect matches %q", match)
+		return nil, errors.New("no planted defect has such a name")
 	}
 	return list, nil
 }
 
-// sabotage builds the simulation with planted defects, and wants each to make one of its first seeds fail.
-func sabotage(ctx context.Context, o *options, base string) error {
-	list, err := defects(o.sabotage)
-	if err != nil {
-		return err
-	}
+// named wants the defects with these names.
+func named(names []string) func(*plant.Defect) bool {
+	return func(d *plant.Defect) bool { return slices.Contains(names, d.Name) }
+}
+
+// buildWith builds the simulation with planted defects, of which none is in force.
+func buildWith(ctx context.Context, name string, list []plant.Defect) (built, error) {
 	work, err := os.MkdirTemp("", "sim-planted-")
 	if err != nil {
-		return err
+		return built{}, err
 	}
 	defer os.RemoveAll(work)
 	replace, err := plant.All(".", work, list)
 	if err != nil {
+		return built{}, err
+	}
+	return build(ctx, name, variant{replace: replace})
+}
+
+// inForce is the environment that puts a defect into force.
+func inForce(defect string) []string { return []string{plant.Variable + "=" + defect} }
+
+// sabotage builds the simulation with planted defects, and wants each to make one of its first seeds fail.
+func sabotage(ctx context.Context, o *options, base string) error {
+	expression, err := regexp.Compile(o.sabotage)
+	if err != nil {
 		return err
 	}
-	b, err := build(ctx, "sabotage.test", variant{replace: replace})
+	list, err := defects(".", func(d *plant.Defect) bool { return d.Seeds > 0 && expression.MatchString(d.Name) })
+	if err != nil {
+		return err
+	}
+	b, err := buildWith(ctx, "sabotage.test", list)
 	if err != nil {
 		return err
 	}
@@ -109,7 +121,7 @@ func hunt(ctx context.Context, o *options, p *program, d *plant.Defect) (outcome
 	var last outcome
 	for i := range o.tries(d) {
 		var err error
-		last, err = p.run(ctx, job{seed: o.first() + uint64(i), env: []string{plant.Variable + "=" + d.Name}})
+		last, err = p.run(ctx, job{seed: o.first() + uint64(i), env: inForce(d.Name)})
 		if err != nil {
 			return last, err
 		}
