@@ -302,13 +302,13 @@ func TestClaimOfAnEmptiedDirectory(t *testing.T) {
 	c.waitPublished(c.leader())
 	c.settle()
 	s, from := c.ready("a").store, c.ready("b").store
-	asked := s.admission.concluded.Load()
+	asked := s.roster.Concluded()
 	h := endpointOf(from).Header(s.Member(), true)
 	h.ToIncarnation++
 	if err := endpointOf(s).Accept(h, from.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
 		t.Errorf("accepted with %v", err)
 	}
-	c.poll("the others to be asked", func() bool { return s.admission.concluded.Load() > asked })
+	c.poll("the others to be asked", func() bool { return s.roster.Concluded() > asked })
 	c.settle()
 }
 
@@ -337,9 +337,9 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asked := s.admission.concluded.Load()
+	asked := s.roster.Concluded()
 	beyond()
-	c.poll("others to be asked", func() bool { return s.admission.concluded.Load() > asked })
+	c.poll("others to be asked", func() bool { return s.roster.Concluded() > asked })
 	m.note(func() {
 		if m.failure != nil {
 			t.Errorf("ended with %v before others were asked again", m.failure)

@@ -85,7 +85,7 @@ func (l *loop) unpublished() *membership.Record {
 		if id == self && want.Name == "" {
 			want.Name = l.s.cfg.Cluster.Name
 		}
-		want.Incarnation = cmp.Or(want.Incarnation, l.s.admission.list.Load().Conf.Incarnation(id), h.GetIncarnation())
+		want.Incarnation = cmp.Or(want.Incarnation, l.s.roster.List().Conf.Incarnation(id), h.GetIncarnation())
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // TestCondemnedAtEveryStep looks at a directory as a crash before each step of its condemnation leaves it,
@@ -134,10 +135,10 @@ func TestIdentify(t *testing.T) {
 	m := c.leader()
 	c.waitPublished(m)
 	other := c.nodes[others(c.names, m.name)[0]].store
-	if err := m.store.Identify(t.Context(), other.Member()); !errors.Is(err, errCertificate) {
+	if err := m.store.Identify(t.Context(), other.Member()); !errors.Is(err, roster.ErrCertificate) {
 		t.Errorf("without a certificate: %v", err)
 	}
-	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, errUnknownHere) {
+	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, roster.ErrUnknownHere) {
 		t.Errorf("a stranger: %v", err)
 	}
 	plain := newTestCluster(t, 3, 531)
@@ -147,7 +148,7 @@ func TestIdentify(t *testing.T) {
 	if err := m.store.Identify(t.Context(), other.Member()); err != nil {
 		t.Errorf("where nobody has certificates: %v", err)
 	}
-	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, errUnknownHere) {
+	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, roster.ErrUnknownHere) {
 		t.Errorf("a stranger where nobody has certificates: %v", err)
 	}
 	alone := open(t, Config{InMemory: true, Logger: noLog})

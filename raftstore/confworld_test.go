@@ -21,7 +21,7 @@ import (
 )
 
 // confWorld is a cluster whose disks, network and elections the test moves, one step at a time, so that a seed
-// decides everything. Its members have the real loop, log and admission; nothing of them runs by itself.
+// decides everything. Its members have the real loop, log and roster; nothing of them runs by itself.
 type confWorld struct {
 	t       testing.TB
 	rng     *rand.Rand
@@ -305,28 +305,29 @@ func (w *confWorld) elect(m *confMember) {
 	}
 }
 
-// ask is what admission does with the answers of the others.
+// ask judges the answers of the others as a roster does.
 func (m *confMember) ask() {
-	a := m.store.admission
-	q := a.plan(a.list.Load())
-	for i := range q.asked {
-		o := m.w.byID(q.asked[i].ID)
+	roster := m.store.roster
+	q := roster.Plan(roster.List())
+	for i := range q.Servers {
+		o := m.w.byID(q.Servers[i].ID)
 		if o.store == nil || !m.w.reach(m.id, o.id) {
-			q.asked[i].Tries = membership.StrandedTries
+			q.Servers[i].Tries = membership.StrandedTries
 			continue
 		}
 		answer, err := endpointOf(o.store).Hello(&peerpb.HelloRequest{Cluster: 77, Member: m.id}, nil)
 		if err != nil {
-			q.asked[i].Removed = errors.Is(err, ErrRemoved)
+			q.Servers[i].Removed = errors.Is(err, ErrRemoved)
 		} else if conf, err := membership.Decode(answer.GetMembership()); err == nil {
-			q.asked[i].Conf = &conf
+			q.Servers[i].Conf = &conf
 		}
 	}
-	end := q.judge()
+	end := q.Judge()
 	if end.Adopt != nil {
-		a.learnt.Conf = *end.Adopt.Conf
-		m.learnt = a.learnt.Conf
-		a.choose()
+		m.learnt = *end.Adopt.Conf
+		if err := roster.Learn(m.learnt, end.Adopt.Lineage); err != nil {
+			m.w.fail("%v", err)
+		}
 	}
 	if end.Removed || end.Emptied {
 		m.end()

@@ -66,6 +66,7 @@ type control struct {
 	campaign    *time.Timer
 	tries       int
 	deaf        deafness
+	doubts      doubts
 
 	// replayed is the last entry that was there before this member began: in its own log at the start, or in
 	// the log of those who let it join. Until it is handed over, what this member knows is old.
@@ -104,7 +105,7 @@ func (l *loop) tick() {
 		l.stepAside("the disk is slow")
 	}
 	l.listen()
-	l.watchAdmission()
+	l.watchRoster()
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}
@@ -339,11 +340,11 @@ func (l *loop) setConf(index uint64, conf membership.Conf) {
 	l.conf, l.stale = conf, true
 	l.s.log.setConf(index, conf)
 	if l.s.peers != nil {
-		l.s.admission.follow(conf)
+		l.s.roster.Follow(conf)
 		l.s.peers.Update(conf)
 		l.forgetOutsiders()
 		if removed { // others may still need its vote: it ends once enough of them know of the removal
-			l.s.admission.begin()
+			l.s.roster.Ask()
 		}
 	}
 	l.confirmLease()

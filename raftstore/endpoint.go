@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // endpoint is the store as the other members see it.
@@ -28,16 +29,16 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 	switch list := e.Admitted(); {
 	case req.GetCluster() == e.s.identity.Cluster && list.IsRemoved(req.GetMember()):
 		return nil, ErrRemoved
-	case e.s.cfg.Cluster.TLS != nil && !certifies(list, certificate):
-		return nil, errCertificate
+	case e.s.cfg.Cluster.TLS != nil && !e.s.roster.Certifies(certificate):
+		return nil, roster.ErrCertificate
 	}
 	if req.GetCluster() == e.s.identity.Cluster {
-		e.s.admission.vouch(req.GetMember(), req.GetIncarnation())
+		e.s.roster.Vouch(req.GetMember(), req.GetIncarnation())
 	}
 	v := e.s.view.Load()
 	a := &peerpb.HelloResponse{
 		Cluster: e.s.identity.Cluster, Member: e.s.identity.Member, Leader: v.leader, Lineage: e.s.lineage.Load(),
-		Fresh: v.fresh, Membership: v.conf.WithIncarnations(e.s.admission.incarnationOf).Encode(),
+		Fresh: v.fresh, Membership: v.conf.WithIncarnations(e.s.roster.Incarnation).Encode(),
 		Version: v.conf.Version(),
 	}
 	if conf, ok := e.s.log.origin(); ok {
@@ -46,7 +47,7 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 	return a, nil
 }
 
-// Accept implements peers.Server. Only members are accepted, see admission; removed ones and those with another
+// Accept implements peers.Server. Only members are accepted, see package roster; removed ones and those with another
 // data directory are told so.
 func (e endpoint) Accept(h *peerpb.Header, certificate *x509.Certificate) error {
 	err := e.judgeHeader(h, certificate)
@@ -54,7 +55,7 @@ func (e endpoint) Accept(h *peerpb.Header, certificate *x509.Certificate) error 
 		e.s.refused.tell(e.s.cfg.Logger, time.Now(), e.Admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
 	}
-	e.s.admission.hear(h)
+	e.s.roster.Hear(h)
 	e.s.peers.Learn(h.GetFrom(), h.GetAddress())
 	e.s.unlike.compare(e.s, h, time.Now())
 	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
@@ -76,7 +77,7 @@ func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) e
 		return peers.Refuse(ErrOtherCluster,
 			"the caller says that it is member %s, which is the server that was called", IDText(self.Member))
 	}
-	m, err := e.s.admission.identify(h.GetFrom(), certificate)
+	m, err := e.s.roster.Identify(h.GetFrom(), certificate)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) e
 		return ErrEmptied
 	}
 	if known := h.GetToIncarnation(); known != 0 && known != self.Incarnation {
-		e.s.admission.begin() // if it is as the caller says, the other members say so too
+		e.s.roster.Ask() // if it is as the caller says, the other members say so too
 		return peers.Refuse(ErrOtherCluster,
 			"the caller knows member %s with another data directory than the server that was called has",
 			IDText(self.Member))
@@ -94,7 +95,7 @@ func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) e
 
 // Receive implements peers.Server.
 func (e endpoint) Receive(h *peerpb.Header, f *peerpb.Frame) error {
-	if err := e.s.admission.stillWelcome(h.GetFrom()); err != nil {
+	if err := e.s.roster.StillWelcome(h.GetFrom()); err != nil {
 		return err
 	}
 	if again := f.GetHeader(); again != nil {
@@ -116,11 +117,11 @@ func (e endpoint) Receive(h *peerpb.Header, f *peerpb.Frame) error {
 		if m.GetType() == pb.MsgSnap {
 			return fmt.Errorf("a snapshot among messages")
 		}
-		if !e.s.admission.open.Load() {
+		if !e.s.roster.Open() {
 			continue
 		}
 		if binds(m.GetType()) {
-			if err := e.s.admission.remember(h); err != nil {
+			if err := e.s.roster.Remember(h); err != nil {
 				return err
 			}
 		}
@@ -165,19 +166,11 @@ func (e endpoint) Lost(h *peerpb.Header) {
 
 // MayCall implements peers.Server.
 func (e endpoint) MayCall(certificate *x509.Certificate) error {
-	switch {
-	case e.s.cfg.Cluster.TLS == nil:
-		return nil
-	case !certifies(e.Admitted(), certificate):
-		return errCertificate
-	case !e.s.admission.open.Load():
-		return errNotAsked
-	}
-	return nil
+	return e.s.roster.MayCall(certificate)
 }
 
 // Admitted implements peers.Server and peers.Member.
-func (e endpoint) Admitted() *membership.List { return e.s.admission.list.Load() }
+func (e endpoint) Admitted() *membership.List { return e.s.roster.List() }
 
 // Header implements peers.Member.
 func (e endpoint) Header(to uint64, urgent bool) *peerpb.Header {
@@ -197,9 +190,9 @@ func (e endpoint) Unreachable(id uint64) {
 }
 
 // Refused implements peers.Member. Members are asked: only what a majority says ends the store.
-func (e endpoint) Refused() { e.s.admission.begin() }
+func (e endpoint) Refused() { e.s.roster.Ask() }
 
 // Certifies implements peers.Server.
 func (e endpoint) Certifies(certificate *x509.Certificate) bool {
-	return certifies(e.Admitted(), certificate)
+	return e.s.roster.Certifies(certificate)
 }

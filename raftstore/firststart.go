@@ -19,6 +19,7 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // findOrigin decides who a member without data is.
@@ -89,7 +90,7 @@ func firstMemberID(cluster uint64, name string) uint64 {
 // mayStart asks one server whether id, one of the given first members, may start without data.
 func mayStart(ctx context.Context, net peers.Network, address string, id datadir.Identity,
 	first membership.Conf) error {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	ctx, cancel := context.WithTimeout(ctx, roster.HelloTimeout)
 	defer cancel()
 	answer, err := net.Hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
 	switch {
@@ -107,7 +108,7 @@ func mayStart(ctx context.Context, net peers.Network, address string, id datadir
 		return err
 	}
 	if answer.GetCluster() != id.Cluster {
-		return otherCluster(answer, conf, id.Cluster, first)
+		return roster.OtherCluster(answer, conf, id.Cluster, first)
 	}
 	switch m := conf.Member(id.Member); {
 	case m == nil && answer.GetFresh():

@@ -39,8 +39,8 @@ func newEmptiedWorld(t *testing.T, seed uint64) *emptiedWorld {
 func (w *emptiedWorld) start() {
 	w.b = open(w.t, w.cfg)
 	w.b.view.Store(&memberView{conf: w.b.log.lastConf(), fresh: true})
-	w.b.admission = newAdmission(w.b, w.b.log.lastConf(), w.b.learnt)
-	w.b.admission.conclude()
+	w.b.roster = w.b.newRoster()
+	w.b.roster.Conclude()
 	w.b.loop = &loop{s: w.b} // nobody may take a turn
 	w.b.peers = peers.New(endpoint{w.b}, w.b.identity.Member, w.b.network, noLog)
 }

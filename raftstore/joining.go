@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // joinedOrigin waits until the cluster lists this member, by name and address, as one that has never started. A server
@@ -72,7 +73,7 @@ var errNotYet = errors.New("not a member yet")
 // askToJoin asks one server. The list of members is empty if it has not answered.
 func askToJoin(ctx context.Context, c Cluster, net peers.Network,
 	address string) (datadir.Origin, membership.Conf, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	ctx, cancel := context.WithTimeout(ctx, roster.HelloTimeout)
 	defer cancel()
 	answer, err := net.Hello(ctx, address, &peerpb.HelloRequest{})
 	switch {

@@ -63,14 +63,6 @@ const (
 	memberTextMax    = 255
 	clientTextMax    = 600 // room for two names of full length with their ports
 	receivedBytesMax = 64 << 20
-	helloTimeout     = time.Second
-	// before a server that did not answer is asked again; it doubles
-	askRetryMin = 20 * time.Millisecond
-	// for one answer: a busy machine may take longer than helloTimeout
-	askPatienceMax = 4 * time.Second
-	askPause       = 200 * time.Millisecond
-	// of a first start for servers that do not answer: one of them may know an earlier data directory
-	firstStartPatience = 5 * time.Second
 	// without a leader until nobody is heard before members were asked
 	leaderlessTicks = 2 * electionTicks
 	settingsMax     = 16

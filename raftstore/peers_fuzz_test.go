@@ -30,8 +30,8 @@ func fuzzedStore(f *testing.F) *Store {
 		Token: "fuzz", Version: 1, network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
-	s.admission = newAdmission(s, s.log.lastConf(), datadir.Learnt{})
-	s.admission.conclude()
+	s.roster = s.newRoster()
+	s.roster.Conclude()
 	s.peers, s.loop = peers.New(endpoint{s}, s.identity.Member, s.network, noLog), &loop{s: s} // nobody may take a turn
 	s.keeper = newKeeper(s)
 	f.Cleanup(func() {
@@ -188,9 +188,10 @@ func FuzzPeerSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s.admission.open.Store(false) // raft is not asked
+		s.roster.Ask()
+		s.roster.Shut() // raft is not asked
 		tasks[0](s.loop)
-		s.admission.open.Store(true)
+		s.roster.Conclude()
 		<-s.receiving
 		wantWhole(t, s, len(chunk.GetRows()))
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // Each refusal says what does not fit, also on the other side of the network.
@@ -89,7 +90,7 @@ func TestRefusedCallersAreToldRarely(t *testing.T) {
 	var r refused
 	now := time.Unix(1, 0)
 	for range 100 {
-		r.tell(log.logger(), now, "b", "b:1", errCertificate)
+		r.tell(log.logger(), now, "b", "b:1", roster.ErrCertificate)
 		now = now.Add(100 * time.Millisecond)
 	}
 	if n := log.count("refused a server"); n < 1 || n > 6 {
@@ -97,7 +98,7 @@ func TestRefusedCallersAreToldRarely(t *testing.T) {
 	}
 	before := log.count("refused a server")
 	for n := range 10_000 {
-		r.tell(log.logger(), now, fmt.Sprint(n), "x:1", errCertificate)
+		r.tell(log.logger(), now, fmt.Sprint(n), "x:1", roster.ErrCertificate)
 	}
 	if n := log.count("refused a server") - before; n > 70 {
 		t.Errorf("told %d times of 10000 names", n)

@@ -47,7 +47,7 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 	text := differences(h.GetSettings(), ours)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !s.admission.list.Load().Admits(id) })
+	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !s.roster.List().Admits(id) })
 	of := u.member[h.GetFrom()]
 	if of == nil {
 		if text == "" {
@@ -60,7 +60,7 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 		u.member[h.GetFrom()] = of
 	}
 	of.text = text
-	of.tell(s.cfg.Logger.With("server", s.admission.list.Load().Conf.NameOf(h.GetFrom())), now)
+	of.tell(s.cfg.Logger.With("server", s.roster.List().Conf.NameOf(h.GetFrom())), now)
 }
 
 func (d *difference) tell(log *slog.Logger, now time.Time) {

@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // This file is how a member installs the checkpoint of another one, because the log between has been cut
@@ -50,8 +51,8 @@ func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*p
 	if err := e.Accept(first.GetHeader(), certificate); err != nil {
 		return err
 	}
-	if !e.s.admission.open.Load() {
-		return errNotAsked
+	if !e.s.roster.Open() {
+		return roster.ErrNotAsked
 	}
 	m := &pb.Message{}
 	if err := proto.Unmarshal(first.GetMessage(), m); err != nil {
@@ -76,7 +77,7 @@ func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*p
 	e.s.inbox.put(func(waiting *mail) {
 		waiting.tasks = append(waiting.tasks, func(l *loop) {
 			l.offered = file
-			if e.s.admission.open.Load() && e.s.admission.stillWelcome(from) == nil {
+			if e.s.roster.Open() && e.s.roster.StillWelcome(from) == nil {
 				l.receive(m)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for
@@ -167,11 +168,9 @@ type Store struct {
 	done      chan struct{}
 
 	disk      *datadir.Disk
-	network   peers.Network // nil if there can be no other members
-	peers     transport     // the same
-	admission *admission    // the same
-	asker     sync.WaitGroup
-	endAsking context.CancelFunc
+	network   peers.Network  // nil if there can be no other members
+	peers     transport      // the same
+	roster    *roster.Roster // the same
 	refused   refused
 	unlike    unlike
 	learnt    datadir.Learnt // by an earlier run
@@ -310,9 +309,7 @@ func (s *Store) Start(h Handler) error {
 			s.peers.Close()
 			return err
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		s.endAsking = cancel
-		s.asker.Go(func() { s.admission.run(ctx) })
+		s.roster.Start()
 	}
 	s.started = true
 	go s.appender.run()
@@ -328,9 +325,8 @@ func (s *Store) assemble(node *raft.RawNode, h Handler) {
 	s.node = node
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
 	if s.network != nil {
-		s.admission = newAdmission(s, s.log.lastConf(), s.learnt)
-		s.warnOfCertificates()
-		s.admission.begin()
+		s.roster = s.newRoster()
+		s.roster.Ask()
 		s.peers = peers.New(endpoint{s}, s.identity.Member, s.network, s.cfg.Logger)
 		s.log.snapshot = s.snapshotFor
 	}
@@ -340,6 +336,36 @@ func (s *Store) assemble(node *raft.RawNode, h Handler) {
 	s.keeper = newKeeper(s)
 	s.loop = newLoop(s, h)
 	s.appender.loop = s.loop
+}
+
+// newRoster returns the roster of this member, which asks nobody yet.
+func (s *Store) newRoster() *roster.Roster {
+	c := &s.cfg.Cluster
+	return roster.New(roster.Config{
+		Self: s.identity, Address: c.address(), Join: c.Join, TLS: c.TLS, Network: s.network,
+		Logger: s.cfg.Logger, Fresh: s.log.fresh, Lineage: s.lineage.Load, Fail: s.inbox.fail,
+		Save: s.dir.SaveLearnt,
+	}, s.log.lastConf(), s.learnt)
+}
+
+// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first for the
+// members of the cluster. why is known once too few of those that it knows turn out to answer, for people. If
+// all of them have been replaced, Cluster.Join with the address of a present member mends it.
+func (s *Store) KeptOut() (out bool, why string) {
+	if s.roster == nil || s.roster.Open() {
+		return false, ""
+	}
+	return true, s.roster.Why()
+}
+
+// Identify refuses a caller of one of the server's own services (Cluster.Services) that says it is the member
+// of an id and is not, as far as the members and the caller's certificate tell.
+func (s *Store) Identify(ctx context.Context, id uint64) error {
+	if s.roster == nil {
+		return roster.ErrUnknownHere
+	}
+	_, err := s.roster.Identify(id, peers.CertificateOf(ctx))
+	return err
 }
 
 // newNode makes the raft state machine; its constructor panics on a log it cannot use.
@@ -466,7 +492,6 @@ func (s *Store) leaveNetwork() {
 		return
 	}
 	s.unlisten()
-	s.endAsking()
-	s.asker.Wait()
+	s.roster.Close()
 	s.peers.Close()
 }

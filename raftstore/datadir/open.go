@@ -110,7 +110,10 @@ func (d *Dir) Close() error {
 	return errors.Join(errs...)
 }
 
-// SaveLearnt makes what the member has learnt durable.
+// SaveLearnt makes what the member has learnt durable. Without a directory there is nothing to be written.
 func (d *Dir) SaveLearnt(t Learnt) error {
+	if d == nil {
+		return nil
+	}
 	return d.disk.Note(saveLearnt(d.disk, d.path, d.Identity, t))
 }

@@ -38,20 +38,13 @@ type Verdict struct {
 	Emptied bool    // the asker's directory was emptied, and it has to end
 }
 
-// tally sorts the answers that count.
-type tally struct {
-	all, untried, gone, removed, emptied int
-	lists                                []*Answer
-}
-
 // Judge looks for what a majority of the members in the own list reports; the asker agrees to what the others report.
 // As long as fewer of the others answer, all of them have to agree. A later list is followed only if enough servers
 // know it or a later one, so a single server that makes one up is not followed while others answer.
 func (q *Asker) Judge(answers []Answer) Verdict {
 	t := q.tally(answers)
-	majority := len(q.Own.Voters)/2 + 1
-	sure := max(min(majority, t.all), 1) // so many are believed, whatever the rest answers
-	needed := majority                   // so many have to answer at least
+	needed := len(q.Own.Voters)/2 + 1  // so many lists are needed to go on
+	sure := max(min(needed, t.all), 1) // so many servers are believed, whatever the rest answers
 	if slices.Contains(q.Own.Voters, q.Self) {
 		needed--
 	}
@@ -67,9 +60,9 @@ func (q *Asker) Judge(answers []Answer) Verdict {
 		return Verdict{Done: true, Removed: true}
 	case t.emptied >= fatal, t.emptied > 0 && q.Fresh: // a fresh one has nothing to lose
 		return Verdict{Done: true, Emptied: true}
-	case len(t.lists) < needed:
-		return Verdict{Adopt: q.stranded(answers, len(t.lists)+t.removed)}
-	case len(t.lists) < sure && t.untried > 0, len(t.lists) < t.all && q.Patient:
+	case t.gone == t.all && needed > 0: // not one known member answers: the word of a server counts that was named
+		return Verdict{Adopt: t.named} // whose members are asked next
+	case len(t.lists) < needed, len(t.lists) < sure && t.untried > 0, len(t.lists) < t.all && q.Patient:
 		return Verdict{}
 	}
 	return Verdict{Done: true, Adopt: q.latest(t.lists, sure)}
@@ -80,10 +73,21 @@ func (q *Asker) Counts(a *Answer) bool {
 	return q.Fresh || a.ID != 0 && slices.Contains(q.Own.Voters, a.ID)
 }
 
+// tally sorts the answers of the servers that count.
+type tally struct {
+	all, untried, gone, removed, emptied int
+
+	lists []*Answer
+	named *Answer // with a list that the asker could go on with; it does not count
+}
+
 func (q *Asker) tally(answers []Answer) (t tally) {
 	for i := range answers {
 		a := &answers[i]
 		if !q.Counts(a) {
+			if a.ID == 0 && a.Conf != nil && q.acceptable(a) {
+				t.named = a
+			}
 			continue
 		}
 		t.all++
@@ -119,23 +123,4 @@ func (q *Asker) latest(lists []*Answer, sure int) *Answer {
 func (q *Asker) acceptable(a *Answer) bool {
 	return a.Conf.Index > q.Own.Index && a.Conf.Workable() == nil && a.Conf.Has(q.Self) &&
 		(a.Lineage == q.Lineage || q.Fresh)
-}
-
-// stranded finds a list where not one known member answers, over many attempts: then the word of a server counts that
-// the operator has named. Its members are asked next.
-func (q *Asker) stranded(answers []Answer, answered int) *Answer {
-	if answered > 0 {
-		return nil
-	}
-	var found *Answer
-	for i := range answers {
-		a := &answers[i]
-		switch {
-		case q.Counts(a) && a.Tries < StrandedTries:
-			return nil
-		case a.ID == 0 && a.Conf != nil && q.acceptable(a):
-			found = a
-		}
-	}
-	return found
 }

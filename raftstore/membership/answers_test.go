@@ -220,3 +220,24 @@ func TestRulesOfAnswers(t *testing.T) {
 		})
 	}
 }
+
+// A server that the operator has named is believed only where every known voter is gone for good.
+func TestNamedServers(t *testing.T) {
+	for _, s := range situations[:5] {
+		combinations(".xg=R", s.others(), func(known string) {
+			for _, kind := range ".x=>FL0" {
+				verdict, answers := s.judge(known)
+				before := outcomeOf(verdict, known)
+				named := answerOf(0, byte(kind))
+				verdict = s.asker().Judge(append(answers, named))
+				if strings.Trim(known, "g") == "" && strings.ContainsRune(">F", kind) {
+					if verdict.Done || verdict.Adopt == nil || verdict.Adopt.ID != 0 {
+						t.Errorf("%s, answers %s, named %c: %+v", s.name, known, kind, verdict)
+					}
+				} else if now := outcomeOf(verdict, known); now != before {
+					t.Errorf("%s, answers %s, named %c: %s, not %s", s.name, known, kind, now, before)
+				}
+			}
+		})
+	}
+}

@@ -10,7 +10,7 @@ import (
 // A mark whose message was changed would never be reached again.
 func TestMarksAreMessages(t *testing.T) {
 	var sources strings.Builder
-	for _, pattern := range []string{"raftstore/*.go", "raftstore/datadir/*.go", "server/*/*.go", "server/*/*/*.go",
+	for _, pattern := range []string{"raftstore/*.go", "raftstore/*/*.go", "server/*/*.go", "server/*/*/*.go",
 		"conformance/sim/world/faults.go"} {
 		names, err := filepath.Glob(filepath.Join("../../..", pattern))
 		if err != nil || len(names) == 0 {
