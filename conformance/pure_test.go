@@ -76,6 +76,9 @@ func reencode(e coordination.Entry) coordination.Entry {
 		}
 		stored = codec.AppendToEntry(stored, c)
 	}
+	if len(stored) > 0 {
+		stored = codec.EndEntry(stored, e.ServedMillis)
+	}
 	back := coordination.Entry{Index: e.Index, Term: e.Term}
 	if err := codec.DecodeEntry(stored, &back); err != nil {
 		panic(fmt.Sprintf("%#v: %v", e, err))

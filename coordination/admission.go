@@ -38,6 +38,9 @@ type admission struct {
 // them.
 func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
 	r.admission.readable, r.admission.crowded = readable, crowded
+	if r.leader != nil {
+		r.leader.ages.unreadable = !r.admission.isReadable(provesTime)
+	}
 }
 
 // restricted reports whether there is any command that is refused.
@@ -62,10 +65,11 @@ func (a *admission) isReadable(c Command) bool {
 }
 
 // These are commands that say more than every version of the program can read. Until all can, that is left
-// out: outcomes are remembered for longer, and new sessions have no owner.
+// out: outcomes are remembered for longer, new sessions have no owner, and nothing ages.
 var (
 	acknowledges = &ReleaseSemaphore{Origin: Origin{Answered: 1}}
 	namesOwner   = &Attach{Identity: Identity{Kind: IdentityUser}}
+	provesTime   = &Age{}
 )
 
 // shrinks reports whether a command makes the state smaller, or is needed for one that does.

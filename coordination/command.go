@@ -68,6 +68,27 @@ type ExpireWaiter struct {
 	Term      Term
 }
 
+// BeginAbsence records that no client has a session: its time runs under every leader. It is void if the session
+// was attached by the log since (AttachEpoch), or if Since is ahead of the log clock.
+type BeginAbsence struct {
+	Node        NodeID
+	Session     SessionID
+	AttachEpoch Epoch
+	Since       uint64 // by the log clock
+	TotalMillis uint64 // from then on until the session ends; never 0
+}
+
+// EndAbsence records that a stream comes back to its session without an attach. It is void if the session was
+// attached by the log since.
+type EndAbsence struct {
+	Node        NodeID
+	Session     SessionID
+	AttachEpoch Epoch
+}
+
+// Age changes nothing: its entry moves the log clock on.
+type Age struct{}
+
 // CreateSemaphore makes a persistent semaphore (§3.2).
 type CreateSemaphore struct {
 	Origin
@@ -212,6 +233,9 @@ func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session
 func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }
 func (c *ExpireWaiter) subject() (NodeID, SessionID)  { return c.Node, c.Session }
 func (*Mark) subject() (NodeID, SessionID)            { return 0, 0 }
+func (c *BeginAbsence) subject() (NodeID, SessionID)  { return c.Node, c.Session }
+func (c *EndAbsence) subject() (NodeID, SessionID)    { return c.Node, c.Session }
+func (*Age) subject() (NodeID, SessionID)             { return 0, 0 }
 
 // BeginLineage says that the state was restored from a backup, or recovered without the servers that had the
 // newest entries: numbers that were given out since are not known here. All counters jump forward, so that no

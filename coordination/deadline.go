@@ -45,10 +45,12 @@ func (l *Leader) disarm(n *ledNode, d *deadline) {
 	l.wakeups.fix(n.position)
 }
 
-// startCountdown has a session without a stream end at an instant (§2.10, §4.2).
-func (l *Leader) startCountdown(s *ledSession, at Instant) {
-	s.settled = true
-	s.countdown = &deadline{at: at, session: s}
+// startCountdown has a session that is without a stream since an instant end at another one (§2.10, §4.2).
+// The log is to know of it before that.
+func (l *Leader) startCountdown(s *ledSession, since, until Instant) {
+	s.inherited = !s.settled
+	s.settled, s.since, s.until = true, since, until
+	s.countdown = &deadline{at: min(until, s.absenceDue(l, since)), session: s}
 	l.arm(s.node, s.countdown)
 }
 
@@ -57,6 +59,46 @@ func (l *Leader) stopCountdown(s *ledSession) {
 	if s.countdown != nil {
 		l.disarm(s.node, s.countdown)
 		s.countdown = nil
+	}
+}
+
+// absenceDue returns the moment at which the absence of a session detached since another one is to be logged;
+// Never if it is logged.
+func (s *ledSession) absenceDue(l *Leader, since Instant) Instant {
+	durable := s.durable()
+	switch {
+	case l.ages.unreadable || l.machine.lineage.valid(durable.absence).totalMillis != 0:
+		return Never
+	case s.inherited:
+		return since.After(l.ages.comeBackMillis)
+	}
+	return since.After(min(absencePauseMillis, max(1, durable.timeoutMillis/4)))
+}
+
+// noteAbsence logs the absence of a detached session, once nothing about it is in flight.
+func (s *ledSession) noteAbsence(l *Leader, now Instant) {
+	wait := s.inFlight > 0
+	if s.countdown.at = s.until; wait {
+		s.countdown.at = min(s.until, now.After(absencePauseMillis))
+	}
+	l.arm(s.node, s.countdown)
+	if !wait && !l.ages.unreadable {
+		l.propose(s.node, s, &BeginAbsence{Node: s.node.id, Session: s.id, AttachEpoch: s.durable().attachEpoch,
+			Since: l.ages.clockAt(s.since), TotalMillis: max(1, inMillis(s.until-s.since+nanosPerMilli-1))})
+	}
+}
+
+// endAbsence logs the end of an absence, because a stream comes back. Meanwhile the session's time does not run;
+// if the stream is gone when the entry is executed, it begins anew (see returned).
+func (s *ledSession) endAbsence(l *Leader) {
+	l.stopCountdown(s)
+	l.propose(s.node, s, &EndAbsence{Node: s.node.id, Session: s.id, AttachEpoch: s.durable().attachEpoch})
+}
+
+// returned begins the countdown of a session to which no stream has come back after all.
+func (s *ledSession) returned(l *Leader, now Instant) {
+	if s.node.sessions[s.id] == s && s.attachment == nil && s.countdown == nil && s.absences == 0 {
+		l.startCountdown(s, now, now.After(s.durable().timeoutMillis))
 	}
 }
 
@@ -81,30 +123,40 @@ func (l *Leader) stopWait(n *ledNode, order OrderID) {
 // NextDeadline is when Tick has something to do; Never if nothing is due.
 func (l *Leader) NextDeadline() Instant {
 	if l.takeover != nil {
-		return l.began
+		return l.ages.began
 	}
-	if len(l.wakeups) == 0 {
+	first := firstDeadline(l.wakeups)
+	return min(first, l.ages.due(first))
+}
+
+// firstDeadline is Never if nothing runs out.
+func firstDeadline(wakeups heapOf[*ledNode]) Instant {
+	if len(wakeups) == 0 {
 		return Never
 	}
-	return l.wakeups[0].deadlines[0].at
+	return wakeups[0].deadlines[0].at
 }
 
 // maxExpiriesPerTick spreads a great many expiries, as after an election, over several ticks, so that
 // requests come in between.
 const maxExpiriesPerTick = 1000
 
-// Tick proposes the end of every session and wait whose time is up. In a new leader it first takes over some
-// more of what that has found.
+// Tick proposes the end of every session and wait whose time is up, and has the log know of what is about to
+// run out. In a new leader it first takes over some more of what that has found.
 func (l *Leader) Tick(now Instant) {
 	l.continueTakeover()
 	for range maxExpiriesPerTick {
-		if len(l.wakeups) == 0 || l.wakeups[0].deadlines[0].at > now {
-			return
+		if firstDeadline(l.wakeups) > now {
+			break
 		}
 		n := l.wakeups[0]
 		d := n.deadlines[0]
 		l.disarm(n, d)
 		if s := d.session; s != nil {
+			if now < s.until {
+				s.noteAbsence(l, now)
+				continue
+			}
 			s.countdown = nil
 			l.propose(n, s, &ExpireSession{Node: n.id, Session: s.id,
 				AttachEpoch: n.node.sessions[s.id].attachEpoch, Term: l.term})
@@ -112,5 +164,10 @@ func (l *Leader) Tick(now Instant) {
 		}
 		delete(n.waits, d.wait.Order)
 		l.propose(n, n.sessions[d.wait.Session], &d.wait)
+	}
+	if l.ages.due(firstDeadline(l.wakeups)) <= now {
+		if l.ages.inFlight = true; len(l.out.Commands) == 0 { // others do as well
+			l.put(&Age{})
+		}
 	}
 }

@@ -16,7 +16,11 @@ type Entry struct {
 	// not say. It never goes back from entry to entry (Replica.Stamp). It is kept to be shown, and nothing is
 	// decided by it.
 	StampMillis uint64
-	Commands    []Command // none where the leader wrote only to say that it leads
+	// ServedMillis is for how long the leader had served when it wrote the entry, by a clock that nobody
+	// sets: since it applied the first entry of its term. It never goes back within a term; 0 proves nothing.
+	// See logClock.
+	ServedMillis uint64
+	Commands     []Command // none where the leader wrote only to say that it leads
 }
 
 // endOfEntry is behind all commands of an entry.

@@ -69,7 +69,8 @@ func (r MachineRow) hash() uint64 {
 		h = h.number(7).number(l.State).number(l.NodeBytes).number(l.Sessions).number(l.Semaphores).
 			later(8, l.Reserve).later(9, l.Links)
 	}
-	return uint64(h)
+	return uint64(h.later(10, r.ClockMillis).later(11, r.ClockBaseMillis).later(12, uint64(r.ClockTerm)).
+		later(13, r.LineageSince))
 }
 
 func (r PathRow) hash() uint64 {
@@ -102,7 +103,7 @@ func (r SessionRow) hash() uint64 {
 		h = h.number(2).number(uint64(r.Owner.Kind)).text(r.Owner.Subject).
 			number(r.Owner.User.Index).number(uint64(r.Owner.User.Place))
 	}
-	return uint64(h)
+	return uint64(h.later(3, r.AbsentSince).later(4, r.AbsentTotalMillis))
 }
 
 func (r SemaphoreRow) hash() uint64 {
@@ -116,7 +117,7 @@ func (r LinkRow) hash() uint64 {
 		newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
 			number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
 			epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
-			later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
+			later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis).later(3, r.Since))
 }
 
 func (r ResourceRow) hash() uint64 {

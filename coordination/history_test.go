@@ -59,6 +59,7 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey,
 	(*history).setLimits, (*history).administerEnd, (*history).removeSemaphore,
 	(*history).createResource, (*history).alterResource, (*history).dropResource,
+	(*history).beginAbsence, (*history).endAbsence,
 }
 
 // next appends an entry to the log.
@@ -226,6 +227,17 @@ func (h *history) expireSession(node coordination.NodeID) coordination.Command {
 	}
 	return &coordination.ExpireSession{Node: node, Session: s.Session, AttachEpoch: epoch,
 		Term: h.term - coordination.Term(h.random.IntN(2))}
+}
+
+func (h *history) beginAbsence(node coordination.NodeID) coordination.Command {
+	s := h.session(node)
+	return &coordination.BeginAbsence{Node: node, Session: s.Session, AttachEpoch: s.Epoch, Since: h.random.Uint64N(2),
+		TotalMillis: 1 + h.random.Uint64N(10_000)}
+}
+
+func (h *history) endAbsence(node coordination.NodeID) coordination.Command {
+	s := h.session(node)
+	return &coordination.EndAbsence{Node: node, Session: s.Session, AttachEpoch: s.Epoch}
 }
 
 func (h *history) expireWaiter(coordination.NodeID) coordination.Command {

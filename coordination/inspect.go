@@ -502,18 +502,13 @@ func (l *Leader) standing(now Instant, node NodeID, session SessionID) (Standing
 	case s != nil && s.attachment != nil:
 		standing.Attached, standing.Stream = true, s.attachment.stream
 	case s != nil && s.countdown != nil:
-		standing.Detached, standing.LeftMillis = s.detached, millisUntil(now, s.countdown.at)
+		if standing.LeftMillis = inMillis(s.until - now); !s.inherited {
+			standing.Detached = s.since
+		}
 	case s == nil || !s.settled: // the takeover has not come to it
 		if l.takeover != nil {
-			left := n.sessions[session].timeoutMillis + l.takeover.walk.graceMillis(n)
-			standing.LeftMillis = millisUntil(now, l.began.After(left))
+			standing.LeftMillis = inMillis(l.ages.began.After(l.takeover.leftMillis(l, n, n.sessions[session])) - now)
 		}
 	}
 	return standing, true
-}
-
-// millisUntil is how long it is from now to a moment, 0 if that is over.
-func millisUntil(now, at Instant) uint64 {
-	const nanosPerMilli = 1_000_000
-	return uint64(max(0, at-now)) / nanosPerMilli
 }

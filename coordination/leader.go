@@ -14,9 +14,9 @@ import (
 type Leader struct {
 	machine *Machine
 	term    Term
-	began   Instant // to serve
-	counter uint64  // of attachments and barriers of this term
-	armed   uint64  // of deadlines
+	ages    ages
+	counter uint64 // of attachments and barriers of this term
+	armed   uint64 // of deadlines
 
 	nodes     map[NodeID]*ledNode
 	streams   map[StreamID]*attachment
@@ -62,13 +62,16 @@ type ledSession struct {
 	newest     *attachment // of those still attaching
 	seqNo      uint64      // last accepted (§2.4)
 	// no stream but attachment can claim the session: every other one has ended, or a logged attach beats it
-	exclusive bool
-	inFlight  int // commands about this session between proposal and apply
-	ending    int // those of them that end it
-	held      []*attachment
-	asked     Address // of the last request proposed
-	countdown *deadline
-	detached  Instant // since when, with countdown; Never if that was before this leader
+	exclusive    bool
+	inFlight     int // commands about this session between proposal and apply
+	ending       int // those of them that end it
+	absences     int // those of them that begin or end an absence
+	held         []*attachment
+	asked        Address // of the last request proposed
+	countdown    *deadline
+	since, until Instant // with countdown
+	// it has been detached for as long as this leader is there: since its beginning, as far as this one knows
+	inherited bool
 	// the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
 	settled bool
 	watches map[SemaphoreID]*watch
@@ -96,7 +99,8 @@ type attachment struct {
 // the node's grace period left, every waiter its full timeout. The deadlines are made by Tick, see takeover.
 func NewLeader(m *Machine, term Term, now Instant) *Leader {
 	l := &Leader{
-		machine: m, term: term, began: now,
+		machine: m, term: term,
+		ages:      ages{began: now, clock: m.clock.millis, proven: now, comeBackMillis: maxComeBackMillis},
 		nodes:     make(map[NodeID]*ledNode),
 		streams:   make(map[StreamID]*attachment),
 		attaching: make(map[Epoch]*attachment),
@@ -180,9 +184,7 @@ func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
 	n.proposed++
 	if s != nil {
 		s.inFlight++
-		if endsSession(c) {
-			s.ending++
-		}
+		s.counts(c, 1)
 	}
 	l.put(c)
 }
@@ -227,9 +229,7 @@ func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 		n.applied++
 		if s = n.sessions[sessionID]; s != nil {
 			s.inFlight--
-			if endsSession(c) {
-				s.ending--
-			}
+			s.counts(c, -1)
 		}
 	}
 	for i := range effects {
@@ -237,6 +237,7 @@ func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 	}
 	if s != nil {
 		l.resumeHeld(now, s)
+		s.returned(l, now)
 	}
 	for i, ended := range l.ended {
 		l.resumeHeld(now, ended)

@@ -106,14 +106,15 @@ func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 func (s *ledSession) durable() *session { return s.node.node.sessions[s.id] }
 
 // mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, no command about the session is in
-// flight that might, an expiry included, and no other stream can claim the session. An attach that may take
-// the session from another stream is logged, so that the next leader refuses that stream's roster even if it
-// receives that one first, or alone. Nor is a repeated start attached without the log: earlier repetitions may
-// be in flight, and would take the session from it.
+// flight that might, an expiry included, the log knows of no absence that would have to end, and no other
+// stream can claim the session. An attach that may take the session from another stream is logged, so that
+// the next leader refuses that stream's roster even if it receives that one first, or alone. Nor is a
+// repeated start attached without the log: earlier repetitions may be in flight, and would take the session
+// from it.
 func (s *ledSession) mayAttachUnlogged(r *AttachRequest) bool {
 	durable := s.durable()
 	return !s.node.node.config.StrictAttach() && s.inFlight == 0 && s.attachment == nil && s.exclusive &&
-		durable.timeoutMillis == r.TimeoutMillis && durable.description == r.Description
+		durable.absence == absence{} && durable.timeoutMillis == r.TimeoutMillis && durable.description == r.Description
 }
 
 func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
@@ -212,7 +213,6 @@ func (l *Leader) Lose(now Instant, stream StreamID) {
 // detach starts the countdown with the session's present timeout; no grace is added (§2.10).
 func (l *Leader) detach(now Instant, s *ledSession) {
 	l.forget(s)
-	s.detached = now
 	l.occurs(OccurSessionDetached, s)
-	l.startCountdown(s, now.After(s.durable().timeoutMillis))
+	l.startCountdown(s, now, now.After(s.durable().timeoutMillis))
 }

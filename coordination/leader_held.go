@@ -3,27 +3,31 @@ package coordination
 import "slices"
 
 // heldRoster is what a stream tells about itself and asks for while it waits for what becomes of its session.
-// It lasts until the command that ends the session is applied, the stream goes away, or the Leader does.
+// It lasts until the commands that end the session or its absence are applied, the stream goes away, or the
+// Leader does.
 type heldRoster struct {
 	session *ledSession
 	roster  *Roster
 }
 
-// endsSession reports whether a command ends its session, unless it is void by the time at which it is
-// applied.
-func endsSession(c Command) bool {
+// counts takes account of a command in flight, on which it may depend what becomes of its session.
+func (s *ledSession) counts(c Command, by int) {
 	switch c.(type) {
 	case *ExpireSession, *StopSession:
-		return true
+		s.ending += by
+	case *BeginAbsence, *EndAbsence:
+		s.absences += by
 	}
-	return false
 }
+
+// undecided reports whether a stream that comes back to the session has to wait.
+func (s *ledSession) undecided() bool { return s.ending > 0 || s.absences > 0 }
 
 // endInFlight reports whether the end of the session is on its way through the log. Such a session is not
 // resumed, not attached without the log, and not taken for the one that a repeated start means.
 func (s *ledSession) endInFlight() bool { return s.ending > 0 }
 
-// hold has the stream wait until nothing that ends its session is in flight.
+// hold keeps the stream waiting until nothing that ends its session, or concerns its absence, is in flight.
 func (l *Leader) hold(a *attachment, s *ledSession, r *Roster) {
 	a.held = &heldRoster{session: s, roster: r}
 	s.held = append(s.held, a)
@@ -38,7 +42,7 @@ func (h *heldRoster) drop(a *attachment) {
 // resumeHeld resumes the streams that waited, once it is known what became of their session.
 func (l *Leader) resumeHeld(now Instant, s *ledSession) {
 	gone := s.node.sessions[s.id] != s
-	if len(s.held) == 0 || s.endInFlight() && !gone {
+	if len(s.held) == 0 || s.undecided() && !gone {
 		return
 	}
 	held := s.held

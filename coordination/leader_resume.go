@@ -1,8 +1,8 @@
 package coordination
 
 // Resume takes over a stream that was attached under an earlier leader. r is its roster: what the stream
-// knows of its session, and its open requests. Nothing is logged for it, so that a leader change costs no
-// write for each client.
+// knows of its session, and its open requests. Nothing is logged for it, unless the session was absent, so
+// that a leader change costs no write for each client.
 //
 // Several streams may claim one session, because a client that was cut off has attached elsewhere. The one
 // with the latest epoch has it, wherever the others were: an epoch is given by a leader, in the order of
@@ -22,7 +22,7 @@ package coordination
 //
 // A session whose end is in flight is given to nobody: the stream waits for what becomes of the end (see
 // hold), and is told nothing meanwhile, so that its client hears no sign of life just before the session
-// ends.
+// ends. Nor is one given back whose absence is in the log before its end is there, too (see absence).
 func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
 		caller: r.Caller, rights: r.Rights}
@@ -53,7 +53,11 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 		l.end(a, NoAccess)
 		return
 	}
-	if s.endInFlight() {
+	absent := s.durable().absence != absence{}
+	if absent && !s.undecided() {
+		s.endAbsence(l)
+	}
+	if absent || s.undecided() {
 		l.hold(a, s, r)
 		return
 	}

@@ -16,6 +16,25 @@ func (m *Machine) Lineage() uint64 { return m.lineage.id }
 type lineage struct {
 	id   uint64
 	base uint64 // what the counters of a new node begin behind; it grows with every lineage
+	// since is the log clock at its beginning: absences and waits that are older have their whole time again
+	since uint64
+}
+
+// valid returns an absence as far as it counts. A restored state knows nothing of the time after it, so an absence
+// that is older than the lineage does not.
+func (l lineage) valid(a absence) absence {
+	if a.since < l.since {
+		return absence{}
+	}
+	return a
+}
+
+// leftOfWait returns the rest of a wait, in milliseconds. In a restored state it begins anew.
+func (l lineage) leftOfWait(timeoutMillis, since, clock uint64) uint64 {
+	if timeoutMillis == Infinite {
+		return Infinite
+	}
+	return absence{max(since, l.since), timeoutMillis}.leftMillis(clock)
 }
 
 // beginLineage moves the counters of all nodes, and of those to come: a path that was made after the restored
@@ -24,7 +43,11 @@ func (m *Machine) beginLineage(c *BeginLineage) {
 	if c.Lineage == 0 || c.Lineage == m.lineage.id {
 		return
 	}
-	m.lineage = lineage{id: c.Lineage, base: m.lineage.base + LineageJump}
+	if m.clock.millis > 0 { // otherwise nothing has an age
+		m.clock.millis++ // so that nothing is as old as the lineage
+		m.clock.base++
+	}
+	m.lineage = lineage{id: c.Lineage, base: m.lineage.base + LineageJump, since: m.clock.millis}
 	m.nextNode += LineageJump
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[id]
@@ -48,7 +71,8 @@ func (n *node) startAt(l lineage) {
 // ownRow is the machine's own row without its digest.
 func (m *Machine) ownRow() MachineRow {
 	return MachineRow{Index: m.index, NextNode: m.nextNode, Lineage: m.lineage.id,
-		CounterBase: m.lineage.base, StampMillis: m.stampMillis, Limits: m.limits}
+		CounterBase: m.lineage.base, LineageSince: m.lineage.since, StampMillis: m.stampMillis, Limits: m.limits,
+		ClockMillis: m.clock.millis, ClockBaseMillis: m.clock.base, ClockTerm: m.clock.term}
 }
 
 // BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was

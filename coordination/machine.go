@@ -27,6 +27,7 @@ type Machine struct {
 	// Parts that touch nothing but their own fields.
 	effects
 	occurrences
+	clock logClock
 	*room
 
 	nextNode NodeID
@@ -59,6 +60,9 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 
 // Index is the last applied position of the log.
 func (m *Machine) Index() Index { return m.index }
+
+// ClockMillis returns the log clock: the time that all leaders together have proven to have served.
+func (m *Machine) ClockMillis() uint64 { return m.clock.millis }
 
 // Tree is the path tree, to read from.
 func (m *Machine) Tree() *scheme.Tree { return m.tree }
@@ -107,6 +111,7 @@ func (m *Machine) begin(e *Entry) {
 	e.check()
 	m.index, m.place = e.Index, 0
 	m.stampMillis = max(m.stampMillis, e.StampMillis)
+	m.clock.proves(e.Term, e.ServedMillis)
 	clear(m.list)
 	m.list = m.list[:0]
 }
@@ -160,7 +165,11 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		m.expireSession(c, term)
 	case *BeginLineage:
 		m.beginLineage(c)
-	case *Mark:
+	case *BeginAbsence:
+		m.setAbsence(c.Node, c.Session, c.AttachEpoch, absence{c.Since, c.TotalMillis})
+	case *EndAbsence:
+		m.setAbsence(c.Node, c.Session, c.AttachEpoch, absence{})
+	case *Mark, *Age:
 	case *ExpireWaiter:
 		if n := m.nodes[c.Node]; n != nil {
 			m.expireWaiter(n, c, term)
@@ -243,6 +252,7 @@ func (m *Machine) attach(c *Attach) {
 	}
 	n.touch(s)
 	s.timeoutMillis, s.attachEpoch, s.attachPlace = c.TimeoutMillis, c.Epoch, c.Place
+	s.absence = absence{}
 	m.describeSession(n, s, c.Description)
 	s.memory = memory{complete: true}
 	m.sessionOccurs(OccurSessionAttached, n, s, nil)
@@ -264,6 +274,17 @@ func (m *Machine) describeSession(n *node, s *session, description string) {
 // acceptsKey is check 17 of §2.3: a session without a key accepts any, and never adopts one.
 func (s *session) acceptsKey(sent string) bool {
 	return s.protectionKey == "" || s.protectionKey == sent
+}
+
+func (m *Machine) setAbsence(id NodeID, session SessionID, attached Epoch, a absence) {
+	n := m.nodes[id]
+	if n == nil || a.since > m.clock.millis {
+		return
+	}
+	if s := n.sessions[session]; s != nil && s.attachEpoch == attached {
+		n.touch(s)
+		s.absence = a
+	}
 }
 
 func (m *Machine) expireSession(c *ExpireSession, term Term) {

@@ -74,6 +74,7 @@ type session struct {
 	nonce         uint64
 	beganMillis   uint64   // Machine.stampMillis when the session was made
 	owner         Identity // who made the session, the zero one if nobody was asked
+	absence       absence
 	links         sessionLinks
 	mark          rowMark
 	memory        memory               // not stored
@@ -120,6 +121,7 @@ type link struct {
 	waitEpoch     Position // of the acquire that last set the wait
 	owner         bool
 	beganMillis   uint64 // Machine.stampMillis when it became what it is, owner or waiter
+	since         uint64 // of a waiter that does not wait for ever: the log clock at waitEpoch
 	mark          rowMark
 
 	previous, next                   *link // in the semaphore's list
@@ -288,7 +290,7 @@ func (n *node) setData(l *link, data []byte) {
 // makeOwner moves a link that hangs in no list of its semaphore to the owners.
 func (n *node) makeOwner(l *link, stampMillis uint64) {
 	n.touch(l)
-	l.owner, l.beganMillis = true, stampMillis
+	l.owner, l.beganMillis, l.since = true, stampMillis, 0
 	l.semaphore.owners.append(l)
 	l.semaphore.held += l.count
 	n.count(Counts{Owners: 1}, 1)

@@ -118,6 +118,7 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	if r.Covered(e.Index) {
 		return nil
 	}
+	lasted := r.machine.clock.millis - r.machine.clock.base // the last one, as far as it is known
 	r.machine.begin(e)
 	for i, c := range e.Commands {
 		effects := r.machine.execute(Place(i), e.Term, c)
@@ -127,8 +128,12 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	}
 	effects := r.machine.end()
 	r.marks.executed(now, e)
-	if r.leader == nil && r.elected == e.Term && e.Term != 0 {
+	switch {
+	case r.leader != nil:
+		r.leader.ages.executed(now)
+	case r.elected == e.Term && e.Term != 0:
 		r.serve(now)
+		r.leader.ages.comeBackMillis = min(max(lasted/4, absencePauseMillis), maxComeBackMillis)
 	}
 	return effects
 }
@@ -136,6 +141,7 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 // serve begins a reign.
 func (r *Replica[S, W]) serve(now Instant) {
 	r.leader = NewLeader(r.machine, r.elected, now)
+	r.leader.ages.unreadable = !r.admission.isReadable(provesTime)
 	if r.last.Term == r.elected { // raft does not do that; a stand-in that pauses does
 		r.leader.counter = r.last.Counter
 	}
@@ -237,6 +243,14 @@ func (r *Replica[S, W]) take(from func(*Leader) Output) Work[W] {
 func (r *Replica[S, W]) Stamp(wallMillis uint64) uint64 {
 	r.stamp = max(r.stamp, r.machine.stampMillis, wallMillis)
 	return r.stamp
+}
+
+// Served returns Entry.ServedMillis of the entries that are made of the commands taken now.
+func (r *Replica[S, W]) Served(now Instant) uint64 {
+	if r.leader == nil {
+		return 0
+	}
+	return r.leader.ages.servedMillis(now)
 }
 
 // Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for

@@ -58,7 +58,7 @@ func (r *Restorer) Add(row Row) error {
 	case SessionRow:
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
 			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce,
-			beganMillis: row.BeganMillis, owner: row.Owner}
+			beganMillis: row.BeganMillis, owner: row.Owner, absence: absence{row.AbsentSince, row.AbsentTotalMillis}}
 		n.hold(s)
 		n.use(row.sized())
 		r.machine.stored(n, s, row)
@@ -100,7 +100,7 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	sem := known[at]
 	l := &link{session: s, semaphore: sem, order: row.Order, count: row.Count,
 		timeoutMillis: row.TimeoutMillis, data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch,
-		owner: row.Owner, beganMillis: row.BeganMillis}
+		owner: row.Owner, beganMillis: row.BeganMillis, since: row.Since}
 	if n.links[l.key()] != nil {
 		return fmt.Errorf("row %v is the second that ties session %d to semaphore %d", row.Key(), row.Session,
 			row.Semaphore)
@@ -164,7 +164,9 @@ func (r *Restorer) Finish() (*Machine, error) {
 	m.accounts = accounts.Restored(r.users, r.keys)
 	m.accountBytes = accountsBytes(m.accounts)
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
-	m.lineage, m.stampMillis = lineage{id: r.header.Lineage, base: r.header.CounterBase}, r.header.StampMillis
+	m.lineage = lineage{id: r.header.Lineage, base: r.header.CounterBase, since: r.header.LineageSince}
+	m.stampMillis = r.header.StampMillis
+	m.clock = logClock{millis: r.header.ClockMillis, base: r.header.ClockBaseMillis, term: r.header.ClockTerm}
 	m.limits = r.header.Limits
 	m.calls.complete = m.index
 	m.restoredDigest = r.header.Digest

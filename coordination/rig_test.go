@@ -23,6 +23,7 @@ type rig struct {
 	barriers []uint64
 	streams  StreamID
 	lax      bool // not every command is followed by a check
+	ages     bool // time survives leader changes: otherwise a server is there that cannot read of it
 }
 
 func newRig(t *testing.T) *rig {
@@ -37,13 +38,23 @@ func newRig(t *testing.T) *rig {
 
 // start begins with what is stored, in the next term.
 func (r *rig) start(m *Machine) {
-	r.replica, r.machine = NewReplica[StreamID, CallID](m, Formats{}), m
+	r.replica, r.machine = NewReplica[StreamID, CallID](m, Formats{Version: 2, Since: func(c Command) uint64 {
+		switch c.(type) {
+		case *Age, *BeginAbsence, *EndAbsence:
+			return 2
+		}
+		return 1
+	}}), m
 	r.lead()
 }
 
 // lead starts the next term: what was in flight is lost.
 func (r *rig) lead() {
 	r.replica.Following()
+	r.replica.Admit(1, false)
+	if r.ages {
+		r.replica.Admit(2, false)
+	}
 	r.term++
 	r.inFlight = nil
 	r.replica.Leading(r.term, 0)
@@ -88,7 +99,9 @@ func (r *rig) applyOne() {
 func (r *rig) applyForeign(term Term, c Command) {
 	r.t.Helper()
 	r.index++
-	r.replica.Committed(r.now, entryOf(r.index, term, c))
+	e := entryOf(r.index, term, c)
+	e.ServedMillis = r.replica.Served(r.now)
+	r.replica.Committed(r.now, e)
 	r.take()
 	if r.lax {
 		return

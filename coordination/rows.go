@@ -47,6 +47,10 @@ type MachineRow struct {
 	StampMillis uint64
 	// Limits are those that were set by the log.
 	Limits StateLimits
+	// The log clock, see logClock, and what it showed when the lineage began.
+	ClockMillis, ClockBaseMillis uint64
+	ClockTerm                    Term
+	LineageSince                 uint64
 }
 
 // PathRow is an entry of the path tree.
@@ -76,6 +80,8 @@ type SessionRow struct {
 	BeganMillis uint64
 	// Owner is who made the session, the zero one if nobody was asked.
 	Owner Identity
+	// AbsentSince and AbsentTotalMillis are those of a BeginAbsence, 0 if the log does not know of one.
+	AbsentSince, AbsentTotalMillis uint64
 }
 
 // SemaphoreRow is a semaphore without its owners and waiters (§0.2).
@@ -102,6 +108,8 @@ type LinkRow struct {
 	Owner         bool
 	// BeganMillis is the stamp of the entry since which the session owns, or waits, to be shown; 0: unknown.
 	BeganMillis uint64
+	// Since is the log clock at WaitEpoch, 0 for an owner and for a waiter without a timeout.
+	Since uint64
 }
 
 // ResourceRow is a resource with its own properties. Its parent has a lower id.
@@ -158,7 +166,8 @@ func (n *node) row(*node) Row {
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
 		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce,
-		BeganMillis: s.beganMillis, Owner: s.owner}
+		BeganMillis: s.beganMillis, Owner: s.owner, AbsentSince: s.absence.since,
+		AbsentTotalMillis: s.absence.totalMillis}
 }
 
 func (s *semaphore) row(n *node) Row {
@@ -169,7 +178,7 @@ func (s *semaphore) row(n *node) Row {
 func (l *link) row(n *node) Row {
 	return LinkRow{Node: n.id, Order: l.order, Session: l.session.id, Semaphore: l.semaphore.id,
 		Count: l.count, TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address,
-		WaitEpoch: l.waitEpoch, Owner: l.owner, BeganMillis: l.beganMillis}
+		WaitEpoch: l.waitEpoch, Owner: l.owner, BeganMillis: l.beganMillis, Since: l.since}
 }
 
 // rowMark is what the tracker remembers of one row.

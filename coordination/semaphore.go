@@ -142,7 +142,7 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 		return
 	}
 	l := n.insert(s, sem)
-	n.setWait(l, c, m.at())
+	n.setWait(l, c, m.at(), m.clock.millis)
 	if !granted {
 		n.enqueue(l, m.stampMillis)
 		m.linkOccurs(OccurLockAwaited, n, l)
@@ -195,7 +195,7 @@ func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore) {
 		return
 	}
 	n.touch(l)
-	n.setWait(l, c, m.at())
+	n.setWait(l, c, m.at(), m.clock.millis)
 	if first && m.promote(n, sem) {
 		m.ownersChanged(n, sem)
 		return
@@ -203,9 +203,12 @@ func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore) {
 	m.pend(n, l)
 }
 
-func (n *node) setWait(l *link, c *AcquireSemaphore, at Position) {
+func (n *node) setWait(l *link, c *AcquireSemaphore, at Position, clock uint64) {
 	l.count, l.timeoutMillis = c.Count, c.TimeoutMillis
 	l.address, l.waitEpoch = c.Address, at
+	if l.since = 0; c.TimeoutMillis != Infinite {
+		l.since = clock
+	}
 	n.setData(l, c.Data)
 }
 

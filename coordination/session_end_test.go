@@ -62,8 +62,8 @@ func TestStreamLeftUnderANewLeader(t *testing.T) {
 		stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: session})
 		r.pass(100)
 		r.leader.Detach(r.now, stream)
-		if got, want := r.leader.NextDeadline(), r.leader.began.After(1100); got != want {
-			t.Errorf("%+v: ends %d ms after the beginning", config, (got-r.leader.began)/1_000_000)
+		if got, want := r.leader.NextDeadline(), r.leader.ages.began.After(1100); got != want {
+			t.Errorf("%+v: ends %d ms after the beginning", config, (got-r.leader.ages.began)/1_000_000)
 		}
 	}
 }

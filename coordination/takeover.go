@@ -46,16 +46,24 @@ func (l *Leader) continueTakeover() {
 
 func (l *Leader) inheritSession(n *node, s *session) {
 	if led := l.leaderSide(n.id).leaderSide(s.id); !led.settled {
-		led.detached = Never
-		l.startCountdown(led, l.began.After(s.timeoutMillis+l.takeover.walk.graceMillis(n)))
+		l.startCountdown(led, l.ages.began, l.ages.began.After(l.takeover.leftMillis(l, n, s)))
 	}
+}
+
+// leftMillis returns the time that the takeover gives a session: the rest of a known absence, otherwise its timeout
+// and the grace period, since its client may have heard of it until a moment ago.
+func (t *takeover) leftMillis(l *Leader, n *node, s *session) uint64 {
+	if a := l.machine.lineage.valid(s.absence); a.totalMillis != 0 {
+		return a.leftMillis(l.ages.clock)
+	}
+	return s.timeoutMillis + t.walk.graceMillis(n)
 }
 
 func (l *Leader) inheritWait(n *node, link *link) {
 	if link.owner || link.waitEpoch.Index > l.takeover.index {
 		return
 	}
-	l.startWait(l.began, l.leaderSide(n.id), ExpireWaiter{Node: n.id, Session: link.session.id,
+	l.startWait(l.ages.began, l.leaderSide(n.id), ExpireWaiter{Node: n.id, Session: link.session.id,
 		Semaphore: link.semaphore.id, Order: link.order, WaitEpoch: link.waitEpoch, Term: l.term},
-		link.timeoutMillis)
+		l.machine.lineage.leftOfWait(link.timeoutMillis, link.since, l.ages.clock))
 }

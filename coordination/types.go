@@ -39,7 +39,6 @@ const Never Instant = math.MaxInt64
 
 // After returns the moment that lies millis milliseconds later; Never if that is beyond the clock.
 func (t Instant) After(millis uint64) Instant {
-	const nanosPerMilli = 1_000_000
 	if millis > uint64(Never-max(t, 0))/nanosPerMilli {
 		return Never
 	}

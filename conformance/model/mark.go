@@ -166,7 +166,7 @@ var markRules = [markCount]string{
 	markRestartEndsStream:     "§4.2: a leader restart ends the attached streams",
 	markRestartOwner:          "§4.3: an owner is an owner again after a restart",
 	markInFlightLost:          "§4.2: a restart loses what is in flight",
-	markRestartWaiter:         "§4.2: a waiter waits again, in full",
+	markRestartWaiter:         "§4.2: a waiter waits again",
 	markSentBehindEnd:         "§2.9: what comes behind the end is not read",
 	markStartedTwice:          "§2.6: second start",
 	markEmptyRequest:          "§2.6: no arm set",

@@ -57,6 +57,7 @@ type Model struct {
 	path    string
 	limits  Limits
 	now     time.Duration
+	age     age
 	node    *node
 	streams []*Stream
 	opaque  uint64
@@ -139,8 +140,8 @@ func (m *Model) DropNode() {
 // stopping: what comes of thefts that meet requests in flight is left open by the specification.
 func (m *Model) Hold() { m.held = true }
 
-// Release carries out what is in flight, in the order in which it was asked, and then what strict describes wait
-// for.
+// Release carries out what is in flight, in the order in which it was asked, and then what strict describes
+// wait for.
 func (m *Model) Release() {
 	m.drain()
 	m.Settle()
@@ -174,8 +175,10 @@ func (m *Model) later(sess *session, do func()) {
 	})
 }
 
-// Restart replaces the leader (§4.2). What is in flight is lost.
-func (m *Model) Restart() {
+// Restart replaces the leader (§4.2). What is in flight is lost. clock is the log clock of the state
+// with which the new leader begins, in milliseconds.
+func (m *Model) Restart(clock uint64) {
+	m.age.restart(m.now, clock)
 	if len(m.queue) > 0 {
 		m.mark(markInFlightLost)
 	}
@@ -197,7 +200,12 @@ func (m *Model) Restart() {
 		sess.stream, sess.seqNo, sess.restarted = nil, 0, true
 		sess.inFlight = 0
 		sess.attaching, sess.stopping, sess.expiring = false, false, false
-		sess.expires = m.after(sess.timeoutMillis + m.node.config.grace())
+		sess.detached = m.now
+		sess.expires = m.after(sess.inherited(m))
+		sess.absentDue = nil
+		if sess.absence == nil {
+			sess.absentDue = m.after(m.age.comeBack)
+		}
 	}
 	for _, sem := range m.node.semaphores {
 		m.reload(sem)
@@ -241,6 +249,7 @@ func (m *Model) NextWake() (next time.Duration, found bool) {
 	if m.node != nil {
 		for _, sess := range m.node.sessions {
 			consider(sess.expires)
+			consider(sess.absentDue)
 		}
 		for _, sem := range m.node.semaphores {
 			for _, l := range sem.waiters {
@@ -251,7 +260,8 @@ func (m *Model) NextWake() (next time.Duration, found bool) {
 	return next, found
 }
 
-// fire does what is due: all pings, then one expiry. The caller comes again if there is more.
+// fire does what is due: all pings, then what the log hears of, then one expiry. The caller comes again if
+// there is more.
 func (m *Model) fire() {
 	for _, s := range m.streams {
 		if s.pingAt != nil && *s.pingAt <= m.now {
@@ -263,6 +273,7 @@ func (m *Model) fire() {
 	}
 	var due []func()
 	for _, sess := range m.node.sessions {
+		sess.noteAbsence(m)
 		if sess.expires != nil && *sess.expires <= m.now {
 			due = append(due, func() { m.countdownOver(sess) })
 		}

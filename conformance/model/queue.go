@@ -150,7 +150,7 @@ func (m *Model) wait(l *link, c call) {
 		m.mark(markWaitInfinite)
 		return
 	}
-	l.expires = m.after(c.TimeoutMillis)
+	l.expires, l.since = m.after(c.TimeoutMillis), m.age.clock(m.now)
 }
 
 // release is §3.6.
@@ -272,7 +272,7 @@ func (m *Model) answerWaiter(l *link, why Mark, r Reply) {
 }
 
 // reload is what a new leader makes of a semaphore: nobody can be told anything, everyone is a waiter until
-// the queue has been processed, and finite waits start again in full (§4.2, §4.3).
+// the queue has been processed, and finite waits go on for what the log does not know to be over (§4.2, §4.3).
 func (m *Model) reload(sem *semaphore) {
 	sem.watches = nil
 	sem.waiters = append(append([]*link(nil), sem.owners...), sem.waiters...)
@@ -289,7 +289,7 @@ func (m *Model) reload(sem *semaphore) {
 		m.mark(markRestartWaiter)
 		l.expires, l.expiring = nil, false
 		if l.timeoutMillis != Infinite {
-			l.expires = m.after(l.timeoutMillis)
+			l.expires = m.after(absence{l.since, l.timeoutMillis}.left(m.age.base))
 		}
 	}
 }

@@ -197,13 +197,13 @@ func (r *run) server(s step) {
 		r.release()
 	case opRestart:
 		r.rings.Restart()
-		r.model.Restart()
+		r.model.Restart(r.rings.Machine().ClockMillis())
 		r.release()
 	case opReload:
 		if err := r.rings.Reload(); err != nil {
 			r.differ("reload: " + err.Error())
 		}
-		r.model.Restart()
+		r.model.Restart(r.rings.Machine().ClockMillis())
 		r.release()
 	case opDrop:
 		r.rings.Call(func(call coordination.CallID) coordination.Command {

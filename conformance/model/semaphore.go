@@ -21,6 +21,7 @@ type link struct {
 	order         uint64
 	count         uint64
 	timeoutMillis uint64
+	since         uint64 // by the log clock, of a waiter with a finite timeout
 	data          string
 	expires       *time.Duration // of a waiter with a finite timeout
 	expiring      bool           // its time has run out, and its end is in flight

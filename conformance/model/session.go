@@ -15,6 +15,9 @@ type session struct {
 	stopping      bool           // its stop is in flight
 	expiring      bool           // its countdown has run out, and its end is in flight
 	restarted     bool           // not attached since the last leader restart
+	detached      time.Duration  // since when
+	absentDue     *time.Duration // when the log is to hear of it; nil if it has, or the session is attached
+	absence       *absence       // as the log knows it
 }
 
 // attach is what a front-end does with a start, rows 8 and 9 of §2.3, before the leader has its turn.
@@ -48,7 +51,7 @@ func (m *Model) attach(s *Stream, r Request) {
 // not for a session that another stream has, or may have: one of an earlier leader's.
 func (m *Model) attachesUnlogged(sess *session, r Request) bool {
 	return m.node.config.attachesRelaxed() && sess.inFlight == 0 && sess.stream == nil && !sess.restarted &&
-		sess.timeoutMillis == r.TimeoutMillis && sess.description == r.Description
+		sess.absence == nil && sess.timeoutMillis == r.TimeoutMillis && sess.description == r.Description
 }
 
 // sameFrontEnd reports whether the session has a stream that shares a front-end with another.
@@ -151,6 +154,7 @@ func (m *Model) attached(s *Stream, sess *session, r Request) {
 	}
 	sess.seqNo = r.SeqNo
 	sess.expires, sess.expiring, sess.restarted = nil, false, false
+	sess.absentDue, sess.absence = nil, nil
 	m.forgetAddresses(sess)
 	sess.stream = s
 	s.session = sess
@@ -166,6 +170,7 @@ func (m *Model) detach(sess *session) {
 		m.mark(markDetachZeroTimeout)
 	}
 	sess.expires = m.after(sess.timeoutMillis)
+	sess.detached, sess.absentDue = m.now, m.after(min(250, max(1, sess.timeoutMillis/4)))
 }
 
 // forgetAddresses drops watches and the ids to answer waiting acquires, silently (§2.4).
@@ -195,7 +200,7 @@ func (m *Model) stop(c call) {
 
 // countdownOver ends a session in its turn, unless it has been ended or attached when that comes.
 func (m *Model) countdownOver(sess *session) {
-	sess.expires, sess.expiring = nil, true
+	sess.expires, sess.expiring, sess.absentDue = nil, true, nil
 	m.later(sess, func() {
 		if m.findSession(sess.id) != sess || !sess.expiring {
 			m.mark(markExpiryVoid)

@@ -75,6 +75,8 @@ var trials = []trial{
 	{name: "model", folder: "conformance/model", tests: "^Test(Model|Resources)$",
 		about: []string{"coordination", "coordination/codec"}},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
+	{name: "ages", folder: "coordination",
+		tests: "^Test(LogClock|DetachedSession|ShortReigns|Absen|AgesEnd|WaitGoesOn)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "limits", folder: "coordination",
 		tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes|Quota|Reserve)"},

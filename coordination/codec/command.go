@@ -142,6 +142,12 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.DropResource)
 	case 29:
 		return new(coordination.SetQuota)
+	case 30:
+		return new(coordination.BeginAbsence)
+	case 31:
+		return new(coordination.EndAbsence)
+	case 33:
+		return new(coordination.Age)
 	}
 	return nil
 }
@@ -255,7 +261,7 @@ func (w *wire) nodeCommand(c coordination.Command) protowire.Number {
 	return 0
 }
 
-// clusterCommand is command for the commands of users, limits and the log itself; it returns 0 for all others.
+// clusterCommand is command for the commands of users, limits, time and the log itself; it returns 0 for all others.
 func (w *wire) clusterCommand(c coordination.Command) protowire.Number {
 	switch c := c.(type) {
 	case *coordination.AddUser:
@@ -283,8 +289,25 @@ func (w *wire) clusterCommand(c coordination.Command) protowire.Number {
 		return 21
 	case *coordination.Mark:
 		return 22
+	case *coordination.BeginAbsence:
+		w.absence(&c.Node, &c.Session, &c.AttachEpoch)
+		number(w, 5, &c.Since)
+		number(w, 6, &c.TotalMillis)
+		return 30
+	case *coordination.EndAbsence:
+		w.absence(&c.Node, &c.Session, &c.AttachEpoch)
+		return 31
+	case *coordination.Age:
+		return 33
 	}
 	return 0
+}
+
+// absence is the fields 1 to 4 of a command about one.
+func (w *wire) absence(node *coordination.NodeID, session *coordination.SessionID, attached *coordination.Epoch) {
+	number(w, 1, node)
+	number(w, 2, session)
+	w.epoch(3, attached)
 }
 
 // ofResource is the fields 1 to 6 of a command about a resource.

@@ -13,6 +13,7 @@ import (
 const (
 	entryStamp    protowire.Number = 1
 	entryCommands protowire.Number = 2
+	entryServed   protowire.Number = 3
 )
 
 // BeginEntry appends the beginning of an entry to dst and returns the extended slice. AppendToEntry adds its
@@ -42,13 +43,23 @@ func AppendEncoded(entry, command []byte) []byte {
 	return protowire.AppendBytes(entry, command[1:])
 }
 
-// DecodeEntry reads the stamp and the commands of an entry of the log into e, whose other fields it leaves
-// alone: those that BeginEntry and AppendToEntry wrote, or the one that AppendCommand wrote; no data has
-// none. The slice of commands that e has is used again. Byte slices of the only command of an entry share
-// memory with data, which must not be changed afterwards; those of one among several do not, because what
-// lives on of one command must not keep the others' bytes. Errors are those of DecodeCommand.
+// EndEntry adds to an entry with all its commands for how long its leader has served, unless that is 0, and
+// returns the extended slice. It is for logs that every server reads with VersionAges.
+func EndEntry(entry []byte, servedMillis uint64) []byte {
+	if servedMillis == 0 {
+		return entry
+	}
+	entry[0] = VersionAges
+	return protowire.AppendVarint(protowire.AppendTag(entry, entryServed, protowire.VarintType), servedMillis)
+}
+
+// DecodeEntry reads the times and the commands of an entry of the log into e, whose other fields it leaves
+// alone: those that BeginEntry, AppendToEntry and EndEntry wrote, or the one that AppendCommand wrote; e gets no
+// command from no data. The slice of commands that e has is used again. Byte slices of the only command of an entry
+// share memory with data, which must not be changed afterwards; those of one among several do not, because
+// what lives on of one command must not keep the others' bytes. Errors are those of DecodeCommand.
 func DecodeEntry(data []byte, e *coordination.Entry) error {
-	e.StampMillis, e.Commands = 0, e.Commands[:0]
+	e.StampMillis, e.ServedMillis, e.Commands = 0, 0, e.Commands[:0]
 	switch {
 	case len(data) == 0:
 		return nil
@@ -58,9 +69,9 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 			e.Commands = append(e.Commands, c)
 		}
 		return err
-	case data[0] > VersionEntries: // an entry's form has stayed the same, whatever its commands say
-		return fmt.Errorf("an entry has format version %d, this program knows version %d", data[0],
-			VersionEntries)
+	case data[0] != VersionEntries && data[0] != VersionAges: // the form stayed the same, whatever commands say
+		return fmt.Errorf("an entry has format version %d, this program knows versions %d and %d", data[0],
+			VersionEntries, VersionAges)
 	}
 	w := reader(data[1:], false)
 	number(&w, entryStamp, &e.StampMillis)
@@ -76,8 +87,13 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 		}
 		e.Commands = append(e.Commands, c)
 	}
+	number(&w, entryServed, &e.ServedMillis)
 	if err := w.finish(); err != nil {
 		return fmt.Errorf("an entry is broken: %w", err)
+	}
+	if (e.ServedMillis != 0) != (data[0] == VersionAges) {
+		return fmt.Errorf("an entry of format version %d says that its leader has served for %d ms", data[0],
+			e.ServedMillis)
 	}
 	if len(e.Commands) == 0 {
 		return fmt.Errorf("an entry of format version %d has no command", data[0])

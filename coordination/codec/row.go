@@ -171,6 +171,10 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 5, &r.CounterBase)
 	number(w, 6, &r.StampMillis)
 	w.limits(7, &r.Limits)
+	number(w, 8, &r.ClockMillis)
+	number(w, 9, &r.ClockBaseMillis)
+	number(w, 10, &r.ClockTerm)
+	number(w, 11, &r.LineageSince)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {
@@ -210,6 +214,8 @@ func (w *wire) sessionRow(r *coordination.SessionRow) {
 	number(w, 6, &r.Nonce)
 	number(w, 7, &r.BeganMillis)
 	w.identity(8, &r.Owner)
+	number(w, 12, &r.AbsentSince)
+	number(w, 13, &r.AbsentTotalMillis)
 }
 
 func (w *wire) semaphoreRow(r *coordination.SemaphoreRow) {
@@ -231,4 +237,5 @@ func (w *wire) linkRow(r *coordination.LinkRow) {
 	w.flag(10, &r.Owner)
 	number(w, 11, &r.WaitEpoch.Place)
 	number(w, 12, &r.BeganMillis)
+	number(w, 13, &r.Since)
 }

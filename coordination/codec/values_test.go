@@ -25,7 +25,8 @@ func allCommands() []coordination.Command {
 		new(coordination.RemoveUser), new(coordination.RotateSigningKey), new(coordination.BeginLineage),
 		new(coordination.SetLimits), new(coordination.Mark), new(coordination.EndSession),
 		new(coordination.RemoveSemaphore), new(coordination.CreateResource), new(coordination.AlterResource),
-		new(coordination.DropResource), new(coordination.SetQuota),
+		new(coordination.DropResource), new(coordination.SetQuota), new(coordination.BeginAbsence),
+		new(coordination.EndAbsence), new(coordination.Age),
 	}
 }
 
@@ -61,6 +62,9 @@ type filler struct {
 var laterFields = map[string]uint64{"Position.Place": 2, "Origin.Answered": 2, "Attach.Identity": 2,
 	"Attach.MayWrite": 2, "MachineRow.StampMillis": 2, "MachineRow.Limits": 2, "NodeRow.NextResource": 2,
 	"SessionRow.BeganMillis": 2, "SessionRow.Owner": 2, "LinkRow.BeganMillis": 2,
+	"MachineRow.ClockMillis": 4, "MachineRow.ClockBaseMillis": 4, "MachineRow.ClockTerm": 4,
+	"MachineRow.LineageSince": 4,
+	"SessionRow.AbsentSince":  4, "SessionRow.AbsentTotalMillis": 4, "LinkRow.Since": 4,
 	"StateLimits.Reserve": 3, "StateLimits.Links": 3, "Entry.Quota": 3}
 
 func (f *filler) fill(v reflect.Value) {

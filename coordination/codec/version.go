@@ -7,7 +7,7 @@ import (
 
 // Version is the newest version of the stored format that this program knows. What it writes has the version
 // with which its form came, so that it is read by as many as can read it.
-const Version = 3
+const Version = 4
 
 // The versions with which things came. Nothing of a version is written before every server of the cluster can
 // read it.
@@ -21,6 +21,9 @@ const (
 	// VersionQuotas is the version with which quotas of paths came, the reserve for administrators, and
 	// the limit of a session's links.
 	VersionQuotas = 3
+	// VersionAges is the version with which entries came to say for how long their leader has served, and with
+	// that absences of sessions and the ages of waits.
+	VersionAges = 4
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
@@ -57,6 +60,8 @@ func Since(c coordination.Command) uint64 {
 		return sinceLimits(&c.Limits)
 	case *coordination.SetQuota:
 		return VersionQuotas
+	case *coordination.BeginAbsence, *coordination.EndAbsence, *coordination.Age:
+		return VersionAges
 	case *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
 		*coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
@@ -87,6 +92,9 @@ func sinceRow(row coordination.Row) uint64 {
 			return VersionQuotas
 		}
 	case coordination.MachineRow:
+		if r.ClockMillis != 0 || r.ClockBaseMillis != 0 || r.ClockTerm != 0 || r.LineageSince != 0 {
+			return VersionAges
+		}
 		if r.Limits.Reserve != 0 || r.Limits.Links != 0 {
 			return VersionQuotas
 		}
@@ -96,8 +104,14 @@ func sinceRow(row coordination.Row) uint64 {
 	case coordination.ResourceRow:
 		later = true
 	case coordination.SessionRow:
+		if r.AbsentSince != 0 || r.AbsentTotalMillis != 0 {
+			return VersionAges
+		}
 		later = r.BeganMillis != 0 || r.Owner != coordination.Identity{}
 	case coordination.LinkRow:
+		if r.Since != 0 {
+			return VersionAges
+		}
 		later = r.WaitEpoch.Place != 0 || r.BeganMillis != 0
 	case coordination.UserRow:
 		later = r.ID.Place != 0 || r.Version.Place != 0

@@ -15,9 +15,9 @@ func (g *core) entries(commands []coordination.Command) [][]byte {
 	}
 	entries := make([][]byte, 0, 1)
 	entry := codec.BeginEntry(g.packing[:0], g.replica.Stamp(g.clock.WallMillis()))
-	begun, count := len(entry), 0
+	begun, count, served := len(entry), 0, g.replica.Served(g.clock.Now())
 	end := func(until int) {
-		entries = append(entries, slices.Clone(entry[:until]))
+		entries = append(entries, codec.EndEntry(slices.Clone(entry[:until]), served))
 		count = 0
 	}
 	alone := false

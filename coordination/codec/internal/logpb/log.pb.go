@@ -4,7 +4,7 @@
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
 // what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
-// quotas of paths, the reserve for administrators, and the limit of links; 1 for everything else. The encoding is canonical:
+// quotas of paths, the reserve for administrators, and the limit of links; 4 for the log clock, and what has an age by it; 1 for everything else. The encoding is canonical:
 // fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
 // reader refuses everything else. A field or a command that is added later comes with a new version.
 //
@@ -43,8 +43,11 @@ const (
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The leader's time of day when it wrote the entry, in milliseconds since 1970. It never goes back.
-	StampMillis   uint64     `protobuf:"varint,1,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
-	Commands      []*Command `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	StampMillis uint64     `protobuf:"varint,1,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	Commands    []*Command `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Time of the leader's monotonic clock since it applied the first entry of its own term. 0: nothing is proven. An
+	// entry that says it is of version 4.
+	ServedMillis  uint64 `protobuf:"varint,3,opt,name=served_millis,json=servedMillis,proto3" json:"served_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,6 +96,13 @@ func (x *Entry) GetCommands() []*Command {
 	return nil
 }
 
+func (x *Entry) GetServedMillis() uint64 {
+	if x != nil {
+		return x.ServedMillis
+	}
+	return 0
+}
+
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Command:
@@ -125,6 +135,9 @@ type Command struct {
 	//	*Command_AlterResource
 	//	*Command_DropResource
 	//	*Command_SetQuota
+	//	*Command_BeginAbsence
+	//	*Command_EndAbsence
+	//	*Command_Age
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -419,6 +432,33 @@ func (x *Command) GetSetQuota() *SetQuota {
 	return nil
 }
 
+func (x *Command) GetBeginAbsence() *BeginAbsence {
+	if x != nil {
+		if x, ok := x.Command.(*Command_BeginAbsence); ok {
+			return x.BeginAbsence
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetEndAbsence() *EndAbsence {
+	if x != nil {
+		if x, ok := x.Command.(*Command_EndAbsence); ok {
+			return x.EndAbsence
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAge() *Age {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Age); ok {
+			return x.Age
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -535,6 +575,18 @@ type Command_SetQuota struct {
 	SetQuota *SetQuota `protobuf:"bytes,29,opt,name=set_quota,json=setQuota,proto3,oneof"`
 }
 
+type Command_BeginAbsence struct {
+	BeginAbsence *BeginAbsence `protobuf:"bytes,30,opt,name=begin_absence,json=beginAbsence,proto3,oneof"`
+}
+
+type Command_EndAbsence struct {
+	EndAbsence *EndAbsence `protobuf:"bytes,31,opt,name=end_absence,json=endAbsence,proto3,oneof"`
+}
+
+type Command_Age struct {
+	Age *Age `protobuf:"bytes,33,opt,name=age,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -590,6 +642,12 @@ func (*Command_AlterResource) isCommand_Command() {}
 func (*Command_DropResource) isCommand_Command() {}
 
 func (*Command_SetQuota) isCommand_Command() {}
+
+func (*Command_BeginAbsence) isCommand_Command() {}
+
+func (*Command_EndAbsence) isCommand_Command() {}
+
+func (*Command_Age) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -1005,6 +1063,196 @@ func (x *ExpireWaiter) GetWaitEpochPlace() uint32 {
 	return 0
 }
 
+// Says that no client has a session, since when by the log clock, and for how long it may be so.
+type BeginAbsence struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Node               uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session            uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	AttachEpochTerm    uint64                 `protobuf:"varint,3,opt,name=attach_epoch_term,json=attachEpochTerm,proto3" json:"attach_epoch_term,omitempty"`
+	AttachEpochCounter uint64                 `protobuf:"varint,4,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
+	Since              uint64                 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	TotalMillis        uint64                 `protobuf:"varint,6,opt,name=total_millis,json=totalMillis,proto3" json:"total_millis,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *BeginAbsence) Reset() {
+	*x = BeginAbsence{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginAbsence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginAbsence) ProtoMessage() {}
+
+func (x *BeginAbsence) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginAbsence.ProtoReflect.Descriptor instead.
+func (*BeginAbsence) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *BeginAbsence) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *BeginAbsence) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *BeginAbsence) GetAttachEpochTerm() uint64 {
+	if x != nil {
+		return x.AttachEpochTerm
+	}
+	return 0
+}
+
+func (x *BeginAbsence) GetAttachEpochCounter() uint64 {
+	if x != nil {
+		return x.AttachEpochCounter
+	}
+	return 0
+}
+
+func (x *BeginAbsence) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *BeginAbsence) GetTotalMillis() uint64 {
+	if x != nil {
+		return x.TotalMillis
+	}
+	return 0
+}
+
+type EndAbsence struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Node               uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session            uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	AttachEpochTerm    uint64                 `protobuf:"varint,3,opt,name=attach_epoch_term,json=attachEpochTerm,proto3" json:"attach_epoch_term,omitempty"`
+	AttachEpochCounter uint64                 `protobuf:"varint,4,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *EndAbsence) Reset() {
+	*x = EndAbsence{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndAbsence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndAbsence) ProtoMessage() {}
+
+func (x *EndAbsence) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndAbsence.ProtoReflect.Descriptor instead.
+func (*EndAbsence) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EndAbsence) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *EndAbsence) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *EndAbsence) GetAttachEpochTerm() uint64 {
+	if x != nil {
+		return x.AttachEpochTerm
+	}
+	return 0
+}
+
+func (x *EndAbsence) GetAttachEpochCounter() uint64 {
+	if x != nil {
+		return x.AttachEpochCounter
+	}
+	return 0
+}
+
+// Moves the log clock on.
+type Age struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Age) Reset() {
+	*x = Age{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Age) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Age) ProtoMessage() {}
+
+func (x *Age) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Age.ProtoReflect.Descriptor instead.
+func (*Age) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{8}
+}
+
 type CreateSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1024,7 +1272,7 @@ type CreateSemaphore struct {
 
 func (x *CreateSemaphore) Reset() {
 	*x = CreateSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1284,7 @@ func (x *CreateSemaphore) String() string {
 func (*CreateSemaphore) ProtoMessage() {}
 
 func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1297,7 @@ func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSemaphore.ProtoReflect.Descriptor instead.
 func (*CreateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{6}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateSemaphore) GetNode() uint64 {
@@ -1140,7 +1388,7 @@ type UpdateSemaphore struct {
 
 func (x *UpdateSemaphore) Reset() {
 	*x = UpdateSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1400,7 @@ func (x *UpdateSemaphore) String() string {
 func (*UpdateSemaphore) ProtoMessage() {}
 
 func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1413,7 @@ func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSemaphore.ProtoReflect.Descriptor instead.
 func (*UpdateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{7}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateSemaphore) GetNode() uint64 {
@@ -1249,7 +1497,7 @@ type DeleteSemaphore struct {
 
 func (x *DeleteSemaphore) Reset() {
 	*x = DeleteSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1509,7 @@ func (x *DeleteSemaphore) String() string {
 func (*DeleteSemaphore) ProtoMessage() {}
 
 func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1522,7 @@ func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphore.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{8}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteSemaphore) GetNode() uint64 {
@@ -1362,7 +1610,7 @@ type AcquireSemaphore struct {
 
 func (x *AcquireSemaphore) Reset() {
 	*x = AcquireSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1622,7 @@ func (x *AcquireSemaphore) String() string {
 func (*AcquireSemaphore) ProtoMessage() {}
 
 func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1635,7 @@ func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireSemaphore.ProtoReflect.Descriptor instead.
 func (*AcquireSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AcquireSemaphore) GetNode() uint64 {
@@ -1491,7 +1739,7 @@ type ReleaseSemaphore struct {
 
 func (x *ReleaseSemaphore) Reset() {
 	*x = ReleaseSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1751,7 @@ func (x *ReleaseSemaphore) String() string {
 func (*ReleaseSemaphore) ProtoMessage() {}
 
 func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1764,7 @@ func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSemaphore.ProtoReflect.Descriptor instead.
 func (*ReleaseSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseSemaphore) GetNode() uint64 {
@@ -1597,7 +1845,7 @@ type CreateNode struct {
 
 func (x *CreateNode) Reset() {
 	*x = CreateNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1857,7 @@ func (x *CreateNode) String() string {
 func (*CreateNode) ProtoMessage() {}
 
 func (x *CreateNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1870,7 @@ func (x *CreateNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNode.ProtoReflect.Descriptor instead.
 func (*CreateNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateNode) GetNonce() uint64 {
@@ -1727,7 +1975,7 @@ type AlterNode struct {
 
 func (x *AlterNode) Reset() {
 	*x = AlterNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1987,7 @@ func (x *AlterNode) String() string {
 func (*AlterNode) ProtoMessage() {}
 
 func (x *AlterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2000,7 @@ func (x *AlterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterNode.ProtoReflect.Descriptor instead.
 func (*AlterNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AlterNode) GetNonce() uint64 {
@@ -1837,7 +2085,7 @@ type DropNode struct {
 
 func (x *DropNode) Reset() {
 	*x = DropNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2097,7 @@ func (x *DropNode) String() string {
 func (*DropNode) ProtoMessage() {}
 
 func (x *DropNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2110,7 @@ func (x *DropNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropNode.ProtoReflect.Descriptor instead.
 func (*DropNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DropNode) GetNonce() uint64 {
@@ -1907,7 +2155,7 @@ type MakeDirectory struct {
 
 func (x *MakeDirectory) Reset() {
 	*x = MakeDirectory{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2167,7 @@ func (x *MakeDirectory) String() string {
 func (*MakeDirectory) ProtoMessage() {}
 
 func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2180,7 @@ func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectory.ProtoReflect.Descriptor instead.
 func (*MakeDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MakeDirectory) GetNonce() uint64 {
@@ -1989,7 +2237,7 @@ type RemoveDirectory struct {
 
 func (x *RemoveDirectory) Reset() {
 	*x = RemoveDirectory{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2249,7 @@ func (x *RemoveDirectory) String() string {
 func (*RemoveDirectory) ProtoMessage() {}
 
 func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2262,7 @@ func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveDirectory.ProtoReflect.Descriptor instead.
 func (*RemoveDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveDirectory) GetNonce() uint64 {
@@ -2060,7 +2308,7 @@ type ModifyPermissions struct {
 
 func (x *ModifyPermissions) Reset() {
 	*x = ModifyPermissions{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2320,7 @@ func (x *ModifyPermissions) String() string {
 func (*ModifyPermissions) ProtoMessage() {}
 
 func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2333,7 @@ func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ModifyPermissions) GetNonce() uint64 {
@@ -2152,7 +2400,7 @@ type AddUser struct {
 
 func (x *AddUser) Reset() {
 	*x = AddUser{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2412,7 @@ func (x *AddUser) String() string {
 func (*AddUser) ProtoMessage() {}
 
 func (x *AddUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2425,7 @@ func (x *AddUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUser.ProtoReflect.Descriptor instead.
 func (*AddUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AddUser) GetNonce() uint64 {
@@ -2242,7 +2490,7 @@ type SetPassword struct {
 
 func (x *SetPassword) Reset() {
 	*x = SetPassword{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2502,7 @@ func (x *SetPassword) String() string {
 func (*SetPassword) ProtoMessage() {}
 
 func (x *SetPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2515,7 @@ func (x *SetPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPassword.ProtoReflect.Descriptor instead.
 func (*SetPassword) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetPassword) GetNonce() uint64 {
@@ -2317,7 +2565,7 @@ type RemoveUser struct {
 
 func (x *RemoveUser) Reset() {
 	*x = RemoveUser{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2577,7 @@ func (x *RemoveUser) String() string {
 func (*RemoveUser) ProtoMessage() {}
 
 func (x *RemoveUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2590,7 @@ func (x *RemoveUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUser.ProtoReflect.Descriptor instead.
 func (*RemoveUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoveUser) GetNonce() uint64 {
@@ -2390,7 +2638,7 @@ type RotateSigningKey struct {
 
 func (x *RotateSigningKey) Reset() {
 	*x = RotateSigningKey{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2650,7 @@ func (x *RotateSigningKey) String() string {
 func (*RotateSigningKey) ProtoMessage() {}
 
 func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2663,7 @@ func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKey.ProtoReflect.Descriptor instead.
 func (*RotateSigningKey) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RotateSigningKey) GetNonce() uint64 {
@@ -2494,7 +2742,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2754,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2767,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Limits) GetState() uint64 {
@@ -2579,7 +2827,7 @@ type SetQuota struct {
 
 func (x *SetQuota) Reset() {
 	*x = SetQuota{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2839,7 @@ func (x *SetQuota) String() string {
 func (*SetQuota) ProtoMessage() {}
 
 func (x *SetQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2852,7 @@ func (x *SetQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuota.ProtoReflect.Descriptor instead.
 func (*SetQuota) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetQuota) GetNonce() uint64 {
@@ -2664,7 +2912,7 @@ type SetLimits struct {
 
 func (x *SetLimits) Reset() {
 	*x = SetLimits{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2924,7 @@ func (x *SetLimits) String() string {
 func (*SetLimits) ProtoMessage() {}
 
 func (x *SetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2937,7 @@ func (x *SetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimits.ProtoReflect.Descriptor instead.
 func (*SetLimits) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetLimits) GetNonce() uint64 {
@@ -2737,7 +2985,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2997,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +3010,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -2781,7 +3029,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +3041,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +3054,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 // Ends a session for an administrator, or for somebody who may erase rows on the node.
@@ -2825,7 +3073,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3085,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3098,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EndSession) GetNonce() uint64 {
@@ -2910,7 +3158,7 @@ type RemoveSemaphore struct {
 
 func (x *RemoveSemaphore) Reset() {
 	*x = RemoveSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3170,7 @@ func (x *RemoveSemaphore) String() string {
 func (*RemoveSemaphore) ProtoMessage() {}
 
 func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3183,7 @@ func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSemaphore.ProtoReflect.Descriptor instead.
 func (*RemoveSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveSemaphore) GetNonce() uint64 {
@@ -3001,7 +3249,7 @@ type CreateResource struct {
 
 func (x *CreateResource) Reset() {
 	*x = CreateResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3261,7 @@ func (x *CreateResource) String() string {
 func (*CreateResource) ProtoMessage() {}
 
 func (x *CreateResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3274,7 @@ func (x *CreateResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResource.ProtoReflect.Descriptor instead.
 func (*CreateResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateResource) GetNonce() uint64 {
@@ -3126,7 +3374,7 @@ type AlterResource struct {
 
 func (x *AlterResource) Reset() {
 	*x = AlterResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3386,7 @@ func (x *AlterResource) String() string {
 func (*AlterResource) ProtoMessage() {}
 
 func (x *AlterResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3399,7 @@ func (x *AlterResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterResource.ProtoReflect.Descriptor instead.
 func (*AlterResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AlterResource) GetNonce() uint64 {
@@ -3244,7 +3492,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3504,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3517,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DropResource) GetNonce() uint64 {
@@ -3317,15 +3565,21 @@ type MachineRow struct {
 	Lineage     uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
 	CounterBase uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
 	// The largest stamp of an entry so far.
-	StampMillis   uint64  `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
-	Limits        *Limits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StampMillis uint64  `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	Limits      *Limits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The log clock: the sum of served_millis over all terms, the part of former terms, and the last term that is in it;
+	// and what it showed when the lineage began.
+	ClockMillis     uint64 `protobuf:"varint,8,opt,name=clock_millis,json=clockMillis,proto3" json:"clock_millis,omitempty"`
+	ClockBaseMillis uint64 `protobuf:"varint,9,opt,name=clock_base_millis,json=clockBaseMillis,proto3" json:"clock_base_millis,omitempty"`
+	ClockTerm       uint64 `protobuf:"varint,10,opt,name=clock_term,json=clockTerm,proto3" json:"clock_term,omitempty"`
+	LineageSince    uint64 `protobuf:"varint,11,opt,name=lineage_since,json=lineageSince,proto3" json:"lineage_since,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3591,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3604,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -3402,6 +3656,34 @@ func (x *MachineRow) GetLimits() *Limits {
 	return nil
 }
 
+func (x *MachineRow) GetClockMillis() uint64 {
+	if x != nil {
+		return x.ClockMillis
+	}
+	return 0
+}
+
+func (x *MachineRow) GetClockBaseMillis() uint64 {
+	if x != nil {
+		return x.ClockBaseMillis
+	}
+	return 0
+}
+
+func (x *MachineRow) GetClockTerm() uint64 {
+	if x != nil {
+		return x.ClockTerm
+	}
+	return 0
+}
+
+func (x *MachineRow) GetLineageSince() uint64 {
+	if x != nil {
+		return x.LineageSince
+	}
+	return 0
+}
+
 // An entry of the path tree.
 type PathRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -3423,7 +3705,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3717,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3730,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -3547,7 +3829,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3841,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3854,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -3653,13 +3935,17 @@ type SessionRow struct {
 	OwnerUser      uint64 `protobuf:"varint,9,opt,name=owner_user,json=ownerUser,proto3" json:"owner_user,omitempty"`
 	OwnerUserPlace uint32 `protobuf:"varint,10,opt,name=owner_user_place,json=ownerUserPlace,proto3" json:"owner_user_place,omitempty"`
 	OwnerSubject   []byte `protobuf:"bytes,11,opt,name=owner_subject,json=ownerSubject,proto3" json:"owner_subject,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The log clock at which the session's absence began, and how long it may last. 0: it is attached, or the log does not
+	// know.
+	AbsentSince       uint64 `protobuf:"varint,12,opt,name=absent_since,json=absentSince,proto3" json:"absent_since,omitempty"`
+	AbsentTotalMillis uint64 `protobuf:"varint,13,opt,name=absent_total_millis,json=absentTotalMillis,proto3" json:"absent_total_millis,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3957,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3970,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -3764,6 +4050,20 @@ func (x *SessionRow) GetOwnerSubject() []byte {
 	return nil
 }
 
+func (x *SessionRow) GetAbsentSince() uint64 {
+	if x != nil {
+		return x.AbsentSince
+	}
+	return 0
+}
+
+func (x *SessionRow) GetAbsentTotalMillis() uint64 {
+	if x != nil {
+		return x.AbsentTotalMillis
+	}
+	return 0
+}
+
 // A semaphore without its owners and waiters.
 type SemaphoreRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3777,7 +4077,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +4089,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +4102,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -3848,14 +4148,16 @@ type LinkRow struct {
 	Owner          bool                   `protobuf:"varint,10,opt,name=owner,proto3" json:"owner,omitempty"`
 	WaitEpochPlace uint32                 `protobuf:"varint,11,opt,name=wait_epoch_place,json=waitEpochPlace,proto3" json:"wait_epoch_place,omitempty"`
 	// The stamp of the entry since which the session owns, or waits.
-	BeganMillis   uint64 `protobuf:"varint,12,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
+	BeganMillis uint64 `protobuf:"varint,12,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
+	// The log clock at which the wait began, if it has a timeout.
+	Since         uint64 `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4169,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4182,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -3967,6 +4269,13 @@ func (x *LinkRow) GetBeganMillis() uint64 {
 	return 0
 }
 
+func (x *LinkRow) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 // A resource of a rate limiter with its own properties, as in CreateResource. Its parent has a lower id.
 type ResourceRow struct {
 	state                   protoimpl.MessageState `protogen:"open.v1"`
@@ -3983,7 +4292,7 @@ type ResourceRow struct {
 
 func (x *ResourceRow) Reset() {
 	*x = ResourceRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3995,7 +4304,7 @@ func (x *ResourceRow) String() string {
 func (*ResourceRow) ProtoMessage() {}
 
 func (x *ResourceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4008,7 +4317,7 @@ func (x *ResourceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceRow.ProtoReflect.Descriptor instead.
 func (*ResourceRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResourceRow) GetPath() string {
@@ -4075,7 +4384,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4396,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4409,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -4149,7 +4458,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4470,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4483,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -4202,7 +4511,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4523,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4536,7 @@ func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions_Action.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions_Action) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19, 0}
 }
 
 func (x *ModifyPermissions_Action) GetKind() uint32 {
@@ -4261,7 +4570,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4582,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4595,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -4307,10 +4616,11 @@ var File_coordination_codec_internal_logpb_log_proto protoreflect.FileDescriptor
 
 const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"d\n" +
+	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"\x83\x01\n" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommandsJ\x04\b\x03\x10\x04\"\xfd\x0e\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\x12#\n" +
+	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\xa7\x10\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -4345,8 +4655,12 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0fcreate_resource\x18\x1a \x01(\v2\x1d.coordd.log.v1.CreateResourceH\x00R\x0ecreateResource\x12E\n" +
 	"\x0ealter_resource\x18\x1b \x01(\v2\x1c.coordd.log.v1.AlterResourceH\x00R\ralterResource\x12B\n" +
 	"\rdrop_resource\x18\x1c \x01(\v2\x1b.coordd.log.v1.DropResourceH\x00R\fdropResource\x126\n" +
-	"\tset_quota\x18\x1d \x01(\v2\x17.coordd.log.v1.SetQuotaH\x00R\bsetQuotaB\t\n" +
-	"\acommandJ\x04\b\x1e\x10!\"\xd8\x03\n" +
+	"\tset_quota\x18\x1d \x01(\v2\x17.coordd.log.v1.SetQuotaH\x00R\bsetQuota\x12B\n" +
+	"\rbegin_absence\x18\x1e \x01(\v2\x1b.coordd.log.v1.BeginAbsenceH\x00R\fbeginAbsence\x12<\n" +
+	"\vend_absence\x18\x1f \x01(\v2\x19.coordd.log.v1.EndAbsenceH\x00R\n" +
+	"endAbsence\x12&\n" +
+	"\x03age\x18! \x01(\v2\x12.coordd.log.v1.AgeH\x00R\x03ageB\t\n" +
+	"\acommandJ\x04\b \x10!\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -4387,7 +4701,21 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"wait_epoch\x18\x05 \x01(\x04R\twaitEpoch\x12\x12\n" +
 	"\x04term\x18\x06 \x01(\x04R\x04term\x12(\n" +
-	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\x9d\x02\n" +
+	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\xd3\x01\n" +
+	"\fBeginAbsence\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
+	"\x11attach_epoch_term\x18\x03 \x01(\x04R\x0fattachEpochTerm\x120\n" +
+	"\x14attach_epoch_counter\x18\x04 \x01(\x04R\x12attachEpochCounter\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x04R\x05since\x12!\n" +
+	"\ftotal_millis\x18\x06 \x01(\x04R\vtotalMillis\"\x98\x01\n" +
+	"\n" +
+	"EndAbsence\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
+	"\x11attach_epoch_term\x18\x03 \x01(\x04R\x0fattachEpochTerm\x120\n" +
+	"\x14attach_epoch_counter\x18\x04 \x01(\x04R\x12attachEpochCounter\"\x05\n" +
+	"\x03Age\"\x9d\x02\n" +
 	"\x0fCreateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -4610,7 +4938,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
 	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1a\n" +
-	"\bresource\x18\x06 \x01(\tR\bresource\"\xec\x01\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\"\xf9\x02\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -4619,7 +4947,13 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\alineage\x18\x04 \x01(\x04R\alineage\x12!\n" +
 	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\x12!\n" +
 	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\x12-\n" +
-	"\x06limits\x18\a \x01(\v2\x15.coordd.log.v1.LimitsR\x06limitsJ\x04\b\b\x10\v\"\xc7\x03\n" +
+	"\x06limits\x18\a \x01(\v2\x15.coordd.log.v1.LimitsR\x06limits\x12!\n" +
+	"\fclock_millis\x18\b \x01(\x04R\vclockMillis\x12*\n" +
+	"\x11clock_base_millis\x18\t \x01(\x04R\x0fclockBaseMillis\x12\x1d\n" +
+	"\n" +
+	"clock_term\x18\n" +
+	" \x01(\x04R\tclockTerm\x12#\n" +
+	"\rlineage_since\x18\v \x01(\x04R\flineageSince\"\xc7\x03\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4648,7 +4982,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
 	"next_order\x18\b \x01(\x04R\tnextOrder\x12#\n" +
-	"\rnext_resource\x18\t \x01(\x04R\fnextResource\"\xac\x03\n" +
+	"\rnext_resource\x18\t \x01(\x04R\fnextResource\"\xf3\x03\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
@@ -4664,12 +4998,14 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"owner_user\x18\t \x01(\x04R\townerUser\x12(\n" +
 	"\x10owner_user_place\x18\n" +
 	" \x01(\rR\x0eownerUserPlace\x12#\n" +
-	"\rowner_subject\x18\v \x01(\fR\fownerSubjectJ\x04\b\f\x10\rJ\x04\b\r\x10\x0e\"p\n" +
+	"\rowner_subject\x18\v \x01(\fR\fownerSubject\x12!\n" +
+	"\fabsent_since\x18\f \x01(\x04R\vabsentSince\x12.\n" +
+	"\x13absent_total_millis\x18\r \x01(\x04R\x11absentTotalMillis\"p\n" +
 	"\fSemaphoreRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x04R\x05limit\x12\x1c\n" +
-	"\tephemeral\x18\x04 \x01(\bR\tephemeralJ\x04\b\x05\x10\v\"\xfa\x02\n" +
+	"\tephemeral\x18\x04 \x01(\bR\tephemeralJ\x04\b\x05\x10\v\"\x8a\x03\n" +
 	"\aLinkRow\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x14\n" +
@@ -4685,7 +5021,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05owner\x18\n" +
 	" \x01(\bR\x05owner\x12(\n" +
 	"\x10wait_epoch_place\x18\v \x01(\rR\x0ewaitEpochPlace\x12!\n" +
-	"\fbegan_millis\x18\f \x01(\x04R\vbeganMillisJ\x04\b\r\x10\x0e\"\xaa\x02\n" +
+	"\fbegan_millis\x18\f \x01(\x04R\vbeganMillis\x12\x14\n" +
+	"\x05since\x18\r \x01(\x04R\x05since\"\xaa\x02\n" +
 	"\vResourceRow\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12/\n" +
 	"\x14max_units_per_second\x18\x02 \x01(\x04R\x11maxUnitsPerSecond\x12;\n" +
@@ -4716,7 +5053,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -4724,42 +5061,45 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*StopSession)(nil),              // 3: coordd.log.v1.StopSession
 	(*ExpireSession)(nil),            // 4: coordd.log.v1.ExpireSession
 	(*ExpireWaiter)(nil),             // 5: coordd.log.v1.ExpireWaiter
-	(*CreateSemaphore)(nil),          // 6: coordd.log.v1.CreateSemaphore
-	(*UpdateSemaphore)(nil),          // 7: coordd.log.v1.UpdateSemaphore
-	(*DeleteSemaphore)(nil),          // 8: coordd.log.v1.DeleteSemaphore
-	(*AcquireSemaphore)(nil),         // 9: coordd.log.v1.AcquireSemaphore
-	(*ReleaseSemaphore)(nil),         // 10: coordd.log.v1.ReleaseSemaphore
-	(*CreateNode)(nil),               // 11: coordd.log.v1.CreateNode
-	(*AlterNode)(nil),                // 12: coordd.log.v1.AlterNode
-	(*DropNode)(nil),                 // 13: coordd.log.v1.DropNode
-	(*MakeDirectory)(nil),            // 14: coordd.log.v1.MakeDirectory
-	(*RemoveDirectory)(nil),          // 15: coordd.log.v1.RemoveDirectory
-	(*ModifyPermissions)(nil),        // 16: coordd.log.v1.ModifyPermissions
-	(*AddUser)(nil),                  // 17: coordd.log.v1.AddUser
-	(*SetPassword)(nil),              // 18: coordd.log.v1.SetPassword
-	(*RemoveUser)(nil),               // 19: coordd.log.v1.RemoveUser
-	(*RotateSigningKey)(nil),         // 20: coordd.log.v1.RotateSigningKey
-	(*Limits)(nil),                   // 21: coordd.log.v1.Limits
-	(*SetQuota)(nil),                 // 22: coordd.log.v1.SetQuota
-	(*SetLimits)(nil),                // 23: coordd.log.v1.SetLimits
-	(*BeginLineage)(nil),             // 24: coordd.log.v1.BeginLineage
-	(*Mark)(nil),                     // 25: coordd.log.v1.Mark
-	(*EndSession)(nil),               // 26: coordd.log.v1.EndSession
-	(*RemoveSemaphore)(nil),          // 27: coordd.log.v1.RemoveSemaphore
-	(*CreateResource)(nil),           // 28: coordd.log.v1.CreateResource
-	(*AlterResource)(nil),            // 29: coordd.log.v1.AlterResource
-	(*DropResource)(nil),             // 30: coordd.log.v1.DropResource
-	(*MachineRow)(nil),               // 31: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 32: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 33: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 34: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 35: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 36: coordd.log.v1.LinkRow
-	(*ResourceRow)(nil),              // 37: coordd.log.v1.ResourceRow
-	(*UserRow)(nil),                  // 38: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 39: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 40: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 41: coordd.log.v1.PathRow.Permission
+	(*BeginAbsence)(nil),             // 6: coordd.log.v1.BeginAbsence
+	(*EndAbsence)(nil),               // 7: coordd.log.v1.EndAbsence
+	(*Age)(nil),                      // 8: coordd.log.v1.Age
+	(*CreateSemaphore)(nil),          // 9: coordd.log.v1.CreateSemaphore
+	(*UpdateSemaphore)(nil),          // 10: coordd.log.v1.UpdateSemaphore
+	(*DeleteSemaphore)(nil),          // 11: coordd.log.v1.DeleteSemaphore
+	(*AcquireSemaphore)(nil),         // 12: coordd.log.v1.AcquireSemaphore
+	(*ReleaseSemaphore)(nil),         // 13: coordd.log.v1.ReleaseSemaphore
+	(*CreateNode)(nil),               // 14: coordd.log.v1.CreateNode
+	(*AlterNode)(nil),                // 15: coordd.log.v1.AlterNode
+	(*DropNode)(nil),                 // 16: coordd.log.v1.DropNode
+	(*MakeDirectory)(nil),            // 17: coordd.log.v1.MakeDirectory
+	(*RemoveDirectory)(nil),          // 18: coordd.log.v1.RemoveDirectory
+	(*ModifyPermissions)(nil),        // 19: coordd.log.v1.ModifyPermissions
+	(*AddUser)(nil),                  // 20: coordd.log.v1.AddUser
+	(*SetPassword)(nil),              // 21: coordd.log.v1.SetPassword
+	(*RemoveUser)(nil),               // 22: coordd.log.v1.RemoveUser
+	(*RotateSigningKey)(nil),         // 23: coordd.log.v1.RotateSigningKey
+	(*Limits)(nil),                   // 24: coordd.log.v1.Limits
+	(*SetQuota)(nil),                 // 25: coordd.log.v1.SetQuota
+	(*SetLimits)(nil),                // 26: coordd.log.v1.SetLimits
+	(*BeginLineage)(nil),             // 27: coordd.log.v1.BeginLineage
+	(*Mark)(nil),                     // 28: coordd.log.v1.Mark
+	(*EndSession)(nil),               // 29: coordd.log.v1.EndSession
+	(*RemoveSemaphore)(nil),          // 30: coordd.log.v1.RemoveSemaphore
+	(*CreateResource)(nil),           // 31: coordd.log.v1.CreateResource
+	(*AlterResource)(nil),            // 32: coordd.log.v1.AlterResource
+	(*DropResource)(nil),             // 33: coordd.log.v1.DropResource
+	(*MachineRow)(nil),               // 34: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 35: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 36: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 37: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 38: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 39: coordd.log.v1.LinkRow
+	(*ResourceRow)(nil),              // 40: coordd.log.v1.ResourceRow
+	(*UserRow)(nil),                  // 41: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 42: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 43: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 44: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -4767,39 +5107,42 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	3,  // 2: coordd.log.v1.Command.stop_session:type_name -> coordd.log.v1.StopSession
 	4,  // 3: coordd.log.v1.Command.expire_session:type_name -> coordd.log.v1.ExpireSession
 	5,  // 4: coordd.log.v1.Command.expire_waiter:type_name -> coordd.log.v1.ExpireWaiter
-	6,  // 5: coordd.log.v1.Command.create_semaphore:type_name -> coordd.log.v1.CreateSemaphore
-	7,  // 6: coordd.log.v1.Command.update_semaphore:type_name -> coordd.log.v1.UpdateSemaphore
-	8,  // 7: coordd.log.v1.Command.delete_semaphore:type_name -> coordd.log.v1.DeleteSemaphore
-	9,  // 8: coordd.log.v1.Command.acquire_semaphore:type_name -> coordd.log.v1.AcquireSemaphore
-	10, // 9: coordd.log.v1.Command.release_semaphore:type_name -> coordd.log.v1.ReleaseSemaphore
-	11, // 10: coordd.log.v1.Command.create_node:type_name -> coordd.log.v1.CreateNode
-	12, // 11: coordd.log.v1.Command.alter_node:type_name -> coordd.log.v1.AlterNode
-	13, // 12: coordd.log.v1.Command.drop_node:type_name -> coordd.log.v1.DropNode
-	14, // 13: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
-	15, // 14: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
-	16, // 15: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
-	17, // 16: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
-	18, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
-	19, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
-	20, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	24, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
-	23, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
-	25, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
-	26, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
-	27, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
-	28, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
-	29, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
-	30, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
-	22, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
-	40, // 29: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	21, // 30: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	21, // 31: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	41, // 32: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	9,  // 5: coordd.log.v1.Command.create_semaphore:type_name -> coordd.log.v1.CreateSemaphore
+	10, // 6: coordd.log.v1.Command.update_semaphore:type_name -> coordd.log.v1.UpdateSemaphore
+	11, // 7: coordd.log.v1.Command.delete_semaphore:type_name -> coordd.log.v1.DeleteSemaphore
+	12, // 8: coordd.log.v1.Command.acquire_semaphore:type_name -> coordd.log.v1.AcquireSemaphore
+	13, // 9: coordd.log.v1.Command.release_semaphore:type_name -> coordd.log.v1.ReleaseSemaphore
+	14, // 10: coordd.log.v1.Command.create_node:type_name -> coordd.log.v1.CreateNode
+	15, // 11: coordd.log.v1.Command.alter_node:type_name -> coordd.log.v1.AlterNode
+	16, // 12: coordd.log.v1.Command.drop_node:type_name -> coordd.log.v1.DropNode
+	17, // 13: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
+	18, // 14: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
+	19, // 15: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
+	20, // 16: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
+	21, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
+	22, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
+	23, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
+	27, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	26, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
+	28, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
+	29, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
+	30, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
+	31, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
+	32, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
+	33, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
+	25, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
+	6,  // 29: coordd.log.v1.Command.begin_absence:type_name -> coordd.log.v1.BeginAbsence
+	7,  // 30: coordd.log.v1.Command.end_absence:type_name -> coordd.log.v1.EndAbsence
+	8,  // 31: coordd.log.v1.Command.age:type_name -> coordd.log.v1.Age
+	43, // 32: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	24, // 33: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	24, // 34: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	44, // 35: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -4836,15 +5179,18 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_AlterResource)(nil),
 		(*Command_DropResource)(nil),
 		(*Command_SetQuota)(nil),
+		(*Command_BeginAbsence)(nil),
+		(*Command_EndAbsence)(nil),
+		(*Command_Age)(nil),
 	}
-	file_coordination_codec_internal_logpb_log_proto_msgTypes[16].OneofWrappers = []any{}
+	file_coordination_codec_internal_logpb_log_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
