@@ -146,8 +146,11 @@ var layers = []layer{
 	{folder: "conformance/record", ours: []string{"conformance", "server/standin/faults"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "conformance/sim", ours: []string{"coordination", "raftstore", "server", "internal/hooks",
-		"conformance/model", "conformance/mutation/plant"},
-		foreign: []string{grpc, protobuf, ydbProtos}},
+		"conformance/model", "conformance/mutation/plant", "internal/exit", "internal/testserver"},
+		foreign: []string{grpc, protobuf, ydbProtos, system}},
+	{folder: "conformance/sim/process/coordd", ours: []string{"conformance/sim", "coordination", "internal/cmdline",
+		"internal/exit", "internal/hooks", "internal/serve", "raftstore", "server"},
+		foreign: []string{"github.com/spf13/pflag"}},
 	{folder: "."}, // the notices of the repository
 	{folder: "internal/exit"},
 	{folder: "internal/devcert"},

@@ -23,6 +23,8 @@ var (
 	logsFile  = flag.String("logs", "", "write the servers' last logs into this file if the run fails")
 	switches  = flag.String("switches", "", "write the switches of goroutines into this file")
 	steps     = flag.String("operations", "", "write the clients' operations into this file, for conformance/porcupine")
+	program   = flag.String("processes", "", "start this program for each server, in real time")
+	hooked    = flag.Bool("hooked", false, "that program has the hooks for faults of disks")
 	folder    = flag.String("dir", os.TempDir(), "make the servers' directories below this one")
 )
 
@@ -35,6 +37,13 @@ func TestSeed(t *testing.T) {
 	p, err := read()
 	if err != nil {
 		t.Fatal(err)
+	}
+	var left []string
+	if *program != "" {
+		any := false
+		if p, left, any = p.ForProcesses(*hooked); !any {
+			t.Fatalf("nothing of this plan can happen to processes; left out: %v", left)
+		}
 	}
 	dir := filepath.Join(*folder, "servers") // servers mention it, so a name that is relative and constant repeats best
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -49,19 +58,29 @@ func TestSeed(t *testing.T) {
 		}
 		options.Trace, closeTrace = file, file.Close
 	}
-	options.Dir = dir
+	options.Dir, options.Program = dir, *program
 	config := rt.Config{Seed: p.Seed, Yield: p.Yield}
 	if *switches != "" {
 		config.Record = 1 << 22
 	}
-	rt.Run(t, config, func(*testing.T) {
-		r := world.Run(p, options)
+	run := func(*testing.T) {
+		r, err := world.Run(p, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range left {
+			r.Counts["left out: "+word]++
+		}
 		if err := errors.Join(closeTrace(), finish(r, dir)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			r.Verdict = result.Unable
 		}
 		r.Exit()
-	})
+	}
+	if *program == "" {
+		rt.Run(t, config, run)
+	}
+	run(t)
 }
 
 // finish removes the run's files and writes the requested ones.
@@ -74,7 +93,7 @@ func finish(o *world.Outcome, dir string) error {
 		err = errors.Join(err, writeSwitches(*switches))
 	}
 	if *steps != "" {
-		err = errors.Join(err, writeOperations(*steps, check.Operations(o.History.Events())))
+		err = errors.Join(err, writeOperations(*steps, check.Operations(o.Events)))
 	}
 	return err
 }

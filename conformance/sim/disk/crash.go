@@ -47,7 +47,7 @@ func (d *Disk) Crash(to string, loss Loss) (differ int, err error) {
 func (d *Disk) become(dir string, files map[string]*file) {
 	d.dir, d.stored, d.files, d.names = dir, files, maps.Clone(files), nil
 	d.opened = map[string]*file{}
-	d.faults, d.left, d.failed = Faults{}, 0, false
+	d.faults, d.left, d.failed = Faults{Free: d.faults.Free}, 0, false
 }
 
 // Restart makes a copy of the directory the disk's, as a process finds it after the end of another: with everything

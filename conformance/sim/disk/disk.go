@@ -4,6 +4,7 @@
 package disk
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -29,15 +30,36 @@ type Disk struct {
 	only   rt.Op                       // operations that count, "": writes and syncs
 	then   func(op rt.Op) (int, error) // trigger
 	failed bool
-	writes int
-	syncs  int
 	at     atomic.Bool // the simulation itself is changing the directory
 }
 
 // Faults of a disk last until it is healed.
 type Faults struct {
 	Full bool          // nothing that needs room is written
+	Free int64         // bytes that are reported as free; 0: plenty
 	Sync time.Duration // longest time of a sync; 0: half a millisecond
+}
+
+// plentyBytes are free on a disk without faults.
+const plentyBytes = 1 << 40
+
+// FreeBytes returns the space that the system reports.
+func (f *Faults) FreeBytes() uint64 { return uint64(cmp.Or(f.Free, plentyBytes)) }
+
+// Refuse fails an operation on a file that needs room on a full disk: new files, and what makes a file longer.
+func (f *Faults) Refuse(op rt.Op, path string, offset int64, length int) error {
+	if !f.Full {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case op == rt.Create && err != nil:
+	case op == rt.Allocate && (err != nil || offset > info.Size()):
+	case op == rt.Write && (offset < 0 || err != nil || offset+int64(length) > info.Size()):
+	default:
+		return nil
+	}
+	return syscall.ENOSPC
 }
 
 // file is the content of a file.
@@ -78,6 +100,16 @@ func (d *Disk) Set(change func(*Faults)) {
 	change(&d.faults)
 }
 
+// Faults returns the faults. It may be called by a server, which may be frozen then.
+func (d *Disk) Faults() (f Faults) {
+	rt.As(rt.World, func() {
+		d.mutex.Lock()
+		defer d.mutex.Unlock()
+		f = d.faults
+	})
+	return f
+}
+
 // Trigger calls f in place of the n-th write or sync from now on, with the disk's lock not held. With an op only
 // operations of that kind count. The operation fails with the error of f, a write after its first keep bytes.
 func (d *Disk) Trigger(n int64, op rt.Op, f func(op rt.Op) (keep int, err error)) {
@@ -91,13 +123,6 @@ func (d *Disk) Failed() bool {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	return d.failed
-}
-
-// Counts returns the numbers of writes and syncs so far.
-func (d *Disk) Counts() (writes, syncs int) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return d.writes, d.syncs
 }
 
 // Hook takes note of an operation on the directory's files before it happens, and decides what comes of it. It is an
@@ -114,7 +139,7 @@ func (d *Disk) Hook(op rt.Op, name, to string, offset int64, data []byte) (keep 
 		if then = d.due(op); then != nil {
 			return
 		}
-		if err = d.noRoom(op, name, offset, len(data)); err != nil {
+		if err = d.faults.Refuse(op, filepath.Join(d.dir, name), offset, len(data)); err != nil {
 			d.failed = true
 			return
 		}
@@ -152,37 +177,13 @@ func wholePages(offset int64, n int) int {
 
 // due counts an operation, and returns the trigger if it is the one. The lock is held, here and below.
 func (d *Disk) due(op rt.Op) func(rt.Op) (int, error) {
-	switch {
-	case op == rt.Write:
-		d.writes++
-	case op == rt.Sync:
-		d.syncs++
-	default:
-		return nil
-	}
-	if d.left == 0 || d.only != "" && d.only != op {
+	if d.left == 0 || op != rt.Write && op != rt.Sync || d.only != "" && d.only != op {
 		return nil
 	}
 	if d.left--; d.left > 0 {
 		return nil
 	}
 	return d.then
-}
-
-// noRoom fails what needs room on a full disk: new files, and what makes a file longer.
-func (d *Disk) noRoom(op rt.Op, name string, offset int64, length int) error {
-	if !d.faults.Full {
-		return nil
-	}
-	info, err := os.Stat(filepath.Join(d.dir, name))
-	switch {
-	case op == rt.Create && err != nil:
-	case op == rt.Allocate && (err != nil || offset > info.Size()):
-	case op == rt.Write && (offset < 0 || err != nil || offset+int64(length) > info.Size()):
-	default:
-		return nil
-	}
-	return syscall.ENOSPC
 }
 
 // note takes note of an operation that happens, and returns how long it takes.

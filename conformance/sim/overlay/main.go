@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -46,10 +47,11 @@ var errUnknown = errors.New("the patches of conformance/sim/overlay do not fit t
 
 func main() {
 	out := flag.String("o", "", "the folder to write to, which need not be there")
+	only := flag.String("only", "", "patch packages with such paths only, a regular expression")
 	flag.Parse()
 	err := errors.New("no folder to write to: set -o")
 	if *out != "" {
-		err = write(*out)
+		err = write(*out, *only)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "overlay:", err)
@@ -125,8 +127,12 @@ func checkVersion(version, system string) error {
 	return nil
 }
 
-// write makes the overlay in a folder.
-func write(folder string) error {
+// write makes the overlay in a folder, of the patches of some packages.
+func write(folder, only string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	env, err := goEnv("GOROOT", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {
 		return err
@@ -141,6 +147,7 @@ func write(folder string) error {
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(p patch) bool { return !wanted.MatchString(p.file) })
 	source := filepath.Join(env[0], "src")
 	for i := range list {
 		list[i].file = strings.ReplaceAll(list[i].file, "GOARCH", env[3])
@@ -153,6 +160,9 @@ func write(folder string) error {
 		return err
 	}
 	for name, file := range added {
+		if !wanted.MatchString(name) {
+			continue
+		}
 		text, err := files.ReadFile("files/" + file)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func TestPatchesFit(t *testing.T) {
 		t.Skip(err)
 	}
 	folder := t.TempDir()
-	if err := write(folder); err != nil {
+	if err := write(folder, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "overlay.json")); err != nil {

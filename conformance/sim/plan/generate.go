@@ -40,6 +40,9 @@ func Generate(seed uint64) Plan {
 		g.drawThieves()
 	}
 	g.drawRare(members)
+	if g.Rand = chance(seed, "neighbours"); g.one(3) {
+		g.plan.Neighbours = 1 + g.IntN(4)
+	}
 	slices.SortStableFunc(g.plan.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	return g.plan
 }

@@ -24,6 +24,8 @@ type Plan struct {
 	Nodes   []Node   `json:"nodes,omitempty"`
 	Clients []Client `json:"clients,omitempty"`
 	Events  []Event  `json:"events,omitempty"` // in the order of At
+	// Neighbours are processes that take processors beside those of the servers. A simulation has no place for them.
+	Neighbours int `json:"neighbours,omitzero"`
 }
 
 // Server is one server. Those that are no members at the beginning have an empty directory and are started by an add.

@@ -139,6 +139,7 @@ func (e *Event) pairs() bool {
 // world gives up what makes the plan special.
 func (s *shrinker) world() {
 	s.try(func(p *Plan) { p.Yield = 0 })
+	s.try(func(p *Plan) { p.Neighbours = 0 })
 	s.try(func(p *Plan) { p.Links = Links{} })
 	s.try(func(p *Plan) { p.Limits = Limits{} })
 	s.try(func(p *Plan) {

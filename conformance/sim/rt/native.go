@@ -14,9 +14,6 @@ func hold(Node, bool, bool)    {}
 func setRate(Node, int64)      {}
 func shift(Node, int64, int64) {}
 
-// HookDisk installs a hook before everything that changes a file.
-func HookDisk(DiskHook) {}
-
 // Goroutines returns the number of goroutines of a node.
 func Goroutines(Node) int { return 0 }
 

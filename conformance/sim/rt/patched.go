@@ -6,12 +6,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 	_ "unsafe" // for go:linkname
 )
@@ -41,12 +37,6 @@ func simGoroutines(node int32) int
 
 //go:linkname simCount runtime.simCount
 func simCount() uint64
-
-//go:linkname simFileHook os.simHook
-var simFileHook func(op, name, to string, offset int64, data []byte) (int, error)
-
-//go:linkname simDescriptorHook syscall.simHook
-var simDescriptorHook func(op string, fd int, offset int64) error
 
 // simSwitch is one goroutine switch, laid out as in the runtime.
 type simSwitch struct {
@@ -87,42 +77,6 @@ func hold(node Node, frozen, dead bool) { simHold(int32(node), frozen, dead) }
 func setRate(node Node, ppm int64) { simSetRate(int32(node), ppm) }
 
 func shift(node Node, monotonic, wall int64) { simShift(int32(node), monotonic, wall) }
-
-// HookDisk installs a hook before everything that changes a file.
-func HookDisk(h DiskHook) {
-	// To look at the inode is cheaper than to ask for the name. Inodes are other ones in each run, so this is no map:
-	// when one grows depends on its keys.
-	var names []inode
-	simFileHook = func(op, name, to string, offset int64, data []byte) (int, error) {
-		if to != "" || op == string(Remove) {
-			names = names[:0]
-		}
-		return h(Op(op), name, to, offset, data)
-	}
-	here, _ := os.Getwd()
-	simDescriptorHook = func(op string, fd int, offset int64) error {
-		var stat syscall.Stat_t
-		if err := syscall.Fstat(fd, &stat); err != nil {
-			return err
-		}
-		at := slices.IndexFunc(names, func(i inode) bool { return i.number == stat.Ino })
-		if at < 0 {
-			link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-			if err != nil {
-				return err
-			}
-			at = len(names)
-			names = append(names, inode{stat.Ino, strings.TrimPrefix(link, here+"/")})
-		}
-		_, err := h(Op(op), names[at].name, "", offset, nil)
-		return err
-	}
-}
-
-type inode struct {
-	number uint64
-	name   string
-}
 
 // Goroutines returns the number of goroutines of a node.
 func Goroutines(node Node) int { return simGoroutines(int32(node)) }

@@ -48,7 +48,7 @@ func sideBySide[T any](jobs int, next func() (T, bool), do func(T) error) error 
 
 // seeds yields the seeds of the options until their number or time is over.
 func (o *options) seeds(ctx context.Context) func() (uint64, bool) {
-	var begun int
+	begun, next := 0, o.from
 	var until time.Time
 	if o.long > 0 {
 		until = time.Now().Add(o.long)
@@ -58,9 +58,19 @@ func (o *options) seeds(ctx context.Context) func() (uint64, bool) {
 			!until.IsZero() && time.Now().After(until) {
 			return 0, false
 		}
-		begun++
-		return o.from + uint64(begun-1), true
+		for o.processes && !suitsProcesses(next) {
+			next++
+		}
+		begun, next = begun+1, next+1
+		return next - 1, true
 	}
+}
+
+// suitsProcesses reports whether a seed's plan has several servers and faults that processes can have.
+func suitsProcesses(seed uint64) bool {
+	p := plan.Generate(seed)
+	_, _, any := p.ForProcesses(true)
+	return any && len(p.Servers) >= 3
 }
 
 // job returns the run of a seed.
@@ -90,11 +100,25 @@ func many(ctx context.Context, o *options, p *program) error {
 	go t.progress(stopped)
 	err := sideBySide(o.jobs, o.seeds(ctx), func(seed uint64) error {
 		t.begin()
-		result, err := p.run(ctx, o.job(seed))
-		if err != nil {
-			return err
+		j := o.job(seed)
+		dir := ""
+		if o.processes { // what has happened will not happen again
+			var err error
+			if dir, err = o.keep(&j); err != nil {
+				return err
+			}
 		}
-		if result.failure != "" {
+		result, err := p.run(ctx, j)
+		switch {
+		case err != nil:
+			return err
+		case result.failure == "":
+			err = os.RemoveAll(dir)
+		case o.processes:
+			text := fmt.Sprintf("seed %d (%s): %s\n\tmake chaos SEED=%d; %s\n", seed, result.Profile, result.failure,
+				seed, dir)
+			err = conclude(dir, text, &result)
+		default:
 			err = describe(ctx, o, p, job{seed: seed}, &result)
 		}
 		t.end(result)
@@ -177,8 +201,13 @@ func describe(ctx context.Context, o *options, p *program, j job, first *outcome
 			again.Hash, again.failure, last.Hash, last.failure)
 	}
 	fmt.Fprintf(&text, "\tmake sim-seed SEED=%d; %s\n", j.seed, dir)
-	fmt.Print(text.String())
-	return errors.Join(os.WriteFile(filepath.Join(dir, "failure"), []byte(text.String()), 0o644),
+	return conclude(dir, text.String(), &last)
+}
+
+// conclude prints a failure, and writes it into its folder.
+func conclude(dir, text string, last *outcome) error {
+	fmt.Print(text)
+	return errors.Join(os.WriteFile(filepath.Join(dir, "failure"), []byte(text), 0o644),
 		os.WriteFile(filepath.Join(dir, "output"), last.output, 0o644))
 }
 

@@ -16,7 +16,9 @@ const folder = "bin/sim"
 // built is a program of one seed.
 type built struct {
 	file    string
-	patched bool // it has the patched runtime: what it does can be repeated
+	patched bool   // it has the patched runtime: what it does can be repeated
+	server  string // the program of each server, of a world of processes; "": they are simulated
+	hooked  bool   // that program has the hooks for faults of its disk
 }
 
 // variant holds options of the build.
@@ -24,6 +26,8 @@ type variant struct {
 	cover   bool
 	link    string            // flags of the linker
 	replace map[string]string // further files in place of others
+	// processes makes a program whose servers are processes, and that of these.
+	processes bool
 }
 
 // build builds the program of one seed.
@@ -32,7 +36,10 @@ func build(ctx context.Context, name string, v variant) (built, error) {
 	if err != nil {
 		return built{}, err
 	}
-	overlay, patched, err := patchRuntime(ctx)
+	if v.processes {
+		return buildProcesses(ctx, file, v)
+	}
+	overlay, patched, err := patchLibrary(ctx, ".")
 	if err != nil {
 		return built{}, err
 	}
@@ -54,36 +61,67 @@ func build(ctx context.Context, name string, v variant) (built, error) {
 	if v.cover {
 		args = append(args, "-coverpkg", "./raftstore/...,./server/...,./coordination/...,./scheme/...")
 	}
-	compile := exec.CommandContext(ctx, "go", append(args, "./conformance/sim")...)
-	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
-	output, err := compile.CombinedOutput()
+	return built{file: file, patched: patched}, compile(ctx, append(args, "./conformance/sim"))
+}
+
+// buildProcesses builds the program of one plan in a world of processes, and that of its servers.
+func buildProcesses(ctx context.Context, file string, v variant) (b built, err error) {
+	b.file = file
+	b.server = filepath.Join(filepath.Dir(b.file), "coordd")
+	overlay, hooked, err := patchLibrary(ctx, "^(os|syscall)/")
 	if err != nil {
-		return built{}, fmt.Errorf("build the simulation: %w\n%s", err, output)
+		return b, err
 	}
-	return built{file, patched}, nil
+	if b.hooked = hooked; len(v.replace) > 0 {
+		if overlay, err = withFiles(overlay, v.replace, "processes.overlay.json"); err != nil {
+			return b, err
+		}
+	}
+	args := []string{"build", "-o", b.server}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	if hooked {
+		args = append(args, "-tags", "simdisk")
+	}
+	return b, errors.Join(compile(ctx, append(args, "./conformance/sim/process/coordd")),
+		compile(ctx, []string{"test", "-c", "-vet=off", "-o", b.file, "./conformance/sim"}))
+}
+
+func compile(ctx context.Context, args []string) error {
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the simulation: %w\n%s", err, output)
+	}
+	return nil
 }
 
 // unknownVersion is the exit code of conformance/sim/overlay for a version of Go that it does not know.
 const unknownVersion = 3
 
-// patchRuntime makes the overlay. Without it, patched is false and the reason is printed.
-func patchRuntime(ctx context.Context) (overlay string, patched bool, err error) {
+// patchLibrary makes the overlay of some packages. Without it, patched is false and the reason is printed.
+func patchLibrary(ctx context.Context, only string) (overlay string, patched bool, err error) {
 	tool := filepath.Join(folder, "overlay-tool")
 	make := exec.CommandContext(ctx, "go", "build", "-o", tool, "./conformance/sim/overlay")
 	if output, err := make.CombinedOutput(); err != nil {
 		return "", false, fmt.Errorf("build the overlay's program: %w\n%s", err, output)
 	}
-	output, err := exec.CommandContext(ctx, tool, "-o", filepath.Join(folder, "overlay")).CombinedOutput()
+	dir := filepath.Join(folder, "overlay")
+	if only != "." {
+		dir += "-disk"
+	}
+	output, err := exec.CommandContext(ctx, tool, "-o", dir, "-only", only).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == unknownVersion {
-		fmt.Fprintf(os.Stderr, "%ssim: WARNING: this runs without the patched runtime: no run can be repeated, "+
+		fmt.Fprintf(os.Stderr, "%ssim: WARNING: this runs without the patched library: no run can be repeated, "+
 			"nothing is frozen, all servers have one clock, and their disks keep everything\n", output)
 		return "", false, nil
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("make the overlay: %w\n%s", err, output)
 	}
-	return filepath.Join(folder, "overlay", "overlay.json"), true, nil
+	return filepath.Join(dir, "overlay.json"), true, nil
 }
 
 // withFiles adds files to an overlay.

@@ -9,6 +9,7 @@
 //	go run ./conformance/sim/run -sabotage .             # is each planted defect found? All, or those that match
 //	go run ./conformance/sim/run -plans DIR              # does each plan pass, and fail with the defects it names?
 //	go run ./conformance/sim/run -planted NAME ...       # any of the others with a planted defect
+//	go run ./conformance/sim/run -processes ...          # servers that are processes, in real time
 //
 // A failure is run three times: twice as it was, and once with a trace and logs, which are kept in the folder -out
 // beside its plan. Where Go is another version than conformance/sim/overlay knows, the seeds run on the ordinary
@@ -80,14 +81,14 @@ func run(ctx context.Context, o *options) error {
 // build builds the program that the options ask for.
 func (o *options) build(ctx context.Context, base string) (*program, error) {
 	if o.planted == "" {
-		b, err := build(ctx, "sim.test", variant{cover: o.cover})
+		b, err := build(ctx, "sim.test", variant{cover: o.cover, processes: o.processes})
 		return o.program(b, base), err
 	}
 	list, err := defects(".", named([]string{o.planted}))
 	if err != nil {
 		return nil, err
 	}
-	b, err := buildWith(ctx, "planted.test", list)
+	b, err := buildWith(ctx, "planted.test", list, o.processes)
 	p := o.program(b, base)
 	p.env = inForce(o.planted)
 	return p, err

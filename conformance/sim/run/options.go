@@ -22,6 +22,7 @@ type options struct {
 	plans        string // a folder; "": they are not to be run
 	planted      string // the name of a defect; "": none
 	repro        bool
+	processes    bool
 	times        int
 	cover, need  bool
 	sabotage     string // a pattern of names; "" is not to be done
@@ -47,6 +48,7 @@ func flags() *options {
 	flag.StringVar(&o.shrink, "shrink", "", "make this plan, which fails, smaller")
 	flag.StringVar(&o.plans, "plans", "", "run the plans in this folder, and want each to fail with its defects")
 	flag.StringVar(&o.planted, "planted", "", "plant this defect, whatever is run")
+	flag.BoolVar(&o.processes, "processes", false, "start a process for each server, three at least, in real time")
 	flag.BoolVar(&o.repro, "repro", false, "compare the hashes of a seed in different surroundings")
 	flag.IntVar(&o.times, "times", 0, "with -repro, the runs of each seed; once in each of the surroundings at least")
 	flag.BoolVar(&o.cover, "cover", false, "measure which statements of raftstore, server and coordination are reached")

@@ -27,7 +27,7 @@ func plans(ctx context.Context, o *options, base string) error {
 	if err != nil {
 		return err
 	}
-	b, err := buildWith(ctx, "plans.test", planted)
+	b, err := buildWith(ctx, "plans.test", planted, false)
 	if err != nil {
 		return err
 	}

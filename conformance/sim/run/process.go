@@ -71,9 +71,12 @@ func (p *program) run(ctx context.Context, j job) (outcome, error) {
 	}
 	c := exec.Command(p.file, args...)
 	c.Dir = dir
-	c.Env = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOTRACEBACK=all", "TMPDIR=" + data}
-	if p.patched {
-		c.Env = append(c.Env, "GOMAXPROCS=1")
+	c.Env = []string{"GOTRACEBACK=all", "TMPDIR=" + data}
+	switch {
+	case p.server != "":
+		c.Args = append(c.Args, "-processes", p.server, fmt.Sprint("-hooked=", p.hooked))
+	case p.patched:
+		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1")
 	}
 	c.Env = append(append(c.Env, p.env...), j.env...)
 	output := &bounded{most: longestOutput}

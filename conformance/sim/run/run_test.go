@@ -102,7 +102,7 @@ func TestSeed(t *testing.T) {
 
 func testOptions(t *testing.T) (*options, *program) {
 	o := &options{jobs: 2, out: t.TempDir(), cpu: time.Second, real: time.Minute, memory: 1 << 40, disk: 1 << 20}
-	return o, o.program(built{os.Args[0], true}, t.TempDir())
+	return o, o.program(built{file: os.Args[0], patched: true}, t.TempDir())
 }
 
 func TestOutcomes(t *testing.T) {

@@ -40,7 +40,7 @@ func named(names []string) func(*plant.Defect) bool {
 }
 
 // buildWith builds the simulation with planted defects, of which none is in force.
-func buildWith(ctx context.Context, name string, list []plant.Defect) (built, error) {
+func buildWith(ctx context.Context, name string, list []plant.Defect, processes bool) (built, error) {
 	work, err := os.MkdirTemp("", "sim-planted-")
 	if err != nil {
 		return built{}, err
@@ -50,7 +50,7 @@ func buildWith(ctx context.Context, name string, list []plant.Defect) (built, er
 	if err != nil {
 		return built{}, err
 	}
-	return build(ctx, name, variant{replace: replace})
+	return build(ctx, name, variant{replace: replace, processes: processes})
 }
 
 // inForce is the environment that puts a defect into force.
@@ -66,7 +66,7 @@ func sabotage(ctx context.Context, o *options, base string) error {
 	if err != nil {
 		return err
 	}
-	b, err := buildWith(ctx, "sabotage.test", list)
+	b, err := buildWith(ctx, "sabotage.test", list, false)
 	if err != nil {
 		return err
 	}

@@ -168,8 +168,8 @@ func (w *World) breakDisk(l *life, e plan.Event) {
 		s.disk.Set(func(f *disk.Faults) { f.Full = true })
 		w.after(e.For, func() { s.disk.Set(func(f *disk.Faults) { f.Full = false }) })
 	case plan.LowSpace:
-		s.lowSpace.Store(max(e.N, 1))
-		w.after(e.For, func() { s.lowSpace.Store(0) })
+		s.disk.Set(func(f *disk.Faults) { f.Free = max(e.N, 1) })
+		w.after(e.For, func() { s.disk.Set(func(f *disk.Faults) { f.Free = 0 }) })
 	case plan.SlowSync:
 		s.disk.Set(func(f *disk.Faults) { f.Sync = time.Duration(e.N) * time.Millisecond })
 		w.after(e.For, func() { s.disk.Set(func(f *disk.Faults) { f.Sync = 0 }) })
@@ -222,7 +222,7 @@ func (w *World) breakProcess(s *server, e plan.Event) {
 func (w *World) freeze(l *life, d plan.Duration) {
 	l.frozen++
 	l.permit = false
-	rt.Freeze(l.node)
+	l.hold(true)
 	w.after(d, func() { l.frozen--; l.goOn() })
 }
 
@@ -232,7 +232,7 @@ func (l *life) stands() bool { return l.frozen > 0 || l.suspended }
 // goOn lets a process go on that nothing holds any more.
 func (l *life) goOn() {
 	if !l.stands() && l.server.life == l {
-		rt.Thaw(l.node)
+		l.hold(false)
 	}
 }
 

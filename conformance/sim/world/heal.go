@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/sim/client"
 	"github.com/coordd/coordd/conformance/sim/disk"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // heal ends all faults: connections carry again, all members run, and servers that have lost their data are replaced as
@@ -17,9 +18,11 @@ func (w *World) heal() {
 	w.do(func() {
 		w.note("heal")
 		w.healed, w.healedAt = true, w.trace.Now()
+		for _, p := range w.neighbours {
+			p.Kill()
+		}
 		w.net.Heal()
 		for _, s := range w.servers {
-			s.lowSpace.Store(0)
 			s.disk.Set(func(f *disk.Faults) { *f = disk.Faults{} })
 			s.disk.Trigger(0, "", nil)
 			if l := s.life; l != nil {
@@ -106,18 +109,7 @@ func (w *World) finish() {
 	for _, c := range w.clients {
 		c.Wait()
 	}
-	quiet := time.Now()
-	for {
-		applied := w.applied()
-		if len(slices.Compact(slices.Clone(applied))) <= 1 {
-			break
-		}
-		if time.Since(quiet) > agreePatience {
-			w.do(func() { w.violation("members have executed different entries at the end: %v", applied) })
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	w.agree()
 	steps := 0
 	for _, c := range w.clients {
 		steps += c.Steps()
@@ -127,15 +119,48 @@ func (w *World) finish() {
 	w.note("end: %s", fmt.Sprint(w.applied()))
 }
 
+// agree waits until all members have executed the same.
+func (w *World) agree() {
+	quiet := time.Now()
+	for {
+		applied := w.applied()
+		if len(slices.Compact(slices.Clone(applied))) <= 1 {
+			return
+		}
+		if time.Since(quiet) > agreePatience {
+			w.do(func() { w.violation("members have executed different entries at the end: %v", applied) })
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // applied returns what the members have executed that run.
 func (w *World) applied() []uint64 {
-	var applied []uint64
+	var lives []*life
 	w.do(func() {
 		for _, s := range w.servers {
 			if s.serves() {
-				applied = append(applied, s.life.group.Log().AppliedIndex())
+				lives = append(lives, s.life)
 			}
 		}
 	})
+	var applied []uint64
+	for _, l := range lives {
+		applied = append(applied, l.applied())
+	}
 	return applied
+}
+
+// applied returns the last entry that a server has executed, 0 if it does not answer.
+func (l *life) applied() (index uint64) {
+	if l.group != nil {
+		return l.group.Log().AppliedIndex()
+	}
+	_ = l.world.administer(context.Background(), l.server, func(ctx context.Context, c adminpb.ClusterClient) error {
+		status, err := c.Status(ctx, &adminpb.ClusterStatusRequest{})
+		index = status.GetApplied()
+		return err
+	})
+	return index
 }

@@ -7,15 +7,16 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/conformance/sim/disk"
 	"github.com/coordd/coordd/conformance/sim/plan"
+	"github.com/coordd/coordd/conformance/sim/process"
 	"github.com/coordd/coordd/conformance/sim/rt"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/datadir"
 	coordd "github.com/coordd/coordd/server"
@@ -28,7 +29,7 @@ type server struct {
 	index       int
 	name, host  string
 	plan        plan.Server
-	disk        *disk.Disk
+	disk        storage
 	directories int
 	life        *life // nil while its process is down
 	version     int   // of commands, of its next life; 0: the program's own
@@ -39,7 +40,7 @@ type server struct {
 	rotten      bool       // a bit of its data was turned
 	removing    bool       // a removal may have been made that was not answered
 	has         memory
-	lowSpace    atomic.Int64 // free bytes; 0: plenty
+	processes   processes // of all its lives, where it has some
 }
 
 type membership int
@@ -57,9 +58,9 @@ type life struct {
 	version   int                   // of commands, which hides that of the next life
 	group     *group.Group          // once it is open
 	machine   *coordination.Machine // once it has executed an entry
-	running   *coordd.Server
-	cancel    context.CancelFunc
-	frozen    int // faults that make it stand still
+	running   stopper               // once it has started
+	process   *testserver.Process   // nil: it is simulated, or has not begun
+	frozen    int                   // faults that make it stand still
 	suspended bool
 	excuse    string        // why it may end by itself; "": it may not
 	comeback  time.Duration // after which it is started again if it ends by itself
@@ -78,10 +79,7 @@ func (s *server) nextDir() string {
 	return filepath.Join(s.world.dir, fmt.Sprintf("%s-%d", s.name, s.directories))
 }
 
-const (
-	plentyBytes  = 1 << 40
-	reserveBytes = 64 << 20
-)
+const reserveBytes = 64 << 20
 
 // boot starts a server that is down. The lock is held, here and below.
 func (w *World) boot(s *server) {
@@ -89,13 +87,15 @@ func (w *World) boot(s *server) {
 	l := &life{server: s, node: w.nodes, version: s.version, comeback: time.Second}
 	s.life = l
 	rt.SetRate(l.node, s.clockPPM)
-	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
 	config := w.config(s)
 	w.note("start %s", s.name)
+	if w.program != "" {
+		go l.begin(config)
+		return
+	}
 	rt.As(l.node, func() {
 		go func() {
-			started, err := coordd.StartWith(ctx, config, l.hooks())
+			started, err := coordd.StartWith(context.Background(), config, l.hooks())
 			w.do(func() { l.started(started, err) })
 			if err == nil {
 				<-started.Done()
@@ -141,15 +141,10 @@ func (l *life) hooks() hooks.Hooks {
 		},
 		Executed: func(m *coordination.Machine, e *coordination.Entry) { w.inside.executed(l, m, e) },
 		Log: func(c *raftstore.Config) {
-			limits := w.plan.Limits
-			c.SegmentBytes, c.CheckpointCommands = limits.SegmentBytes, limits.CheckpointCommands
-			c.TailEntriesKept, c.LagEntriesKept = limits.TailEntries, limits.LagEntries
-			c.TailBytes = limits.TailBytes
+			process.Apply(&w.plan.Limits, c)
 			c.FreeSpace = func(string) (uint64, error) {
-				if low := s.lowSpace.Load(); low != 0 {
-					return uint64(low), nil
-				}
-				return plentyBytes, nil
+				faults := s.disk.(*disk.Disk).Faults()
+				return faults.FreeBytes(), nil
 			}
 		}}
 	if l.version != 0 {
@@ -173,7 +168,7 @@ type socketConn struct{ net.Conn }
 func (socketConn) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // started takes the outcome of a start.
-func (l *life) started(running *coordd.Server, err error) {
+func (l *life) started(running stopper, err error) {
 	w := l.world
 	switch {
 	case l.server.life != l:
@@ -265,7 +260,7 @@ func (w *World) exit(l *life) {
 
 // bury ends a process at once. The other ends of its connections learn it if its kernel lives.
 func (w *World) bury(l *life, reset bool) {
-	rt.Kill(l.node)
+	l.kill()
 	w.net.Crash(l.host, reset)
 	w.disturb()
 	l.server.life = nil

@@ -26,6 +26,7 @@ import (
 	"github.com/coordd/coordd/conformance/sim/result"
 	"github.com/coordd/coordd/conformance/sim/rt"
 	"github.com/coordd/coordd/conformance/sim/trace"
+	"github.com/coordd/coordd/internal/testserver"
 )
 
 // World runs one plan.
@@ -41,6 +42,10 @@ type World struct {
 	shared  map[int]*grpc.ClientConn // of clients, by server
 	over    context.Context          // ends with the clients' work
 	stops   []context.CancelFunc     // of the clients
+
+	program    string                // of each server; "": they are simulated
+	began      time.Duration         // by process.Monotonic
+	neighbours []*testserver.Process // that take processors
 
 	mutex      sync.Mutex
 	chance     *rand.Rand
@@ -58,19 +63,26 @@ type World struct {
 type Options struct {
 	Dir   string    // for the servers' files; it is the caller's to remove
 	Trace io.Writer // nil: none
+	// Program is conformance/sim/process/coordd, for servers that are processes, in real time; "": they are simulated.
+	Program string
 }
 
 // Outcome is the result of a run, with the material to explain it.
 type Outcome struct {
 	result.Result
-	History *check.History
-	Logs    []byte // the last ones, of all servers
+	Events []check.Event
+	Logs   []byte // the last ones, of all servers
 }
 
-// Run runs a plan to its end. It has to run in a bubble (rt.Run), and leaves goroutines behind.
-func Run(p plan.Plan, o Options) *Outcome {
+// Run runs a plan to its end. It has to run in a bubble (rt.Run), and leaves goroutines behind. With servers that are
+// processes it needs no bubble, and the plan is one of plan.ForProcesses.
+func Run(p plan.Plan, o Options) (*Outcome, error) {
 	w := newWorld(p, o)
-	rt.HookDisk(w.hookDisk)
+	if o.Program == "" {
+		rt.HookDisk(w.hookDisk)
+	} else if err := w.startProcesses(); err != nil {
+		return nil, err
+	}
 	w.start()
 	end := time.Now().Add(p.Virtual.Std())
 	for _, e := range p.Events {
@@ -83,31 +95,42 @@ func Run(p plan.Plan, o Options) *Outcome {
 	w.heal()
 	w.awaitLife()
 	w.finish()
+	events := w.history.Events()
+	if o.Program != "" {
+		events = w.endProcesses()
+	}
 	w.compareEnds()
 	rt.HookDisk(func(rt.Op, string, string, int64, []byte) (int, error) { return 0, nil })
 	w.counts["segments"], w.counts["switches"] = int64(w.net.Segments), int64(rt.Switches())
-	w.judge()
+	w.judge(events)
 	verdict := result.OK
 	if len(w.violations) > 0 {
 		verdict = result.Broken
 	}
-	return &Outcome{History: w.history, Logs: w.logs.text(), Result: result.Result{Seed: p.Seed, Profile: p.Profile,
+	return &Outcome{Events: events, Logs: w.logs.text(), Result: result.Result{Seed: p.Seed, Profile: p.Profile,
 		Verdict: verdict, Violations: w.violations, Hash: fmt.Sprintf("%016x", w.trace.Hash()), Counts: w.counts,
-		Marks: w.logs.counts, Virtual: plan.Duration(w.trace.Now())}}
+		Marks: w.logs.counts, Virtual: plan.Duration(w.trace.Now())}}, nil
 }
 
-// overdue is the time after which an answer on a living stream is late when there are no faults.
-const overdue = 3 * time.Second
+// The time after which an answer on a living stream is late when there are no faults.
+const (
+	overdue            = 3 * time.Second
+	overdueOfProcesses = 6 * time.Second // the machine may be busy
+)
 
 // panicked is logged by a server that goes on after a panic, such as that of a timer without progress.
 const panicked = "recovered from a panic"
 
 // judge adds the violations that the logs and the history show.
-func (w *World) judge() {
+func (w *World) judge(events []check.Event) {
 	if n := w.logs.counts[panicked]; n > 0 {
 		w.violation("servers have %s %d times", panicked, n)
 	}
-	found, extent := check.Judge(w.history.Events(), check.Options{Healed: w.healedAt, Patience: overdue, Drift: 0.06,
+	patience := overdue
+	if w.program != "" {
+		patience = overdueOfProcesses
+	}
+	found, extent := check.Judge(events, check.Options{Healed: w.healedAt, Patience: patience, Drift: 0.06,
 		WithoutModel: w.plan.Limits.StateBytes != 0})
 	for _, v := range found {
 		w.violation("%v", v)
@@ -120,6 +143,7 @@ func newWorld(p plan.Plan, o Options) *World {
 	t := trace.New(o.Trace, o.Dir)
 	w := &World{plan: p, dir: o.Dir, trace: t, history: new(check.History), logs: newLogs(), chance: p.Chance("world"),
 		counts: map[string]int64{}, shared: map[int]*grpc.ClientConn{}, granted: map[int]uint64{},
+		program:   o.Program,
 		disturbed: -time.Hour,
 		net: network.New(t, p.Chance("network"), network.Delays{Min: p.Links.Min.Std(), Max: p.Links.Max.Std(),
 			Tail: p.Links.Tail.Std(), TailShare: p.Links.TailShare})}
@@ -127,7 +151,9 @@ func newWorld(p plan.Plan, o Options) *World {
 	for i, of := range p.Servers {
 		s := &server{world: w, index: i, name: of.Name, host: fmt.Sprintf("10.0.0.%d", i+1), plan: of,
 			version: of.Version, first: of.Member, clockPPM: of.ClockPPM}
-		s.disk = disk.New(s.nextDir(), p.Chance("disk "+of.Name))
+		if s.disk = disk.New(s.nextDir(), p.Chance("disk "+of.Name)); o.Program != "" {
+			s.disk = &orders{dir: s.disk.Dir(), chance: p.Chance("disk " + of.Name)}
+		}
 		w.servers = append(w.servers, s)
 	}
 	return w
@@ -145,8 +171,9 @@ func (w *World) start() {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	w.over = ctx
-	w.inside.stop = cancel
-	go w.watch()
+	if w.inside.stop = cancel; w.program == "" {
+		go w.watch()
+	}
 	for i, of := range w.plan.Clients {
 		c := client.New(i, of, w.nodeOf(of), w.plan.Chance(fmt.Sprint("client ", i)), environment{w})
 		w.clients = append(w.clients, c)
@@ -251,7 +278,7 @@ func (w *World) hookDisk(op rt.Op, name, to string, offset int64, data []byte) (
 	for _, s := range w.servers {
 		if relative, within := below(s.disk.Dir(), name); within {
 			relativeTo, _ := below(s.disk.Dir(), to)
-			return s.disk.Hook(op, relative, relativeTo, offset, data)
+			return s.disk.(*disk.Disk).Hook(op, relative, relativeTo, offset, data)
 		}
 	}
 	return 0, nil
