@@ -24,6 +24,7 @@ var (
 	switches  = flag.String("switches", "", "write the switches of goroutines into this file")
 	steps     = flag.String("operations", "", "write the clients' operations into this file, for conformance/porcupine")
 	program   = flag.String("processes", "", "start this program for each server, in real time")
+	sdk       = flag.String("sdk", "", "run this program beside such servers: conformance/bench/sdkload")
 	hooked    = flag.Bool("hooked", false, "that program has the hooks for faults of disks")
 	folder    = flag.String("dir", os.TempDir(), "make the servers' directories below this one")
 )
@@ -58,7 +59,7 @@ func TestSeed(t *testing.T) {
 		}
 		options.Trace, closeTrace = file, file.Close
 	}
-	options.Dir, options.Program = dir, *program
+	options.Dir, options.Program, options.SDK = dir, *program, *sdk
 	config := rt.Config{Seed: p.Seed, Yield: p.Yield}
 	if *switches != "" {
 		config.Record = 1 << 22

@@ -45,11 +45,14 @@ func (j *judge) replay() {
 			switch c := c.(type) {
 			case *coordination.CreateNode:
 				path := "/" + strings.Join(c.Path, "/")
-				if _, exists := paths[path]; !exists {
-					paths[path], j.nodes[next] = next, newNode(path)
-					j.nodes[next].strict = c.Config.ReadConsistencyMode == coordination.ConsistencyStrict
-					next++
+				if _, exists := paths[path]; exists {
+					break
 				}
+				if paths[path] = next; path != j.options.Foreign {
+					j.nodes[next] = newNode(path)
+					j.nodes[next].strict = c.Config.ReadConsistencyMode == coordination.ConsistencyStrict
+				}
+				next++
 			case *coordination.AlterNode:
 				if n := j.nodes[paths["/"+strings.Join(c.Path, "/")]]; n != nil {
 					n.strict = false // from when on it is, is not worth knowing

@@ -20,6 +20,7 @@ type Conn struct {
 	// The rest needs the network's lock.
 
 	held    []segment // sent, and stopped by a cut
+	way     []segment // sent, and to arrive
 	arrives time.Time // when the last segment that was sent does
 	flight  int       // bytes that were sent and not read
 	in      []byte
@@ -143,9 +144,12 @@ func (c *Conn) schedule(s segment) {
 		at = c.arrives.Add(1)
 	}
 	c.arrives = at
+	c.way = append(c.way, s)
 	to := c.peer
 	time.AfterFunc(time.Until(at), func() {
 		c.network.do(func() {
+			s := c.way[0] // in real time, timers may come in another order
+			c.way = c.way[1:]
 			if to.err == nil && !c.silent {
 				to.in = append(to.in, s.data...)
 				to.ended = to.ended || s.last

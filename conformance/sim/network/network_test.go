@@ -136,3 +136,26 @@ func TestCrashShowsOnceTheHostIsBack(t *testing.T) {
 		}
 	})
 }
+
+// In real time, where timers may fire in another order than they are due, bytes keep theirs.
+func TestOrderInRealTime(t *testing.T) {
+	n := New(trace.New(nil, ""), rand.New(rand.NewPCG(1, 2)), Delays{Min: time.Microsecond, Max: 2 * time.Microsecond})
+	a, b := pair(t, n)
+	const length = 20_000
+	go func() {
+		for i := range length {
+			if _, err := a.Write([]byte{byte(i)}); err != nil {
+				panic(err)
+			}
+		}
+	}()
+	got := make([]byte, length)
+	if _, err := io.ReadFull(b, got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if got[i] != byte(i) {
+			t.Fatalf("byte %d is %d", i, got[i])
+		}
+	}
+}

@@ -19,6 +19,7 @@ type built struct {
 	patched bool   // it has the patched runtime: what it does can be repeated
 	server  string // the program of each server, of a world of processes; "": they are simulated
 	hooked  bool   // that program has the hooks for faults of its disk
+	sdk     string // the program of clients through the SDK
 }
 
 // variant holds options of the build.
@@ -37,7 +38,7 @@ func build(ctx context.Context, name string, v variant) (built, error) {
 		return built{}, err
 	}
 	if v.processes {
-		return buildProcesses(ctx, file, v)
+		return buildProcesses(ctx, file+".processes", v)
 	}
 	overlay, patched, err := patchLibrary(ctx, ".")
 	if err != nil {
@@ -67,7 +68,7 @@ func build(ctx context.Context, name string, v variant) (built, error) {
 // buildProcesses builds the program of one plan in a world of processes, and that of its servers.
 func buildProcesses(ctx context.Context, file string, v variant) (b built, err error) {
 	b.file = file
-	b.server = filepath.Join(filepath.Dir(b.file), "coordd")
+	b.server, b.sdk = filepath.Join(filepath.Dir(b.file), "coordd"), filepath.Join(filepath.Dir(b.file), "sdkload")
 	overlay, hooked, err := patchLibrary(ctx, "^(os|syscall)/")
 	if err != nil {
 		return b, err
@@ -85,12 +86,13 @@ func buildProcesses(ctx context.Context, file string, v variant) (b built, err e
 		args = append(args, "-tags", "simdisk")
 	}
 	return b, errors.Join(compile(ctx, append(args, "./conformance/sim/process/coordd")),
+		compile(ctx, []string{"build", "-C", "conformance/bench", "-o", b.sdk, "./sdkload"}),
 		compile(ctx, []string{"test", "-c", "-vet=off", "-o", b.file, "./conformance/sim"}))
 }
 
 func compile(ctx context.Context, args []string) error {
 	c := exec.CommandContext(ctx, "go", args...)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if output, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the simulation: %w\n%s", err, output)
 	}

@@ -74,7 +74,7 @@ func (p *program) run(ctx context.Context, j job) (outcome, error) {
 	c.Env = []string{"GOTRACEBACK=all", "TMPDIR=" + data}
 	switch {
 	case p.server != "":
-		c.Args = append(c.Args, "-processes", p.server, fmt.Sprint("-hooked=", p.hooked))
+		c.Args = append(c.Args, "-processes", p.server, fmt.Sprint("-hooked=", p.hooked), "-sdk", p.sdk)
 	case p.patched:
 		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1")
 	}

@@ -103,6 +103,9 @@ const agreePatience = 30 * time.Second
 // finish ends the clients and waits until all members have executed the same.
 func (w *World) finish() {
 	w.inside.stop()
+	if w.sdk != nil {
+		w.sdk.finish()
+	}
 	for _, stop := range w.stops {
 		stop()
 	}

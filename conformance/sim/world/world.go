@@ -45,6 +45,7 @@ type World struct {
 
 	program    string                // of each server; "": they are simulated
 	began      time.Duration         // by process.Monotonic
+	sdk        *sdk                  // nil without
 	neighbours []*testserver.Process // that take processors
 
 	mutex      sync.Mutex
@@ -65,6 +66,7 @@ type Options struct {
 	Trace io.Writer // nil: none
 	// Program is conformance/sim/process/coordd, for servers that are processes, in real time; "": they are simulated.
 	Program string
+	SDK     string // the program conformance/bench/sdkload, to run beside such servers
 }
 
 // Outcome is the result of a run, with the material to explain it.
@@ -84,6 +86,11 @@ func Run(p plan.Plan, o Options) (*Outcome, error) {
 		return nil, err
 	}
 	w.start()
+	if o.SDK != "" {
+		if err := w.startSDK(o.SDK); err != nil {
+			return nil, err
+		}
+	}
 	end := time.Now().Add(p.Virtual.Std())
 	for _, e := range p.Events {
 		if at := e.At.Std(); at < p.Virtual.Std() {
@@ -131,7 +138,7 @@ func (w *World) judge(events []check.Event) {
 		patience = overdueOfProcesses
 	}
 	found, extent := check.Judge(events, check.Options{Healed: w.healedAt, Patience: patience, Drift: 0.06,
-		WithoutModel: w.plan.Limits.StateBytes != 0})
+		WithoutModel: w.plan.Limits.StateBytes != 0, Foreign: sdkNode})
 	for _, v := range found {
 		w.violation("%v", v)
 	}
