@@ -1,4 +1,4 @@
-// Package crash has servers fail at any moment and compares what they say afterwards with what they had
-// acknowledged before. Its tests run the built binary: one server that is killed, and a cluster of three that
-// is killed, paused, cut and rebuilt under load.
+// Package crash tests clusters of the built binary beyond the plans of conformance/sim: fail-over under default
+// settings, the replacement of one program by another, and clients that stay with a server which is cut off. Two tests
+// are the short forms of make cluster-test and make crash-test, which run such plans with processes.
 package crash

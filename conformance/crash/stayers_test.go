@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/conformance/sim/process"
 )
 
 const (
@@ -35,6 +36,9 @@ const (
 	stayGrace = 30 * time.Second
 	// stayNode is the coordination node of the stayers.
 	stayNode = "/local/stayers"
+	// deliveryMargin bounds the time by which a client notes a message later than it came, on a busy machine. It is far
+	// below a lease.
+	deliveryMargin = 200 * time.Millisecond
 	// stayLeave is how long a server that was cut off may still speak, after which its sessions' time begins
 	// to run.
 	stayLeave = 400 * time.Millisecond
@@ -79,10 +83,10 @@ func (s *stayer) listen() {
 			return
 		}
 		if failure := answer.GetFailure(); failure != nil {
-			s.failure, s.silence = failure.GetStatus(), time.Duration(monotonic()-s.heard.Load())
+			s.failure, s.silence = failure.GetStatus(), process.Monotonic()-time.Duration(s.heard.Load())
 			return
 		}
-		s.heard.Store(monotonic())
+		s.heard.Store(int64(process.Monotonic()))
 		var request raw.Request
 		switch arm := answer.GetResponse().(type) {
 		case *Ydb_Coordination.SessionResponse_SessionStarted_:
@@ -190,6 +194,8 @@ func stayersOf(t *testing.T) int {
 	return n
 }
 
+func anyMode(r *rand.Rand) cutMode { return []cutMode{hold, swallow, reset}[r.IntN(3)] }
+
 // healingMode leaves no dead connections behind, so that servers speak to each other the moment a cut is
 // over.
 func healingMode(r *rand.Rand) cutMode { return []cutMode{hold, reset}[r.IntN(2)] }
@@ -245,7 +251,7 @@ func (x *exercise) stay(kind *stay, round, clients int) (expired, resumed int, _
 	x.note("server %d, %s", victim, mode)
 	x.network.cut(mode, append(between(victim, a), between(victim, b)...)...)
 	err := kind.lasts(x, c)
-	healed := monotonic()
+	healed := int64(process.Monotonic())
 	x.network.heal()
 	if err != nil {
 		return 0, 0, err

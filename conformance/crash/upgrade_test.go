@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
@@ -37,8 +36,8 @@ const olderVersion = 1
 // TestUpgrade has three servers of an older program under load, and replaces the program of one after the
 // other. With one and with two of them replaced, each kind leads over followers of the other, a follower of
 // each kind needs a checkpoint from a leader of the other, and each server is asked for all that
-// administrators ask. Besides what TestClusterFaults wants after each step, sessions that hold semaphores and
-// wait for them do so from the beginning to the end, users and login tokens from all times are good on every
+// administrators ask. Besides what TestClusterFailOver wants after each step, sessions that hold semaphores do
+// so from the beginning to the end, users and login tokens from all times are good on every
 // server, and nothing of the newer format is written before all servers read it. Then it is, and the older
 // program refuses to start on what the newer one has written.
 func TestUpgrade(t *testing.T) {
@@ -47,12 +46,10 @@ func TestUpgrade(t *testing.T) {
 	}
 	older := buildOlder(t)
 	seed := seedOf(t)
-	u := &upgrade{exercise: &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Second},
+	u := &upgrade{exercise: &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0))},
 		tokens: make(map[string]string)}
-	load := buildLoad(t)
-	u.cluster = newClusterOf(t, older, testserver.Binary(t), true)
-	u.begin(seed, load)
-	u.keepAll(seed)
+	u.cluster = newClusterOf(t, older, testserver.Binary(t), false)
+	u.begin(seed)
 	u.step("the older program on all servers", (*upgrade).administer)
 
 	leader, err := u.awaitLeader(u.ctx)
@@ -83,14 +80,14 @@ func TestUpgrade(t *testing.T) {
 		return u.administer()
 	})
 	u.step("the older program on what the newer one has stopped on", func(u *upgrade) error {
-		u.hits(third)
+		u.fallible = setOf(third)
 		if err := u.terminate(third); err != nil {
 			return err
 		}
 		return u.refuse(older, third)
 	})
 	u.step("the older program on what the newer one was killed on", func(u *upgrade) error {
-		u.hits(first)
+		u.fallible = setOf(first)
 		u.kill(first)
 		return u.refuse(older, first)
 	})
@@ -107,11 +104,11 @@ func TestUpgrade(t *testing.T) {
 			shared++
 		}
 	}
-	u.end(u.round)
+	u.end()
 	if shared == 0 {
 		t.Error("no entry has several commands: the newer format was not used")
 	}
-	if n := u.expired(); n != 0 {
+	if n := u.load.expired(); n != 0 {
 		t.Errorf("%d sessions ran out", n)
 	}
 }
@@ -161,37 +158,10 @@ type upgrade struct {
 	lastOld  uint64            // an entry that was committed while an older program ran
 }
 
-// step is one of what hit calls faults. Here most break nothing.
+// step is that of the exercise.
 func (u *upgrade) step(name string, run func(*upgrade) error) {
 	u.t.Helper()
-	if err := u.hit(fault{name, func(*exercise) error { u.hits(); return run(u) }}); err != nil {
-		u.t.Fatalf("%s (%s): %v", name, u.notes, err)
-	}
-}
-
-// keepAll has a session on each server hold a semaphore from now on, and wait for that of the next one.
-func (u *upgrade) keepAll(seed uint64) {
-	u.t.Helper()
-	s, closeSession, err := openAt(u.ctx, u.listen[0], nodePath)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	defer closeSession()
-	for i := range servers {
-		if err := s.Create(ownName(clients+i), ownLimit); err != nil {
-			u.t.Fatal(err)
-		}
-	}
-	for i := range servers {
-		keeper, err := newRunner(u.cluster, clients+i, seed, &u.violations, &u.fallible, &u.gate)
-		if err != nil {
-			u.t.Fatal(err)
-		}
-		keeper.keeps = true
-		keeper.shared = []*belief{{name: ownName(clients + (i+1)%servers), possible: []relation{none}}}
-		u.runners = append(u.runners, keeper)
-		u.launch(keeper.run)
-	}
+	u.exercise.step(name, func(*exercise) error { return run(u) })
 }
 
 // renew has a server go on with the newer program.
@@ -199,11 +169,9 @@ func (u *upgrade) renew(i int) {
 	u.t.Helper()
 	u.step(fmt.Sprintf("replace the program of server %d", i), func(u *upgrade) error {
 		u.programs[i] = u.binary
-		if err := u.terminateServer(i); err != nil {
-			return err
-		}
-		u.upgraded.add(i)
-		return nil
+		err := u.terminateServer(i)
+		u.upgraded |= setOf(i)
+		return err
 	})
 	u.step("administer", (*upgrade).administer)
 }

@@ -80,7 +80,6 @@ type Session struct {
 	Late func(*Response)
 	// Heard, if set, is called for every message that comes, pings included, before anything is done with it.
 	Heard  func()
-	Wrap   func(Stream) Stream // if set, stands between the session and its stream
 	stream Stream
 	reqID  uint64
 }
@@ -95,9 +94,6 @@ func (s *Session) Open(ctx context.Context, conn *grpc.ClientConn, start *Start)
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if s.Wrap != nil {
-		stream = s.Wrap(stream)
 	}
 	s.stream = stream
 	if err := stream.Send(

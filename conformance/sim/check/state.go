@@ -28,7 +28,7 @@ type Options struct {
 	Drift float64
 	// WithoutModel leaves out everything that the model decides: it does not know the limit of the whole state.
 	WithoutModel bool
-	// Foreign is the path of a coordination node whose clients do not write the history; "" if there is none.
+	// Foreign is the path of a coordination node whose clients do not write the history; "" without one.
 	Foreign string
 }
 

@@ -254,7 +254,7 @@ func (s *stream) keepAlive(ctx context.Context) {
 		s.mutex.Lock()
 		silence := c.now() - s.heard
 		s.mutex.Unlock()
-		if silence > c.timeout {
+		if silence > c.timeout || c.plan.Stays && silence > c.timeout/2 { // in time to save its session
 			s.cancel()
 			return
 		}

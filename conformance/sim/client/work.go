@@ -24,7 +24,8 @@ import (
 func (c *Client) work(ctx context.Context, s *stream) error {
 	step := map[plan.ClientKind]func(context.Context, *stream) error{plan.Mutex: c.mutex, plan.Counting: c.counting,
 		plan.Mixed: c.mixed, plan.Watcher: c.watcher, plan.Thief: c.thief, plan.Short: c.short,
-		plan.Hoarder: c.hoarder, plan.Large: c.large, plan.Mute: c.mutex}[c.plan.Kind]
+		plan.Hoarder: c.hoarder, plan.Large: c.large, plan.Mute: c.mutex,
+		plan.Keeper: c.keeper}[c.plan.Kind]
 	if step == nil {
 		return fmt.Errorf("no such client: %q", c.plan.Kind)
 	}
@@ -39,7 +40,7 @@ func (c *Client) work(ctx context.Context, s *stream) error {
 		}
 		c.steps.Add(1)
 		c.think(ctx)
-		if c.chance.IntN(60) == 0 {
+		if c.chance.IntN(60) == 0 && !c.plan.Stays {
 			return errMoved
 		}
 	}
@@ -116,6 +117,23 @@ func (c *Client) mutex(ctx context.Context, s *stream) error {
 		return s.release(name)
 	}
 	return nil
+}
+
+// keeper takes a lock of its own again and again, and expects to have it. A session that only reads would lose its
+// stream with a leader: the next one does not know whether requests after an unanswered describe were executed.
+func (c *Client) keeper(_ context.Context, s *stream) error {
+	name := fmt.Sprint("kept-", c.number)
+	got, err := s.acquire(c.lock(name, 0))
+	if err != nil {
+		return err
+	}
+	answer, err := s.call(model.Request{Kind: model.Describe, Name: name, IncludeOwners: true})
+	if err == nil && (!got || answer.Description == nil || len(answer.Description.Owners) != 1 ||
+		answer.Description.Owners[0].Session != c.session) {
+		c.world.Violation("client %d, session %d, has lost its lock: %v, %+v", c.number, c.session, got,
+			answer.Description)
+	}
+	return err
 }
 
 // countingLimit is the number of tokens of a semaphore with several.

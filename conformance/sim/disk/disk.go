@@ -156,7 +156,7 @@ func (d *Disk) Hook(op rt.Op, name, to string, offset int64, data []byte) (keep 
 			}
 			d.failed = true
 			if op == rt.Write && keep > 0 {
-				keep = wholePages(offset, min(keep, len(data)))
+				keep = WholePages(offset, min(keep, len(data)))
 				d.note(op, name, to, offset, data[:keep])
 			}
 		})
@@ -170,8 +170,8 @@ func (d *Disk) Hook(op rt.Op, name, to string, offset int64, data []byte) (keep 
 // pageBytes is the unit in which a write is cut short.
 const pageBytes = 4096
 
-// wholePages returns how much of a write at an offset ends with a page.
-func wholePages(offset int64, n int) int {
+// WholePages returns how much of a write at an offset ends with a page.
+func WholePages(offset int64, n int) int {
 	return max(0, n-int((max(offset, 0)+int64(n))%pageBytes))
 }
 

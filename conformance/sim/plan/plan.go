@@ -77,9 +77,10 @@ const (
 	Hoarder  ClientKind = "hoarder"  // holds many semaphores
 	Large    ClientKind = "large"    // stores values of up to a megabyte
 	Mute     ClientKind = "mute"     // does not read for a while
+	Keeper   ClientKind = "keeper"   // takes a semaphore once, and sees that it stays so; in tests only
 )
 
-// Kinds lists all kinds of clients.
+// Kinds lists the kinds of clients that Generate draws.
 var Kinds = []ClientKind{Mutex, Counting, Mixed, Watcher, Thief, Short, Limited, Hoarder, Large, Mute}
 
 // Client is one client with a session of its own.
@@ -93,6 +94,7 @@ type Client struct {
 	Requests int        `json:"requests,omitzero"` // after so many it only keeps its session; 0: no end
 	Shared   bool       `json:"shared,omitzero"`   // its streams are on connections that others use as well
 	Names    int        `json:"names,omitzero"`    // how many semaphores it shares with others of its kind, at least 1
+	Stays    bool       `json:"stays,omitzero"`    // on its stream until that ends; others move now and then
 }
 
 // Kind names what happens in an event.

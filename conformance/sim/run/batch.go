@@ -137,7 +137,7 @@ func many(ctx context.Context, o *options, p *program) error {
 
 // one runs one seed or plan, and keeps everything about it.
 func one(ctx context.Context, o *options, p *program) error {
-	j := job{seed: o.seed}
+	j := o.job(o.seed)
 	if o.plan != "" {
 		file, err := filepath.Abs(o.plan)
 		if err != nil {

@@ -44,6 +44,13 @@ func (t *Trace) Hash() uint64 {
 	return t.hash
 }
 
+// Stop makes nothing be written any more, so that the file can be closed.
+func (t *Trace) Stop() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.to = nil
+}
+
 // Note records a line.
 func (t *Trace) Note(format string, args ...any) {
 	rt.As(rt.World, func() {

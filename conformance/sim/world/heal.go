@@ -102,10 +102,10 @@ const agreePatience = 30 * time.Second
 
 // finish ends the clients and waits until all members have executed the same.
 func (w *World) finish() {
-	w.inside.stop()
 	if w.sdk != nil {
 		w.sdk.finish()
 	}
+	w.inside.stop()
 	for _, stop := range w.stops {
 		stop()
 	}

@@ -86,7 +86,7 @@ func Run(p plan.Plan, o Options) (*Outcome, error) {
 		return nil, err
 	}
 	w.start()
-	if o.SDK != "" {
+	if o.SDK != "" && p.Limits.StateBytes == 0 { // the program does not expect to be refused
 		if err := w.startSDK(o.SDK); err != nil {
 			return nil, err
 		}
@@ -110,6 +110,7 @@ func Run(p plan.Plan, o Options) (*Outcome, error) {
 	rt.HookDisk(func(rt.Op, string, string, int64, []byte) (int, error) { return 0, nil })
 	w.counts["segments"], w.counts["switches"] = int64(w.net.Segments), int64(rt.Switches())
 	w.judge(events)
+	w.trace.Stop() // of processes, goroutines go on
 	verdict := result.OK
 	if len(w.violations) > 0 {
 		verdict = result.Broken

@@ -80,7 +80,7 @@ func (d *disk) hook(op rt.Op, name, _ string, offset int64, data []byte) (keep i
 		fmt.Println("due", op)
 		answer := <-d.answers
 		if answer.Error != 0 {
-			return answer.Keep, answer.Error
+			return sim.WholePages(offset, min(answer.Keep, len(data))), answer.Error
 		}
 	}
 	time.Sleep(pause)
