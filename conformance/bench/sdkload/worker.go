@@ -200,10 +200,15 @@ func (w *worker) own() string { return fmt.Sprintf("sdk-own-%s-%d", w.name, w.se
 func (w *worker) prepare(working context.Context, s coordination.Session) error {
 	ctx, cancel := context.WithTimeout(working, patience)
 	defer cancel()
-	if err := s.CreateSemaphore(ctx, w.own(), 1); err != nil {
-		return w.unknown(err)
+	for { // an update of one that is missing looks like any other
+		err := s.CreateSemaphore(ctx, w.own(), 1)
+		if err == nil {
+			return w.watchOwn(ctx, s)
+		}
+		if !errors.Is(err, coordination.ErrOperationStatusUnknown) {
+			return err
+		}
 	}
-	return w.watchOwn(ctx, s)
 }
 
 // step does one thing.
