@@ -2,9 +2,12 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -97,6 +100,42 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	if err := m.store.AwaitCheckpoint(ctx, wanted); err != nil {
 		t.Errorf("no checkpoint after the void one, CheckpointDue %v: %v", m.store.CheckpointDue(), err)
 	}
+}
+
+// A member that cannot write a checkpoint that it is sent, because its disk is full, ends. It would not write another
+// one either, and where it gets nothing else, no write of the log would end it.
+func TestReceivingOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 200)
+	lagging := others(c.names, c.leader().name)[0]
+	c.kill(lagging)
+	var armed atomic.Bool
+	c.configure(lagging, func(cfg *Config) {
+		cfg.before = func(step, _ string) error {
+			if armed.Load() && step == "create rows" {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+	})
+	m := c.start(lagging)
+	c.put("before")
+	c.settle()
+	c.isolate(lagging, true)
+	for n := range 150 {
+		c.put(fmt.Sprintf("s.%06d", n), others(c.names, lagging)...)
+	}
+	armed.Store(true)
+	c.isolate(lagging, false)
+	c.poll("the end of "+lagging, func() bool {
+		var failure error
+		m.note(func() { failure = m.failure })
+		return errors.Is(failure, syscall.ENOSPC)
+	})
+	armed.Store(false)
+	c.kill(lagging)
+	c.start(lagging)
+	c.settle()
 }
 
 // A checkpoint that was finished just before another member's took its place is told to nobody: what is

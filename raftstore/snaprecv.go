@@ -72,6 +72,7 @@ func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*p
 	file, err := e.s.collect(m, next)
 	if err != nil {
 		<-e.s.receiving
+		e.s.inbox.fail(e.s.disk.Failed()) // nil is no failure; after another nothing is written any more
 		return err
 	}
 	e.s.inbox.put(func(waiting *mail) {

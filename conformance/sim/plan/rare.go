@@ -124,8 +124,11 @@ func (g *generator) received(x, y int, at Duration) Duration {
 		g.add(at-10*ms, ms, 2*ms, Event{Kind: SlowSync, Server: x, Other: y, N: 1 + g.Int64N(50), For: 1000 * ms})
 	}
 	e := Event{Kind: CrashAt, Server: x, Other: y, N: 1 + g.Int64N(60), Share: g.share(), For: 10 * ms}
-	if g.one(3) {
+	switch g.IntN(6) {
+	case 0, 1:
 		e.Kind = Kill
+	case 2: // the disk is full when the checkpoint comes
+		e.Kind, e.For = ENOSPC, 300*ms
 	}
 	return g.add(at-5*ms, ms, 300*ms, e) + 500*ms
 }
