@@ -40,6 +40,8 @@ var added = map[string]string{
 	"runtime/zsim.go": "runtime.go.txt",
 	"os/zsim.go":      "os.go.txt",
 	"syscall/zsim.go": "syscall.go.txt",
+
+	"internal/sync/zsim.go": "sync.go.txt",
 }
 
 // errUnknown means that Go is another one than the patches were made for.
