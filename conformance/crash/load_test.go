@@ -42,7 +42,8 @@ func startLoad(c *cluster, seed uint64) *load {
 		sessions: map[int]map[uint64]bool{}}
 	think := plan.Duration(inLongForm(3*time.Millisecond, 30*time.Millisecond))
 	for server := range servers {
-		for _, kind := range []plan.ClientKind{plan.Watcher, plan.Mutex, plan.Counting, plan.Keeper} {
+		for _, kind := range []plan.ClientKind{plan.Watcher, plan.Mutex, plan.Counting, plan.Keeper,
+			plan.Caller} {
 			l.plans = append(l.plans, plan.Client{Kind: kind, Server: server, Timeout: plan.Duration(sessionTimeout),
 				Think: think, Pipeline: 1, Names: 2, Stays: true})
 		}

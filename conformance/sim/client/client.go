@@ -60,6 +60,7 @@ type Client struct {
 	request uint64 // id of the last one
 	own     counter
 	thefts  int
+	nodes   int               // that it has made, if it is a caller
 	held    map[string]uint64 // tokens that the session has by the last answer
 }
 
@@ -139,8 +140,11 @@ func (c *Client) visit(ctx context.Context, server int) error {
 	if err := c.makeNode(ctx, conn); err != nil {
 		return err
 	}
-	if c.plan.Kind == plan.Limited {
+	switch c.plan.Kind {
+	case plan.Limited:
 		return c.limited(ctx, conn)
+	case plan.Caller:
+		return c.caller(ctx, conn)
 	}
 	s, err := c.attach(ctx, conn, server)
 	if err != nil {

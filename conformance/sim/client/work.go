@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"google.golang.org/grpc"
@@ -343,6 +345,39 @@ func (c *Client) limited(ctx context.Context, conn *grpc.ClientConn) error {
 		}
 	}
 	return err
+}
+
+// caller makes a node and drops it, again and again. Each call is executed once: a second create would find the node,
+// and a second drop would not. Without an answer nobody knows, and the next node has another name.
+func (c *Client) caller(ctx context.Context, conn *grpc.ClientConn) error {
+	api := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
+	for {
+		c.nodes++
+		path := fmt.Sprintf("/local/called-%d-%d", c.number, c.nodes)
+		for _, call := range []func(ctx context.Context) (operated, error){
+			func(ctx context.Context) (operated, error) {
+				return api.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: path})
+			},
+			func(ctx context.Context) (operated, error) {
+				return api.DropNode(ctx, &Ydb_Coordination.DropNodeRequest{Path: path})
+			},
+		} {
+			var status Ydb.StatusIds_StatusCode
+			err := operate(ctx, Ydb.StatusIds_SUCCESS, func(ctx context.Context) (operated, error) {
+				r, err := call(ctx)
+				status = r.GetOperation().GetStatus()
+				return r, err
+			})
+			if err != nil && status != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED && status != Ydb.StatusIds_UNAVAILABLE {
+				c.world.Violation("client %d: %s: %v", c.number, path, err)
+			}
+			if err != nil {
+				return err
+			}
+			c.steps.Add(1)
+			c.think(ctx)
+		}
+	}
 }
 
 // operated is the answer to a unary call.

@@ -78,6 +78,7 @@ const (
 	Large    ClientKind = "large"    // stores values of up to a megabyte
 	Mute     ClientKind = "mute"     // does not read for a while
 	Keeper   ClientKind = "keeper"   // takes a semaphore once, and sees that it stays so; in tests only
+	Caller   ClientKind = "caller"   // makes and drops coordination nodes; in tests only
 )
 
 // Kinds lists the kinds of clients that Generate draws.
