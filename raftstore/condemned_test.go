@@ -4,76 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/roster"
 )
-
-// TestCondemnedAtEveryStep looks at a directory as a crash before each step of its condemnation leaves it,
-// and behind the last one: it is condemned as a whole or not at all, and starts only if not.
-func TestCondemnedAtEveryStep(t *testing.T) {
-	const reason = "its state is not that of the others"
-	dir := filepath.Join(t.TempDir(), "data")
-	cfg := smallConfig(dir)
-	var pictures []string
-	var steps []string
-	watching := false
-	cfg.before = func(step, path string) error {
-		if watching && strings.Contains(path, datadir.CondemnedFile) || watching && step == "sync directory" {
-			picture := filepath.Join(t.TempDir(), "data")
-			copyDir(t, dir, picture)
-			pictures, steps = append(pictures, picture), append(steps, step)
-		}
-		return nil
-	}
-	s := open(t, cfg)
-	r := start(t, s)
-	propose(t, r, r.lead(t), "one")
-	watching = true
-	if err := s.Condemn(reason); err != nil {
-		t.Fatal(err)
-	}
-	watching = false
-	propose(t, r, r.lead(t), "two") // the process that runs is not concerned
-	stop(t, s)
-	if !slices.Equal(steps, []string{"remove", "create", "write", "sync", "rename", "sync directory"}) {
-		t.Errorf("steps %v", steps)
-	}
-	for i, picture := range append(pictures, dir) {
-		cfg := smallConfig(picture)
-		s, err := Open(t.Context(), cfg)
-		var condemnation *datadir.CondemnedError
-		switch is := errors.As(err, &condemnation); {
-		case i < 5 && err != nil:
-			t.Errorf("before %s: %v", steps[i], err)
-		case i < 5:
-			stop(t, s)
-			continue
-		case !is || condemnation.Reason != reason || !strings.Contains(err.Error(), datadir.CondemnedFile):
-			t.Errorf("behind the rename: got %v", err)
-		}
-		if err == nil {
-			stop(t, s)
-		}
-		if _, err := datadir.PlanForceSingle(picture); !errors.As(err, &condemnation) {
-			t.Errorf("plan to recover: got %v", err)
-		}
-		if err := datadir.ForceSingle(picture); !errors.As(err, &condemnation) {
-			t.Errorf("recover: got %v", err)
-		}
-		if report, err := datadir.Check(picture); err != nil || report.Condemned != reason ||
-			!strings.Contains(report.String(), "CONDEMNED") {
-			t.Errorf("check: %q, %v", report.Condemned, err)
-		}
-	}
-	if report, err := datadir.Check(pictures[0]); err != nil || report.Condemned != "" ||
-		strings.Contains(report.String(), "CONDEMNED") {
-		t.Errorf("check of one that is not: %q, %v", report.Condemned, err)
-	}
-}
 
 func TestCondemnInMemory(t *testing.T) {
 	s := open(t, Config{InMemory: true, Logger: noLog})

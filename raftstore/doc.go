@@ -64,8 +64,9 @@
 //
 // # Files
 //
-//	LOCK           flock: one process at a time
-//	identity.json  format, cluster id, member id, checksum; written last when the directory is made
+// One process at a time has the directory, locked by flock. Small files are lines of JSON with a line of a checksum.
+//
+//	identity.json  format, cluster id, member id, incarnation; written last when the directory is made
 //	checkpoint/    see package checkpoint
 //	  manifest: which files are the checkpoint, and the record of it: ids, index, term, membership, lineage
 //	  <sequence>.rows

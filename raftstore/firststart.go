@@ -51,7 +51,7 @@ func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Log
 func staticOrigin(ctx context.Context, c Cluster, net peers.Network) (datadir.Origin, error) {
 	names := slices.Sorted(maps.Keys(c.Initial))
 	cluster := firstClusterID(c)
-	conf := membership.Conf{}
+	conf := membership.Conf{Index: 1}
 	for _, name := range names {
 		m := membership.Record{ID: firstMemberID(cluster, name), Name: name, Peer: c.Initial[name]}
 		conf.Members = append(conf.Members, m)

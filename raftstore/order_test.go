@@ -74,8 +74,7 @@ func (f *handDriven) Restore(uint64) {}
 // receivedRecord is the record of a checkpoint that another member has sent: it has no rows.
 func receivedRecord(index, term uint64) datadir.Meta {
 	return datadir.Meta{Format: datadir.MetaFormat, Cluster: 77, Member: ownID, Index: index, Term: term,
-		Restored: index,
-		Conf:     membership.Conf{Voters: []uint64{ownID, firstLeader, nextLeader}}}
+		Restored: index, Conf: membership.Conf{Index: index, Voters: []uint64{ownID, firstLeader, nextLeader}}}
 }
 
 func (f *handDriven) turn(first func() error) {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,18 +15,19 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/rig"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-var memberImages = flag.Int("member-images", 400, "make at least so many crash images of a member")
+var memberImages = flag.Int("member-images", 1000, "make at least so many crash images of a member")
 
 // memberState is the part of a member's data that a crash must not change.
 type memberState struct {
 	hard       wal.HardState // without the commit index
-	base       uint64        // the entry as of which the last received checkpoint is; it has no rows
+	base       uint64        // the entry as of which the last received checkpoint is
 	baseTerm   uint64
 	entries    []rigEntry // from base+1 on
 	checkpoint uint64
@@ -72,8 +71,8 @@ func (m memberState) install(c datadir.Meta) memberState {
 	return memberState{hard: m.hard, base: c.Index, baseTerm: c.Term, checkpoint: c.Index}
 }
 
-// differs returns in what an opened member differs from the state.
-func (m memberState) differs(f *handDriven) error {
+// differs returns in what an opened member differs from the state. Committed entries are those of the leader.
+func (m memberState) differs(f *handDriven, leader []rigEntry) error {
 	s := f.s
 	switch h := s.log.hard; {
 	case h.Term != m.hard.Term || h.Vote != m.hard.Vote:
@@ -100,8 +99,8 @@ func (m memberState) differs(f *handDriven) error {
 		return fmt.Errorf("entry %d has term %d, %v", s.log.first-1, term, err)
 	}
 	rows := map[string]string{}
-	for index := m.base + 1; index <= m.checkpoint; index++ {
-		rows[rigKey(index)] = m.at(index).text
+	for index := uint64(2); index <= m.checkpoint; index++ {
+		rows[rigKey(index)] = leader[index-1].text
 	}
 	if got := rowsOf(f.t, s); !maps.Equal(got, rows) {
 		return fmt.Errorf("%d rows, should be %d as of entry %d", len(got), len(rows), m.checkpoint)
@@ -117,9 +116,7 @@ type memberRig struct {
 	t      *testing.T
 	seed   uint64
 	r      *rand.Rand
-	home   string // of the directories
-	dirs   int
-	files  *rig.Recorder
+	files  *rig.Memory
 	images int
 	marks  map[string]int
 
@@ -135,11 +132,9 @@ type memberRig struct {
 }
 
 func newMemberRig(t *testing.T, seed uint64) *memberRig {
-	g := &memberRig{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), home: t.TempDir(), marks: map[string]int{},
+	return &memberRig{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), files: rig.New("/"), marks: map[string]int{},
 		log: []rigEntry{{1, ""}}, term: 1, leader: firstLeader, committed: 1, sent: 1,
 		acked: memberState{base: 1, baseTerm: 1, checkpoint: 1, hard: wal.HardState{Term: 1}}}
-	g.record(g.newDir())
-	return g
 }
 
 func (g *memberRig) fatal(format string, args ...any) {
@@ -147,58 +142,33 @@ func (g *memberRig) fatal(format string, args ...any) {
 	g.t.Fatalf("seed %d, %d images: %s", g.seed, g.images, fmt.Sprintf(format, args...))
 }
 
-func (g *memberRig) newDir() string {
-	g.dirs++
-	return filepath.Join(g.home, fmt.Sprintf("d%d", g.dirs))
-}
+// rigDir is the data directory in a rig's file system.
+const rigDir = "/member"
 
-func (g *memberRig) record(dir string) {
-	var err error
-	if g.files, err = rig.Record(dir); err != nil {
-		g.t.Fatal(err)
-	}
-}
-
-func (g *memberRig) config(files *rig.Recorder) Config {
-	cfg := smallConfig(files.Dir)
+func (g *memberRig) config(files *rig.Memory) Config {
+	cfg := smallConfig(rigDir)
 	cfg.SegmentBytes, cfg.TailEntriesKept, cfg.LagEntriesKept, cfg.fs = 5<<10, 3, 3, files
 	return cfg
 }
 
 // watch makes images in front of steps of which one in so many is chosen.
-func (g *memberRig) watch(files *rig.Recorder, each, depth int) {
-	files.Memory.Before = func(step, _ string) error {
+func (g *memberRig) watch(files *rig.Memory, each, depth int) {
+	files.Before = func(step, _ string) error {
 		if rig.Changes(step) && g.r.IntN(each) == 0 {
-			g.image(files, depth)
+			g.check(files.Crash(g.r), depth)
 		}
 		return nil
 	}
 }
 
-// image checks what a power cut may leave, and returns its files.
-func (g *memberRig) image(files *rig.Recorder, depth int) *rig.Recorder {
-	g.images++
-	return g.check(g.saved(files.Memory.Crash(g.r), files), depth)
-}
-
-func (g *memberRig) saved(image *rig.Memory, files *rig.Recorder) *rig.Recorder {
-	dir := g.newDir()
-	if err := image.Save(files.Dir, dir); err != nil {
-		g.t.Fatal(err)
-	}
-	saved, err := rig.Record(dir)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return saved
-}
-
 // check opens the member in an image, and at times kills it again and again while it starts: it has what was
-// acknowledged, with or without the call under way.
-func (g *memberRig) check(image *rig.Recorder, depth int) *rig.Recorder {
+// acknowledged, with or without the call under way. It returns the image, which may be another one then.
+func (g *memberRig) check(image *rig.Memory, depth int) *rig.Memory {
+	g.images++
+	g.examine(image)
 	for kills := 0; depth > 0 && kills < 5 && g.r.IntN(3) == 0; kills++ {
 		left := 1 + g.r.IntN(12)
-		image.Memory.Before = func(step, _ string) error {
+		image.Before = func(step, _ string) error {
 			if !rig.Changes(step) {
 				return nil
 			}
@@ -208,7 +178,7 @@ func (g *memberRig) check(image *rig.Recorder, depth int) *rig.Recorder {
 			return nil
 		}
 		f, err := assembleHandDriven(g.t, g.config(image))
-		image.Memory.Before = nil
+		image.Before = nil
 		if err == nil {
 			g.closed(f)
 			break
@@ -217,7 +187,7 @@ func (g *memberRig) check(image *rig.Recorder, depth int) *rig.Recorder {
 			g.fatal("killed while it starts: %v", err)
 		}
 		g.marks[fmt.Sprintf("killed %d times while it starts", kills+1)]++
-		image = g.saved(image.Memory.Crash(g.r), image)
+		image = image.Crash(g.r)
 	}
 	f, err := assembleHandDriven(g.t, g.config(image))
 	if err != nil {
@@ -232,6 +202,23 @@ func (g *memberRig) check(image *rig.Recorder, depth int) *rig.Recorder {
 	return image
 }
 
+// examine reads an image as the check command does, which refuses none.
+func (g *memberRig) examine(image *rig.Memory) {
+	d := &datadir.Disk{FS: image}
+	if made, err := d.HasData(rigDir); err != nil || !made {
+		g.marks["half made"]++
+		return
+	}
+	img, err := d.Examine(rigDir, nil)
+	if err != nil {
+		g.fatal("examined: %v", err)
+	}
+	img.Close()
+	if img.Unfit {
+		g.marks["a log of before"]++
+	}
+}
+
 func (g *memberRig) closed(f *handDriven) {
 	if err := f.s.closeFiles(); err != nil {
 		g.fatal("close: %v", err)
@@ -241,13 +228,13 @@ func (g *memberRig) closed(f *handDriven) {
 // matching returns the state that an opened member has.
 func (g *memberRig) matching(f *handDriven) memberState {
 	g.t.Helper()
-	differs := g.acked.differs(f)
+	differs := g.acked.differs(f, g.log)
 	if differs == nil {
 		return g.acked
 	}
 	var all []error
 	for _, also := range g.underway {
-		err := also.differs(f)
+		err := also.differs(f, g.log)
 		if err == nil {
 			g.marks["the call under way"]++
 			return also
@@ -279,13 +266,13 @@ func (g *memberRig) live(steps int) {
 	g.underway, g.applied = nil, g.acked.checkpoint
 	end, failAt := g.r.IntN(4), -1
 	if end >= 2 {
-		failAt = g.files.Memory.Steps() + g.r.IntN(steps*6)
+		failAt = g.files.Steps() + g.r.IntN(steps*6)
 	}
 	kind := rig.Faults[g.r.IntN(len(rig.Faults))]
-	images := g.files.Memory.Before
-	g.files.Memory.Before = func(step, path string) error {
+	images := g.files.Before
+	g.files.Before = func(step, path string) error {
 		_ = images(step, path)
-		at := g.files.Memory.Steps()
+		at := g.files.Steps()
 		if failAt >= 0 && rig.Changes(step) && (at == failAt || at > failAt && kind == syscall.EROFS) {
 			g.marks["an error at "+step]++
 			return kind
@@ -301,12 +288,12 @@ func (g *memberRig) live(steps int) {
 	if err != nil && failAt < 0 {
 		g.fatal("%v", err)
 	}
-	g.files.Memory.Before = nil
+	g.files.Before = nil
 	g.handed(f)
 	_ = f.s.closeFiles()
 	g.sent = g.committed // the follower may have lost what was not acknowledged
 	if end%2 == 0 {
-		g.files = g.image(g.files, 0)
+		g.files = g.check(g.files.Crash(g.r), 0)
 	} else { // the page cache survives
 		g.files = g.check(g.files, 0)
 	}
@@ -404,12 +391,15 @@ func (g *memberRig) received(f *handDriven) error {
 		g.marks["a checkpoint for a longer log"]++
 	}
 	record := receivedRecord(index, g.term)
+	chunks := []*peerpb.Chunk{{Rows: g.rows(&record)}, {Checkpoint: record.Encode()}}
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.leader, Term: &g.term, To: new(uint64(ownID)),
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &g.term,
 			ConfState: record.Conf.ConfState()}}}
 	f.s.receiving <- struct{}{}
 	file, err := f.s.collect(m, func() (*peerpb.Chunk, error) {
-		return &peerpb.Chunk{Checkpoint: record.Encode()}, nil
+		next := chunks[0]
+		chunks = chunks[1:]
+		return next, nil
 	})
 	if err != nil {
 		return err
@@ -420,6 +410,19 @@ func (g *memberRig) received(f *handDriven) error {
 		f.s.loop.receive(m)
 		return nil
 	})
+}
+
+// rows returns the rows of a checkpoint of all entries, and counts them in its record.
+func (g *memberRig) rows(record *datadir.Meta) (rows []*peerpb.Row) {
+	var sent checkpoint.Totals
+	for index := uint64(2); index <= record.Index; index++ {
+		key, value := []byte(rigKey(index)), []byte(g.log[index-1].text)
+		stored := checkpoint.Stored(key, value)
+		rows = append(rows, &peerpb.Row{Key: key, Stored: stored})
+		sent.Add(stored)
+	}
+	record.Rows, record.Sum = sent.Rows, sent.Sum
+	return rows
 }
 
 func (g *memberRig) writeAll(f *handDriven) (err error) {
@@ -548,17 +551,14 @@ func TestMemberCrashImages(t *testing.T) {
 		for mark, n := range g.marks {
 			marks[mark] += n
 		}
-		if err := os.RemoveAll(g.home); err != nil {
-			t.Fatal(err)
-		}
 	}
 	t.Logf("%d images of %d lives", made, lives)
 	for _, mark := range slices.Sorted(maps.Keys(marks)) {
 		t.Logf("%7d  %s", marks[mark], mark)
 	}
-	for _, mark := range []string{"a checkpoint", "a received checkpoint", "a replaced end", "several jobs in a write",
-		"a checkpoint for a longer log", "the call under way", "killed 2 times while it starts", "an error at sync",
-		"an error at write"} {
+	for _, mark := range []string{"half made", "a log of before", "a checkpoint", "a received checkpoint",
+		"a replaced end", "several jobs in a write", "a checkpoint for a longer log", "the call under way",
+		"killed 2 times while it starts", "an error at sync", "an error at write"} {
 		if marks[mark] == 0 {
 			t.Errorf("never reached: %s", mark)
 		}

@@ -125,7 +125,7 @@ func (s *Store) fill(file *checkpoint.FileWriter, m *pb.Message,
 			return datadir.Meta{}, fmt.Errorf("snapshot: %w", ErrReserve)
 		}
 		for _, row := range c.GetRows() {
-			if _, _, err := checkpoint.Value(receivedName, row.GetKey(), row.GetStored()); err != nil {
+			if err := checkpoint.CheckRow(receivedName, row.GetKey(), row.GetStored()); err != nil {
 				return datadir.Meta{}, fmt.Errorf("snapshot: %w", err)
 			}
 			if err := file.Row(row.GetKey(), row.GetStored()); err != nil {

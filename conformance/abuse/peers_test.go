@@ -3,6 +3,7 @@
 package abuse
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -242,7 +243,7 @@ func (p *peers) identity(i int) (id identityOf) {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.path(fmt.Sprint("data-s", i)), "identity.json"))
 	if err == nil {
-		err = json.Unmarshal(text, &id)
+		err = json.NewDecoder(bytes.NewReader(text)).Decode(&id)
 	}
 	if err != nil {
 		p.t.Fatal(err)

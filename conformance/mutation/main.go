@@ -100,7 +100,7 @@ var trials = []trial{
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "data directories", folder: "raftstore/datadir", tests: "^Test"},
 	{name: "traces of a crash", folder: "raftstore",
-		tests: "^Test(CommitIsDurable|InstallBeside|StopEnds|CrashWhileRestoring|RemovedLock|PowerLoss(Of|While))"},
+		tests: "^Test(CommitIsDurable|InstallBeside|StopEnds|CrashWhileRestoring|RemovedFiles|.*CrashImages)"},
 	{name: "checkpoints in images of crashes", folder: "raftstore/checkpoint", tests: "^Test", most: time.Minute},
 	{name: "the log in images of crashes", folder: "raftstore/wal",
 		tests: "^Test(Attack|Batch|Refused|CrashImages|MissingFiles|FlippedBits|EveryFailure|CutWithin)"},

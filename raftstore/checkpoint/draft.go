@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"slices"
 )
 
@@ -94,27 +95,49 @@ func (d *draft) writeRun() (err error) {
 	return err
 }
 
-// inKeyOrder returns the rows in the order of their keys, of each key the last. It takes half the time that a stable
-// sort in place would take.
+// inKeyOrder returns the rows in the order of their keys, of each key the last. It first compares the 16 bytes behind
+// the common prefix of all keys, which nearly always decide: that takes half the time of comparing keys.
 func inKeyOrder(rows []Row) []Row {
 	type place struct {
-		key []byte
-		at  int
+		high, low uint64
+		at        int
 	}
-	order := make([]place, len(rows))
-	for i := range rows {
-		order[i] = place{rows[i].Key, i}
+	order, same := make([]place, len(rows)), commonPrefix(rows)
+	for at, r := range rows {
+		var head [16]byte
+		copy(head[:], r.Key[same:])
+		order[at] = place{binary.BigEndian.Uint64(head[:]), binary.BigEndian.Uint64(head[8:]), at}
 	}
 	slices.SortFunc(order, func(a, b place) int {
-		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.at, b.at))
+		if a.high != b.high {
+			return cmp.Compare(a.high, b.high)
+		}
+		if a.low != b.low {
+			return cmp.Compare(a.low, b.low)
+		}
+		return cmp.Or(bytes.Compare(rows[a.at].Key, rows[b.at].Key), cmp.Compare(a.at, b.at))
 	})
 	sorted := make([]Row, 0, len(rows))
 	for i, p := range order {
-		if i+1 == len(order) || !bytes.Equal(p.key, order[i+1].key) {
+		if next := order[min(i+1, len(order)-1)]; next.at == p.at || next.high != p.high || next.low != p.low ||
+			!bytes.Equal(rows[p.at].Key, rows[next.at].Key) {
 			sorted = append(sorted, rows[p.at])
 		}
 	}
 	return sorted
+}
+
+// commonPrefix returns how many bytes are the same at the beginning of all keys.
+func commonPrefix(rows []Row) (same int) {
+	if len(rows) == 0 {
+		return 0
+	}
+	same = len(rows[0].Key)
+	for _, r := range rows {
+		for same = min(same, len(r.Key)); !bytes.Equal(r.Key[:same], rows[0].Key[:same]); same-- {
+		}
+	}
+	return same
 }
 
 // commit makes the next checkpoint the last.

@@ -42,10 +42,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-const (
-	magic  = "coorddrw" // begins a file
-	suffix = ".rows"
-)
+const suffix = ".rows"
 
 // FileName returns the name of the file with a number.
 func FileName(sequence uint64) string { return fmt.Sprintf("%010d%s", sequence, suffix) }

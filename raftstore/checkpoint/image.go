@@ -12,7 +12,7 @@ import (
 type Image struct {
 	Record []byte
 	Files  []FileInfo
-	Rows   uint64 // of the checkpoint
+	Totals // of the checkpoint: its rows and the sum of their checksums
 
 	o     Options
 	m     manifest
@@ -60,14 +60,14 @@ func (i *Image) read(add func(key, value []byte) error) (err error) {
 	}
 	for {
 		key, stored, err := m.next()
-		if err != nil || key == nil {
+		if i.Totals = m.totals; err != nil || key == nil {
 			return err
 		}
-		if i.Rows++; i.o.Progress != nil {
+		if i.o.Progress != nil {
 			i.o.Progress(i.Rows, of)
 		}
 		if add != nil {
-			if err := add(key, stored[storedBytes:]); err != nil {
+			if err := add(key, Value(stored)); err != nil {
 				return err
 			}
 		}

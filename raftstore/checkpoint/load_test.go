@@ -73,10 +73,7 @@ func readOne(s *Store) error {
 		if key == nil {
 			break
 		}
-		value, _, err := Value("pinned", key, stored)
-		if err != nil {
-			return err
-		}
+		value := Value(stored)
 		if first == "" {
 			first = string(value)
 		}

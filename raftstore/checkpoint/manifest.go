@@ -1,10 +1,7 @@
 package checkpoint
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"hash/crc32"
 	"path/filepath"
 	"strings"
 
@@ -30,16 +27,7 @@ type manifest struct {
 // write makes the manifest durable. The files that it names are durable before, their names included.
 func (m manifest) write(o Options) error {
 	m.Format = Format
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return files.Write(o.FS, filepath.Join(o.Dir, ManifestName), append(text, manifestEnd(text)...))
-}
-
-// manifestEnd is the line of the checksum.
-func manifestEnd(text []byte) string {
-	return fmt.Sprintf("\n%08x\n", crc32.Checksum(text, castagnoli))
+	return files.Write(o.FS, filepath.Join(o.Dir, ManifestName), files.Seal(m))
 }
 
 func readManifest(o Options) (m manifest, err error) {
@@ -48,11 +36,7 @@ func readManifest(o Options) (m manifest, err error) {
 	if err != nil {
 		return m, err
 	}
-	text, _, _ := bytes.Cut(b, []byte("\n"))
-	if string(b[len(text):]) != manifestEnd(text) {
-		return m, &DamageError{path, "it has a wrong checksum"}
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := files.Unseal(b, &m); err != nil {
 		return m, &DamageError{path, err.Error()}
 	}
 	if m.Format != Format {

@@ -2,15 +2,18 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // source is one file of a checkpoint while it is read.
 type source struct {
 	*Reader
 	file   *file
+	age    int      // the youngest file has the highest
 	hidden Prefixes // what younger files have dropped
 	over   bool
 }
@@ -50,22 +53,27 @@ func (s *source) advance() error {
 
 // merge gives the rows of several files in the order of their keys: of one key that of the youngest file.
 type merge struct {
-	sources []*source // oldest first
-	at      *source   // whose row was given last, nil before the first
-	bound   []byte    // the smallest key of the others; nil if they are over
+	heap   []*source // those that are not over; the first one has the smallest key
+	last   []byte    // the key that was given last
+	totals Totals    // rows that were given, and the sum of their checksums
 }
 
 func newMerge(files []*file) (*merge, error) {
-	m := &merge{sources: make([]*source, len(files))}
+	m := &merge{}
 	var hidden Prefixes
-	for i := len(files) - 1; i >= 0; i-- {
-		s, dropped, err := openSource(files[i])
+	for age, f := range slices.Backward(files) {
+		s, dropped, err := openSource(f)
 		if err != nil {
 			return nil, err
 		}
-		s.hidden = hidden
+		s.age, s.hidden = age, hidden
 		hidden = hidden.with(dropped)
-		m.sources[i] = s
+		if !s.over {
+			m.heap = append(m.heap, s)
+		}
+	}
+	for at := range slices.Backward(m.heap) {
+		m.sink(at)
 	}
 	return m, nil
 }
@@ -73,53 +81,54 @@ func newMerge(files []*file) (*merge, error) {
 // next returns the next row, valid until the next call; a nil key at the end, once all files were right.
 func (m *merge) next() (key, stored []byte, err error) {
 	for {
-		s, err := m.step()
-		if err != nil || s == nil {
-			return nil, nil, err
+		for len(m.heap) > 0 && bytes.Equal(m.heap[0].Key, m.last) { // the row that was given, and older ones
+			if err := m.advance(); err != nil {
+				return nil, nil, err
+			}
 		}
+		if len(m.heap) == 0 {
+			return nil, nil, nil
+		}
+		s := m.heap[0]
+		m.last = append(m.last[:0], s.Key...)
 		if s.Stored[0] == kindRow && !s.hidden.Covers(s.Key) {
+			m.totals.Add(s.Stored)
 			return s.Key, s.Stored, nil
 		}
 	}
 }
 
-// step returns the source with the next key, nil at the end.
-func (m *merge) step() (*source, error) {
-	if m.at != nil {
-		if err := m.at.advance(); err != nil {
-			return nil, err
-		}
-		if !m.at.over && (m.bound == nil || bytes.Compare(m.at.Key, m.bound) < 0) {
-			return m.at, nil
-		}
+// advance passes over the smallest key of the first file.
+func (m *merge) advance() error {
+	s := m.heap[0]
+	if err := s.advance(); err != nil {
+		return err
 	}
-	return m.smallest()
+	if n := len(m.heap) - 1; s.over {
+		m.heap[0] = m.heap[n]
+		m.heap = m.heap[:n]
+	}
+	m.sink(0)
+	return nil
 }
 
-// smallest finds the next key, and passes over what older files have of it.
-func (m *merge) smallest() (*source, error) {
-	m.at = nil
-	for _, s := range m.sources {
-		if s.over {
-			continue
-		}
-		if m.at == nil || bytes.Compare(s.Key, m.at.Key) <= 0 {
-			m.at = s
-		}
-	}
-	m.bound = nil
-	for _, s := range m.sources {
-		if s == m.at || s.over {
-			continue
-		}
-		if bytes.Equal(s.Key, m.at.Key) {
-			if err := s.advance(); err != nil {
-				return nil, err
+// sink moves a file to its place in the heap below.
+func (m *merge) sink(at int) {
+	for {
+		least := at
+		for child := 2*at + 1; child <= 2*at+2 && child < len(m.heap); child++ {
+			if m.heap[child].before(m.heap[least]) {
+				least = child
 			}
 		}
-		if !s.over && (m.bound == nil || bytes.Compare(s.Key, m.bound) < 0) {
-			m.bound = s.Key
+		if least == at {
+			return
 		}
+		m.heap[at], m.heap[least] = m.heap[least], m.heap[at]
+		at = least
 	}
-	return m.at, nil
+}
+
+func (s *source) before(other *source) bool {
+	return cmp.Or(bytes.Compare(s.Key, other.Key), other.age-s.age) < 0
 }

@@ -167,6 +167,14 @@ func (p *Pinned) Next() (key, stored []byte, err error) {
 	return p.rows.next()
 }
 
+// Totals returns the number of the rows so far and the sum of their checksums.
+func (p *Pinned) Totals() Totals {
+	if p.rows == nil {
+		return Totals{}
+	}
+	return p.rows.totals
+}
+
 // Release ends the reading.
 func (p *Pinned) Release() {
 	p.s.mu.Lock()

@@ -19,6 +19,7 @@ const (
 	KeyMax    = 32 << 10
 	StoredMax = 64 << 20
 
+	magic       = "coorddrw" // of a file, whose rows may be of all kinds
 	magicBytes  = 8
 	headBytes   = magicBytes + 4
 	frameBytes  = 8
@@ -29,8 +30,8 @@ const (
 // What a stored row begins with. Only files have the two others.
 const (
 	kindDeleted byte = iota // the row is gone
-	kindRow
-	kindPrefix // the rows of older files whose key begins with this one are gone
+	kindRow                 // the row is there
+	kindPrefix              // the rows of older files whose key begins with this one are gone
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -63,6 +64,12 @@ type Totals struct {
 	Digest uint32 `json:"digest"` // CRC32C of everything in front of it
 }
 
+// Add counts a stored row.
+func (t *Totals) Add(stored []byte) {
+	t.Rows++
+	t.Sum += uint64(binary.LittleEndian.Uint32(stored[1:]))
+}
+
 // Stored returns a row's value as a stream has it, with its checksum.
 func Stored(key, value []byte) []byte { return seal(nil, kindRow, key, value) }
 
@@ -85,30 +92,27 @@ func rowSum(key, stored []byte) uint32 {
 	return crc32.Update(sum, castagnoli, stored[storedBytes:])
 }
 
-// Value returns the value of a stored row and its checksum, once that is right.
-func Value(name string, key, stored []byte) (value []byte, sum uint32, err error) {
-	if sum, err = checkRow(name, key, stored); err == nil && stored[0] != kindRow {
-		err = &DamageError{name, fmt.Sprintf("%q is not a row", key)}
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	return stored[storedBytes:], sum, nil
+// Value returns the value of a stored row that is there.
+func Value(stored []byte) []byte { return stored[storedBytes:] }
+
+// CheckRow verifies a row that is there. The name stands in the error, a *DamageError.
+func CheckRow(name string, key, stored []byte) error {
+	return checkRow(name, key, stored, kindRow, kindRow)
 }
 
-// checkRow returns the checksum of a row of any kind.
-func checkRow(name string, key, stored []byte) (uint32, error) {
+// checkRow verifies a row of some kinds.
+func checkRow(name string, key, stored []byte, lowest, highest byte) error {
 	if len(stored) < storedBytes {
-		return 0, &DamageError{name, fmt.Sprintf("row %q is too short", key)}
+		return &DamageError{name, fmt.Sprintf("row %q is too short", key)}
 	}
-	sum := binary.LittleEndian.Uint32(stored[1:])
+	sum, kind := binary.LittleEndian.Uint32(stored[1:]), stored[0]
 	if got := rowSum(key, stored); got != sum {
-		return 0, &DamageError{name, fmt.Sprintf("row %q has checksum %08x, stored %08x", key, got, sum)}
+		return &DamageError{name, fmt.Sprintf("row %q has checksum %08x, stored %08x", key, got, sum)}
 	}
-	if stored[0] > kindPrefix || stored[0] != kindRow && len(stored) > storedBytes {
-		return 0, &DamageError{name, fmt.Sprintf("row %q is of kind %d", key, stored[0])}
+	if kind < lowest || kind > highest || kind != kindRow && len(stored) > storedBytes {
+		return &DamageError{name, fmt.Sprintf("row %q is of kind %d", key, kind)}
 	}
-	return sum, nil
+	return nil
 }
 
 // Writer writes a stream. The first error is returned by each later call.
@@ -137,8 +141,7 @@ func (w *Writer) Row(key, stored []byte) error {
 	if w.err != nil {
 		return w.err
 	}
-	w.totals.Rows++
-	w.totals.Sum += uint64(binary.LittleEndian.Uint32(stored[1:]))
+	w.totals.Add(stored)
 	w.frame(key, stored)
 	if len(w.buffer) >= w.limit {
 		w.flush()
@@ -255,15 +258,17 @@ func (r *Reader) next() (bool, error) {
 		return false, r.end()
 	}
 	r.Key, r.Stored = r.frame[:keyBytes:keyBytes], r.frame[keyBytes:]
-	sum, err := checkRow(r.name, r.Key, r.Stored)
-	if err != nil {
+	lowest, highest := kindRow, kindRow
+	if r.magic == magic {
+		lowest, highest = kindDeleted, kindPrefix
+	}
+	if err := checkRow(r.name, r.Key, r.Stored, lowest, highest); err != nil {
 		return false, err
 	}
 	if err := r.order.next(r.Key, r.Stored); err != nil {
 		return false, r.damage(err.Error())
 	}
-	r.totals.Rows++
-	r.totals.Sum += uint64(sum)
+	r.totals.Add(r.Stored)
 	return true, nil
 }
 

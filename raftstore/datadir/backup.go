@@ -38,7 +38,7 @@ func (p *Pinned) Backup(ctx context.Context, w io.Writer) error {
 // Lineage. A damaged backup is refused. The directory then is as after a restore that was cut short: only another
 // RestoreBackup accepts it (ErrHalfRestored).
 func RestoreBackup(dir string, r io.Reader, self membership.Record) error {
-	return new(Disk).RestoreBackup(dir, r, self)
+	return offline().RestoreBackup(dir, r, self)
 }
 
 // RestoreBackup is RestoreBackup on this disk.
@@ -46,15 +46,15 @@ func (d *Disk) RestoreBackup(dir string, r io.Reader, self membership.Record) er
 	if err := d.makeDir(dir); err != nil {
 		return err
 	}
-	lock, err := lockDirectory(dir)
+	lock, err := d.system().Lock(dir, false)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if made, err := HasData(dir); made && halfRestored(dir) == nil || err != nil {
+	if made, err := d.HasData(dir); made && halfRestored(d, dir) == nil || err != nil {
 		return errors.Join(err, fmt.Errorf("restore a backup: %s has data", dir))
 	}
-	if err := checkHalfMade(dir); err != nil {
+	if err := checkHalfMade(d, dir); err != nil {
 		return err
 	}
 	marker := filepath.Join(dir, RestoringFile)
@@ -115,7 +115,7 @@ func restoreRows(d *Disk, dir string, r io.Reader, id Identity, self membership.
 	}
 	meta.Cluster, meta.Member = id.Cluster, id.Member
 	meta.Restored, meta.Lineage, meta.Forced = meta.Index, id.Cluster, 0
-	meta.Conf = membership.Conf{Voters: []uint64{id.Member}}
+	meta.Conf = membership.Conf{Index: meta.Index, Voters: []uint64{id.Member}}
 	if self.ID = id.Member; self.Name != "" {
 		meta.Conf.Members = []membership.Record{self}
 	}
@@ -129,27 +129,19 @@ func readBackup(in io.Reader, put func(key, stored []byte) error) (Meta, error) 
 		return Meta{}, errors.New("this is not a coordd backup")
 	}
 	r := checkpoint.NewReader(b, backupMagic, "backup")
-	var rows, sum uint64
-	for {
-		more, err := r.Next()
+	for more := true; more; {
+		var err error
+		if more, err = r.Next(); more && err == nil {
+			err = put(r.Key, r.Stored)
+		}
 		if err != nil {
 			return Meta{}, rowError(err)
-		}
-		if !more {
-			break
-		}
-		_, n, err := checkpoint.Value("backup", r.Key, r.Stored)
-		if err != nil {
-			return Meta{}, rowError(err)
-		}
-		rows, sum = rows+1, sum+uint64(n)
-		if err := put(r.Key, r.Stored); err != nil {
-			return Meta{}, err
 		}
 	}
 	meta, err := DecodeMeta("backup", r.Record)
-	if err == nil && (meta.Rows != rows || meta.Sum != sum) {
-		err = fmt.Errorf("%d rows with sum %x, the record says %d with sum %x", rows, sum, meta.Rows, meta.Sum)
+	if read := r.Totals(); err == nil && (meta.Rows != read.Rows || meta.Sum != read.Sum) {
+		err = fmt.Errorf("%d rows with sum %x, the record says %d with sum %x", read.Rows, read.Sum, meta.Rows,
+			meta.Sum)
 	}
 	return meta, err
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/coordd/coordd/raftstore/membership"
@@ -33,33 +31,31 @@ type Report struct {
 // *CorruptionError naming file and entry, a *FormatError, ErrLocked while a server runs on the directory,
 // ErrHalfRestored, an error of the operating system, or ErrNotData if nothing of ours is there. The report is
 // filled as far as the examination got.
-func Check(dir string) (Report, error) {
-	if info, err := os.Stat(dir); err != nil {
-		return Report{}, err
-	} else if !info.IsDir() {
-		return Report{}, fmt.Errorf("%s is not a directory", dir)
-	}
-	lock, err := shareDirectory(dir)
+func Check(dir string) (Report, error) { return offline().Check(dir) }
+
+// Check is Check on this disk.
+func (d *Disk) Check(dir string) (Report, error) {
+	lock, err := d.system().Lock(dir, true)
 	if err != nil {
 		return Report{}, err
 	}
-	if lock != nil {
-		defer lock.Close()
-	}
-	if err := halfRestored(dir); err != nil {
+	defer lock.Close()
+	if err := halfRestored(d, dir); err != nil {
 		return Report{}, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, IdentityFile)); errors.Is(err, fs.ErrNotExist) {
-		return Report{}, cmp.Or(checkHalfMade(dir), fmt.Errorf("%s is empty: %w", dir, ErrNotData))
+	if made, err := d.HasData(dir); err != nil {
+		return Report{}, err
+	} else if !made {
+		return Report{}, cmp.Or(checkHalfMade(d, dir), fmt.Errorf("%s is empty: %w", dir, ErrNotData))
 	}
 	var reason string
 	var condemnation *CondemnedError
-	if err := condemned(dir); errors.As(err, &condemnation) {
+	if err := condemned(d, dir); errors.As(err, &condemnation) {
 		reason = condemnation.Reason
 	} else if err != nil {
 		return Report{}, err
 	}
-	img, err := Examine(dir, nil)
+	img, err := d.Examine(dir, nil)
 	img.Close()
 	report := Report{
 		Cluster:         img.Identity.Cluster,

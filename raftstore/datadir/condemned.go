@@ -12,7 +12,7 @@ import (
 // people.
 const CondemnedFile = "condemned.txt"
 
-// condemnedReasonMax bounds what is read of it.
+// condemnedReasonMax bounds the part of it that is shown.
 const condemnedReasonMax = 4096
 
 // CondemnedError says that a data directory must not be used any more, because the member that had it found
@@ -31,24 +31,23 @@ func (e *CondemnedError) Error() string {
 // Condemn writes into the data directory that nothing may be started on it any more, and why, in one line. It
 // is durable when Condemn returns. This process is not concerned: it is the caller's business to end it.
 func (d *Dir) Condemn(reason string) error {
-	return d.disk.writeFile(filepath.Join(d.path, CondemnedFile), []byte(reason+"\n"))
+	return d.disk.Condemn(d.path, reason)
+}
+
+// Condemn is Dir.Condemn for a directory that need not be open.
+func (d *Disk) Condemn(dir, reason string) error {
+	return d.writeFile(filepath.Join(dir, CondemnedFile), []byte(reason+"\n"))
 }
 
 // condemned returns a *CondemnedError if the directory is condemned. A file that cannot be understood
 // condemns as well: nobody else makes one.
-func condemned(dir string) error {
+func condemned(d *Disk, dir string) error {
 	path := filepath.Join(dir, CondemnedFile)
-	f, err := os.Open(path)
+	content, err := d.read(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	content := make([]byte, condemnedReasonMax)
-	n, err := f.Read(content)
-	reason := strings.TrimSpace(string(content[:n]))
+	reason := strings.TrimSpace(string(content[:min(len(content), condemnedReasonMax)]))
 	if reason == "" {
 		reason = fmt.Sprintf("the file does not say why (%v)", err)
 	}

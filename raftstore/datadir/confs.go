@@ -19,8 +19,8 @@ import (
 // readConfs sets confs: the membership of the checkpoint, the one after the last entry that is known to be
 // committed, the one after the last entry of the log, and, if it is later, the one that was learnt from other
 // members. A server that is started on the directory goes by the second until others confirm a later one.
-func (img *Image) readConfs(dir string) (err error) {
-	if img.Learnt, err = readLearnt(dir, img.Identity); err != nil {
+func (img *Image) readConfs(d *Disk, dir string) (err error) {
+	if img.Learnt, err = readLearnt(d, dir, img.Identity); err != nil {
 		return err
 	}
 	c := img.Meta

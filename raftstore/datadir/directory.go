@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +14,13 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/coordd/coordd/raftstore/checkpoint"
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // Names inside a data directory.
 const (
-	LockFile     = "LOCK"
 	IdentityFile = "identity.json"
 	LogDir       = "wal"
 	// RestoringFile marks a directory into which a backup is being restored: it is there before anything else of
@@ -50,23 +48,12 @@ type Origin struct {
 	Learnt Learnt // the senders that it admits, as far as First does not have them
 }
 
-// identityText is identity.json. The checksum covers the other fields.
+// identityText is identity.json.
 type identityText struct {
-	Format  int    `json:"format"`
-	Cluster string `json:"cluster"`
-	Member  string `json:"member"`
-
+	Format      int    `json:"format"`
+	Cluster     string `json:"cluster"`
+	Member      string `json:"member"`
 	Incarnation string `json:"incarnation,omitempty"`
-
-	Checksum string `json:"checksum"`
-}
-
-func (t identityText) sum() string {
-	text := fmt.Appendf(nil, "%d %s %s", t.Format, t.Cluster, t.Member)
-	if t.Incarnation != "" {
-		text = fmt.Appendf(text, " %s", t.Incarnation)
-	}
-	return fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli))
 }
 
 // NewIdentity returns a random identity, without an incarnation.
@@ -93,38 +80,24 @@ func (id Identity) encode() []byte {
 	if id.Incarnation != 0 {
 		t.Incarnation = membership.IDText(id.Incarnation)
 	}
-	t.Checksum = t.sum()
-	b, err := json.MarshalIndent(t, "", "  ")
-	if err != nil {
-		panic(err) // a struct of strings
-	}
-	return append(b, '\n')
+	return files.Seal(t)
 }
 
 // HasData reports whether a directory belongs to a member already.
-func HasData(dir string) (bool, error) {
-	_, err := os.Stat(filepath.Join(dir, IdentityFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
+func (d *Disk) HasData(dir string) (bool, error) { return d.exists(filepath.Join(dir, IdentityFile)) }
 
 // readIdentity reads identity.json; os.ErrNotExist if there is none.
-func readIdentity(dir string) (Identity, error) {
+func readIdentity(d *Disk, dir string) (Identity, error) {
 	path := filepath.Join(dir, IdentityFile)
-	b, err := os.ReadFile(path)
+	b, err := d.read(path)
 	if err != nil {
 		return Identity{}, err
 	}
 	var t identityText
-	if err := json.Unmarshal(b, &t); err != nil {
+	if err := files.Unseal(b, &t); err != nil {
 		return Identity{}, corrupt(path, 0, "%v", err)
 	}
-	if t.Checksum != t.sum() {
-		return Identity{}, corrupt(path, 0, "checksum %s, stored %q", t.sum(), t.Checksum)
-	}
-	if t.Format > identityFormat {
+	if t.Format != identityFormat {
 		return Identity{}, &FormatError{File: path, Found: t.Format, Known: identityFormat}
 	}
 	var id Identity
@@ -139,44 +112,13 @@ func readIdentity(dir string) (Identity, error) {
 	return id, nil
 }
 
-// lockDirectory takes the directory for this process; the file returned holds the lock until it is closed.
-func lockDirectory(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := flock(f, false); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	if err := probeLog(dir); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to
-// share.
-func shareDirectory(dir string) (*os.File, error) {
-	f, err := os.Open(filepath.Join(dir, LockFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := flock(f, true); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 // prepare leaves a complete directory behind: it makes a new one, or finishes one whose making was
 // cut short. A directory that has identity.json is not touched.
 func (d *Disk) prepare(dir string, find func() (Origin, error)) error {
-	if made, err := HasData(dir); made || err != nil {
+	if made, err := d.HasData(dir); made || err != nil {
 		return err
 	}
-	if err := checkHalfMade(dir); err != nil {
+	if err := checkHalfMade(d, dir); err != nil {
 		return err
 	}
 	if err := clearHalfMade(d, dir); err != nil {
@@ -207,39 +149,41 @@ func (d *Disk) prepare(dir string, find func() (Origin, error)) error {
 }
 
 // halfRestored returns ErrHalfRestored if a restore of a backup into dir has not come to its end.
-func halfRestored(dir string) error {
-	_, err := os.Lstat(filepath.Join(dir, RestoringFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+func halfRestored(d *Disk, dir string) error {
+	half, err := d.exists(filepath.Join(dir, RestoringFile))
+	if err == nil && half {
+		err = fmt.Errorf("%s: %w", dir, ErrHalfRestored)
 	}
-	return cmp.Or(err, fmt.Errorf("%s: %w", dir, ErrHalfRestored))
+	return err
 }
 
 // checkHalfMade refuses a directory that holds more than a cut-short creation can leave behind: then
 // identity.json was lost, or the directory belongs to somebody else.
-func checkHalfMade(dir string) error {
-	entries, err := os.ReadDir(dir)
+func checkHalfMade(d *Disk, dir string) error {
+	names, err := d.system().List(dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		switch e.Name() {
-		case LockFile, IdentityFile, IdentityFile + tmpSuffix, CheckpointDir, AdmissionFile,
+	slices.Sort(names)
+	for _, name := range names {
+		switch name {
+		case IdentityFile, IdentityFile + tmpSuffix, CheckpointDir, AdmissionFile,
 			AdmissionFile + tmpSuffix, RestoringFile, RestoringFile + tmpSuffix, LogDir, "lost+found":
 		default:
-			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), IdentityFile,
-				ErrNotData)
+			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, name, IdentityFile, ErrNotData)
 		}
 	}
-	log, err := filepath.Glob(filepath.Join(dir, LogDir, "*"+wal.Suffix))
-	if err != nil {
+	log, err := d.system().List(filepath.Join(dir, LogDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if len(log) > 0 && filepath.Base(log[len(log)-1]) > wal.FileName(2) { // a store has opened it
-		return corrupt(filepath.Join(dir, IdentityFile), 0, "the file is missing but there is a log in %s",
-			filepath.Join(dir, LogDir))
+	for _, name := range log {
+		if strings.HasSuffix(name, wal.Suffix) && name > wal.FileName(2) { // a store has opened it
+			return corrupt(filepath.Join(dir, IdentityFile), 0, "the file is missing but there is a log in %s",
+				filepath.Join(dir, LogDir))
+		}
 	}
-	return refuseFormer(dir)
+	return refuseFormer(d, dir)
 }
 
 func clearHalfMade(d *Disk, dir string) error {
@@ -268,14 +212,10 @@ func clearHalfMade(d *Disk, dir string) error {
 	return nil
 }
 
-// logOptions are those of a member's log. d is nil where nothing may be changed.
+// logOptions are those of a member's log.
 func logOptions(d *Disk, id Identity, c Meta, segmentBytes int64) wal.Options {
-	o := wal.Options{Cluster: id.Cluster, Member: id.Member, SegmentBytes: segmentBytes, Checkpoint: c.Index,
-		CheckpointTerm: c.Term}
-	if d != nil {
-		o.Files = d.logFiles()
-	}
-	return o
+	return wal.Options{Cluster: id.Cluster, Member: id.Member, SegmentBytes: segmentBytes, Checkpoint: c.Index,
+		CheckpointTerm: c.Term, Files: d.logFiles()}
 }
 
 // createLog makes the log of a new directory, which begins behind a checkpoint.
@@ -287,18 +227,6 @@ func createLog(d *Disk, dir string, id Identity, c Meta) error {
 		return logError(err)
 	}
 	return log.Close()
-}
-
-// probeLog returns ErrLocked if a store has its log open in dir, though somebody has removed its lock file.
-func probeLog(dir string) error {
-	f, err := os.Open(filepath.Join(dir, LogDir))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(flock(f, false), f.Close())
 }
 
 // logError returns an error of the log as one of this package.
@@ -319,13 +247,13 @@ func corruptAt(err error, index uint64) error {
 
 // ErrFormer is returned for a directory of a version before the first release.
 var ErrFormer = errors.New("the file has the format of a version before the first release, which this program does " +
-	"not read: take a backup with the version that wrote it, and restore that")
+	"not read")
 
 // refuseFormer returns an error if dir has a log or a checkpoint of former versions.
-func refuseFormer(dir string) error {
+func refuseFormer(d *Disk, dir string) error {
 	for _, former := range []string{filepath.Join(LogDir, "wal-meta.db"), "state.db"} {
 		path := filepath.Join(dir, former)
-		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		if there, err := d.exists(path); there || err != nil {
 			return cmp.Or(err, fmt.Errorf("%s: %w", path, ErrFormer))
 		}
 	}

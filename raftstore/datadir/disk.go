@@ -12,7 +12,7 @@ import (
 
 const tmpSuffix = files.Suffix
 
-// Disk changes the files of a data directory. Its zero value is ready for use.
+// Disk reads and changes the files of a data directory. Its zero value is ready for use.
 type Disk struct {
 	// Before is called before each step that changes what is on disk: tests inject errors, and take pictures of the
 	// directory "as after a crash here".
@@ -25,6 +25,9 @@ type Disk struct {
 	files  descriptors
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
 }
+
+// offline returns the disk of a command on the directory of a stopped member.
+func offline() *Disk { return &Disk{FS: files.Disk{}} }
 
 // check runs before a step that changes what is on disk. An error is wrapped with the step and the file.
 func (d *Disk) check(step, path string) error {
@@ -70,20 +73,19 @@ func (d *Disk) syncDir(dir string) error { return d.smallFiles().SyncDir(dir) }
 // makeDir makes dir with its missing parents and makes the new names durable. A process that was killed may have made
 // a directory without the latter; so the name of one that exists is synced too, as far as its parent allows that.
 func (d *Disk) makeDir(dir string) error {
-	parent := filepath.Dir(dir)
-	if info, err := os.Stat(dir); err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("%s is not a directory", dir)
+	parent, fs := filepath.Dir(dir), d.smallFiles()
+	err := fs.MakeDir(dir)
+	if errors.Is(err, os.ErrNotExist) && parent != dir {
+		if err = d.makeDir(parent); err == nil {
+			err = fs.MakeDir(dir)
 		}
+	}
+	if errors.Is(err, os.ErrExist) {
 		_ = d.syncDir(parent)
-		return nil
+		_, err = fs.List(dir) // which fails if it is no directory
+		return err
 	}
-	if parent != dir {
-		if err := d.makeDir(parent); err != nil {
-			return err
-		}
-	}
-	if err := d.smallFiles().MakeDir(dir); err != nil && !errors.Is(err, os.ErrExist) {
+	if err != nil {
 		return err
 	}
 	return d.syncDir(parent)
@@ -95,3 +97,7 @@ func (d *Disk) writeFile(path string, data []byte) error {
 }
 
 func (d *Disk) remove(path string) error { return files.Remove(d.smallFiles(), path) }
+
+func (d *Disk) read(path string) ([]byte, error) { return files.Read(d.system(), path) }
+
+func (d *Disk) exists(path string) (bool, error) { return files.Exists(d.system(), path) }

@@ -1,9 +1,6 @@
 package datadir
 
 import (
-	"errors"
-	"os"
-
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/wal"
@@ -12,8 +9,6 @@ import (
 // Log is the log on package wal, with entries as raft has them. Append and Reset are called by one goroutine, Cut by
 // another.
 type Log struct {
-	dir  string
-	held *os.File // the directory, locked: see probeLog
 	log  *wal.Log
 	flat []wal.Entry // of append, used again
 }
@@ -22,21 +17,12 @@ type Log struct {
 const spareEntries = 4096
 
 // openLog opens a log as it was found.
-func openLog(dir string, found *wal.Image) (*Log, error) {
-	held, err := os.Open(dir)
-	if err == nil {
-		if err = flock(held, false); err != nil {
-			err = errors.Join(err, held.Close())
-		}
-	}
-	if err != nil {
-		return nil, wrapStep("lock", dir, err)
-	}
+func openLog(found *wal.Image) (*Log, error) {
 	log, err := found.Open()
 	if err != nil {
-		return nil, errors.Join(logError(err), held.Close())
+		return nil, logError(err)
 	}
-	return &Log{dir: dir, held: held, log: log}, nil
+	return &Log{log: log}, nil
 }
 
 // Append makes entries durable and with them hard, unless it is nil: both or neither.
@@ -68,8 +54,8 @@ func (l *Log) Cut(index uint64) error { return logError(l.log.Cut(index)) }
 // Reset removes all entries; the next one is index+1, and index has this term.
 func (l *Log) Reset(index, term uint64) error { return logError(l.log.Reset(index, term)) }
 
-// Close closes the files, and unlocks the log.
-func (l *Log) Close() error { return errors.Join(l.log.Close(), l.held.Close()) }
+// Close closes the files.
+func (l *Log) Close() error { return l.log.Close() }
 
 // entriesOf returns entries as raft has them.
 func entriesOf(entries []wal.Entry) []*pb.Entry {

@@ -21,14 +21,10 @@ type Rows struct {
 	meta Meta // of the last checkpoint, or of the one that is being written
 }
 
-// rowOptions are those of the checkpoint in a data directory. d is nil where nothing may be changed.
+// rowOptions are those of the checkpoint in a data directory.
 func rowOptions(d *Disk, dir string) checkpoint.Options {
-	o := checkpoint.Options{Dir: filepath.Join(dir, CheckpointDir)}
-	if d != nil {
-		o.RunBytes, o.StepBytes, o.MergeBytes = d.Steps.Run, d.Steps.Step, d.Steps.Merge
-		o.FS = d.rowFiles()
-	}
-	return o
+	return checkpoint.Options{Dir: filepath.Join(dir, CheckpointDir), FS: d.rowFiles(), RunBytes: d.Steps.Run,
+		StepBytes: d.Steps.Step, MergeBytes: d.Steps.Merge}
 }
 
 // rowFiles are the files of checkpoints.
@@ -132,18 +128,12 @@ func (r *Rows) Each(fn func(key, value []byte) error) error {
 		return err
 	}
 	defer p.Release()
-	return p.Each(func(key, stored []byte) (bool, error) {
-		value, _, err := checkpoint.Value(p.path, key, stored)
-		if err == nil {
-			err = fn(key, value)
-		}
-		return true, err
-	})
+	return p.Each(func(key, stored []byte) (bool, error) { return true, fn(key, checkpoint.Value(stored)) })
 }
 
 // Pin begins to read the last durable checkpoint from any goroutine.
 func (r *Rows) Pin() (*Pinned, error) {
-	p := &Pinned{pin: r.Store.Pin(), path: r.path}
+	p := &Pinned{pin: r.Store.Pin()}
 	var err error
 	if p.Meta, err = readMeta(r.path, p.pin.Record); err != nil {
 		p.Release()
@@ -158,10 +148,7 @@ type Pinned struct {
 	Meta Meta  // its record
 	Read int64 // bytes read so far
 
-	pin  *checkpoint.Pinned
-	path string
-	rows uint64 // rows read so far, and the sum of their checksums
-	sum  uint64
+	pin *checkpoint.Pinned
 }
 
 // Release ends the reading.
@@ -175,11 +162,6 @@ func (p *Pinned) Each(fn func(key, stored []byte) (more bool, err error)) error 
 		if err != nil || key == nil {
 			return rowError(err)
 		}
-		_, sum, err := checkpoint.Value(p.path, key, stored)
-		if err != nil {
-			return rowError(err)
-		}
-		p.rows, p.sum = p.rows+1, p.sum+uint64(sum)
 		p.Read += int64(len(key) + len(stored))
 		if more, err := fn(key, stored); err != nil || !more {
 			return err
@@ -189,7 +171,7 @@ func (p *Pinned) Each(fn func(key, stored []byte) (more bool, err error)) error 
 
 // Sent returns the record of what was read.
 func (p *Pinned) Sent() []byte {
-	m := p.Meta
-	m.Rows, m.Sum, m.Restored = p.rows, p.sum, p.Meta.Index
+	m, sent := p.Meta, p.pin.Totals()
+	m.Rows, m.Sum, m.Restored = sent.Rows, sent.Sum, p.Meta.Index
 	return m.Encode()
 }

@@ -3,10 +3,12 @@ package datadir
 import (
 	"errors"
 	"fmt"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // ErrLocked is returned by Open and Check when another process holds the data directory.
-var ErrLocked = errors.New("the data directory is in use by another process")
+var ErrLocked = files.ErrLocked
 
 // ErrNotData says that a directory is not one of ours. Nothing was changed.
 var ErrNotData = errors.New("it is not a data directory")

@@ -74,7 +74,7 @@ type FileReport struct {
 type examiner struct {
 	dir          string
 	reader       rowReader
-	disk         *Disk // nil if nothing is to be opened for writing afterwards
+	disk         *Disk
 	segmentBytes int64
 	img          Image
 }
@@ -83,12 +83,17 @@ type examiner struct {
 // the checkpoint. When there is an error the image is filled as far as Examine has come. Errors: *CorruptionError,
 // *FormatError, and those of reading files.
 func Examine(dir string, load func(key, value []byte) error) (*Image, error) {
-	x := &examiner{dir: dir, reader: rowReader{add: load}}
+	return offline().Examine(dir, load)
+}
+
+// Examine is Examine on this disk.
+func (d *Disk) Examine(dir string, load func(key, value []byte) error) (*Image, error) {
+	x := &examiner{dir: dir, disk: d, reader: rowReader{add: load}}
 	return &x.img, x.run()
 }
 
 func (x *examiner) run() error {
-	id, err := readIdentity(x.dir)
+	id, err := readIdentity(x.disk, x.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return corrupt(filepath.Join(x.dir, IdentityFile), 0, "the file is missing")
 	}
@@ -97,7 +102,7 @@ func (x *examiner) run() error {
 	}
 	x.img.Identity = id
 	x.file(IdentityFile, 0, 0, 0)
-	if err := refuseFormer(x.dir); err != nil {
+	if err := refuseFormer(x.disk, x.dir); err != nil {
 		return err
 	}
 	if err := x.readState(); err != nil {
@@ -110,13 +115,14 @@ func (x *examiner) run() error {
 	if err := x.checkLog(log); err != nil {
 		return err
 	}
-	return x.img.readConfs(x.dir)
+	return x.img.readConfs(x.disk, x.dir)
 }
 
 func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
 	f := FileReport{Name: name, FirstIndex: first, LastIndex: last, Rows: rows}
-	if info, err := os.Stat(filepath.Join(x.dir, name)); err == nil {
-		f.Bytes = info.Size()
+	if file, err := x.disk.system().Open(filepath.Join(x.dir, name)); err == nil {
+		f.Bytes, _ = file.Size()
+		_ = file.Close()
 	}
 	x.img.Files = append(x.img.Files, f)
 	return &x.img.Files[len(x.img.Files)-1]

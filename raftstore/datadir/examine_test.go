@@ -2,12 +2,12 @@ package datadir
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -56,7 +56,7 @@ func TestCondemnedForAnyReason(t *testing.T) {
 			t.Fatal(err)
 		}
 		var condemnation *CondemnedError
-		if err := condemned(dir); !errors.As(err, &condemnation) || len(condemnation.Reason) < want ||
+		if err := condemned(offline(), dir); !errors.As(err, &condemnation) || len(condemnation.Reason) < want ||
 			len(condemnation.Reason) > condemnedReasonMax {
 			t.Errorf("%d bytes: %v", len(content), err)
 		}
@@ -66,10 +66,7 @@ func TestCondemnedForAnyReason(t *testing.T) {
 func TestNewerFormatsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	text := identityText{Format: identityFormat + 1, Cluster: "01", Member: "02"}
-	text.Checksum = text.sum()
-	json := fmt.Sprintf(`{"format":%d,"cluster":%q,"member":%q,"checksum":%q}`, text.Format, text.Cluster,
-		text.Member, text.Checksum)
-	if err := os.WriteFile(filepath.Join(dir, IdentityFile), []byte(json), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, IdentityFile), files.Seal(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Open(Options{Dir: dir, Disk: new(Disk)})

@@ -3,7 +3,6 @@ package datadir
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/coordd/coordd/raftstore/membership"
@@ -20,18 +19,16 @@ type Survivor struct {
 
 // PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
 // *CorruptionError, *FormatError, *CondemnedError, and those of the operating system.
-func PlanForceSingle(dir string) (Survivor, error) {
-	if _, err := os.Stat(dir); err != nil {
-		return Survivor{}, err
-	}
-	lock, err := shareDirectory(dir)
+func PlanForceSingle(dir string) (Survivor, error) { return offline().PlanForceSingle(dir) }
+
+// PlanForceSingle is PlanForceSingle on this disk.
+func (d *Disk) PlanForceSingle(dir string) (Survivor, error) {
+	lock, err := d.system().Lock(dir, true)
 	if err != nil {
 		return Survivor{}, err
 	}
-	if lock != nil {
-		defer lock.Close()
-	}
-	s, img, err := planForce(nil, dir)
+	defer lock.Close()
+	s, img, err := planForce(d, dir)
 	img.Close()
 	return s, err
 }
@@ -42,11 +39,11 @@ func PlanForceSingle(dir string) (Survivor, error) {
 // are removed: they are refused if they come back, and must not be running, for they would go on as a second
 // cluster with the same sessions. Of several that are left, take the one whose Check reports the highest last
 // term, and among those the highest last entry. Errors: those of PlanForceSingle.
-func ForceSingle(dir string) error { return new(Disk).ForceSingle(dir) }
+func ForceSingle(dir string) error { return offline().ForceSingle(dir) }
 
 // ForceSingle is ForceSingle on this disk.
 func (d *Disk) ForceSingle(dir string) error {
-	lock, err := lockDirectory(dir)
+	lock, err := d.system().Lock(dir, false)
 	if err != nil {
 		return err
 	}
@@ -65,7 +62,7 @@ func (d *Disk) ForceSingle(dir string) error {
 
 // planForce reads the directory and returns its checkpoint, with a record that makes its member the only one.
 func planForce(d *Disk, dir string) (s Survivor, img *Image, err error) {
-	if err := cmp.Or(condemned(dir), halfRestored(dir)); err != nil {
+	if err := cmp.Or(condemned(d, dir), halfRestored(d, dir)); err != nil {
 		return s, &Image{}, err
 	}
 	x := &examiner{dir: dir, disk: d}

@@ -1,11 +1,11 @@
 package datadir
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
@@ -28,29 +28,21 @@ type Learnt struct {
 
 func saveLearnt(d *Disk, dir string, id Identity, t Learnt) error {
 	t.Format, t.Cluster, t.Member = admissionFormat, id.Cluster, id.Member
-	b, err := json.Marshal(t)
-	if err != nil {
-		panic(err) // numbers and texts
-	}
-	return d.writeFile(filepath.Join(dir, AdmissionFile), sealed(b))
+	return d.writeFile(filepath.Join(dir, AdmissionFile), files.Seal(t))
 }
 
 // readLearnt reads what was learnt; the zero record if there is nothing.
-func readLearnt(dir string, id Identity) (Learnt, error) {
+func readLearnt(d *Disk, dir string, id Identity) (Learnt, error) {
 	path := filepath.Join(dir, AdmissionFile)
 	var t Learnt
-	stored, err := os.ReadFile(path)
+	stored, err := d.read(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return t, nil
 	}
 	if err != nil {
 		return t, err
 	}
-	b, err := unseal(stored)
-	if err == nil {
-		err = json.Unmarshal(b, &t)
-	}
-	switch {
+	switch err := files.Unseal(stored, &t); {
 	case err != nil:
 		return t, corrupt(path, 0, "%v", err)
 	case t.Format > admissionFormat:

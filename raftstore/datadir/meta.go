@@ -3,6 +3,7 @@ package datadir
 import (
 	"encoding/json"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
@@ -45,10 +46,6 @@ func FirstMeta(id Identity) Meta {
 // stored returns the record as the manifest has it.
 func (m Meta) stored() []byte {
 	m.Rows, m.Sum = 0, 0
-	return m.text()
-}
-
-func (m Meta) text() []byte {
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // numbers and lists of numbers
@@ -57,27 +54,26 @@ func (m Meta) text() []byte {
 }
 
 // Encode returns the record as it is sent.
-func (m Meta) Encode() []byte { return sealed(m.text()) }
+func (m Meta) Encode() []byte { return files.Seal(m) }
 
 // DecodeMeta reads what Encode has written. path stands in errors.
-func DecodeMeta(path string, sent []byte) (Meta, error) {
-	text, err := unseal(sent)
-	if err != nil {
-		return Meta{}, corrupt(path, 0, "the checkpoint record: %v", err)
-	}
-	return readMeta(path, text)
+func DecodeMeta(path string, sent []byte) (m Meta, err error) {
+	err = m.check(path, files.Unseal(sent, &m))
+	return m, err
 }
 
-func readMeta(path string, text []byte) (Meta, error) {
-	var m Meta
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, corrupt(path, 0, "the checkpoint record: %v", err)
+func readMeta(path string, text []byte) (m Meta, err error) {
+	err = m.check(path, json.Unmarshal(text, &m))
+	return m, err
+}
+
+// check judges a record that was decoded, with an error or without one.
+func (m *Meta) check(path string, err error) error {
+	if err != nil {
+		return corrupt(path, 0, "the checkpoint record: %v", err)
 	}
-	if m.Format > MetaFormat {
-		return m, &FormatError{File: path, Found: m.Format, Known: MetaFormat}
+	if m.Format != MetaFormat {
+		return &FormatError{File: path, Found: m.Format, Known: MetaFormat}
 	}
-	if m.Conf.Index == 0 { // a program from before the field has written the record
-		m.Conf.Index = m.Index
-	}
-	return m, nil
+	return nil
 }

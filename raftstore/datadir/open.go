@@ -2,9 +2,8 @@ package datadir
 
 import (
 	"errors"
+	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -31,7 +30,7 @@ type Dir struct {
 
 	path string
 	disk *Disk
-	lock *os.File
+	lock io.Closer
 }
 
 // Open takes a data directory for this process, makes it if it is missing, verifies everything in it without changing
@@ -47,19 +46,19 @@ func Open(o Options) (*Dir, error) {
 }
 
 func (d *Dir) open(o Options) error {
-	if made, err := HasData(d.path); !made || err != nil {
+	if made, err := d.disk.HasData(d.path); !made || err != nil {
 		if err := d.disk.makeDir(d.path); err != nil {
 			return err
 		}
 	}
 	var err error
-	if d.lock, err = lockDirectory(d.path); err != nil {
+	if d.lock, err = d.disk.system().Lock(d.path, false); err != nil {
 		return err
 	}
-	if err := condemned(d.path); err != nil {
+	if err := condemned(d.disk, d.path); err != nil {
 		return err
 	}
-	if err := halfRestored(d.path); err != nil {
+	if err := halfRestored(d.disk, d.path); err != nil {
 		return err
 	}
 	if err := d.disk.prepare(d.path, o.Origin); err != nil {
@@ -78,7 +77,7 @@ func (d *Dir) open(o Options) error {
 				"last entry", d.Last)
 		}
 	}
-	if d.Log, err = openLog(filepath.Join(d.path, LogDir), d.log); err != nil {
+	if d.Log, err = openLog(d.log); err != nil {
 		d.Image.Close()
 		return err
 	}

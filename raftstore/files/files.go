@@ -27,7 +27,13 @@ type FS interface {
 	MakeDir(path string) error
 	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
+	// Lock holds a file or directory for this process until it is closed: alone, or together with others that share
+	// it. It returns ErrLocked instead of waiting.
+	Lock(path string, shared bool) (io.Closer, error)
 }
+
+// ErrLocked is returned for a file that another process holds.
+var ErrLocked = errors.New("the data directory is in use by another process")
 
 // File is an open file.
 type File interface {
@@ -65,6 +71,18 @@ func Write(fs FS, path string, content []byte) error {
 		return err
 	}
 	return fs.SyncDir(filepath.Dir(path))
+}
+
+// Exists reports whether there is a file or directory.
+func Exists(fs FS, path string) (bool, error) {
+	f, err := fs.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
 }
 
 // Read returns the content of a file.

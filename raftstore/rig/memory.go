@@ -25,6 +25,7 @@ type Memory struct {
 	durable map[string]*file
 	pending []nameChange
 	removed map[string]*file // every file that was ever removed or replaced
+	locks   map[string]int   // how many share each; -1 if it is held alone
 }
 
 var _ files.FS = (*Memory)(nil)
@@ -58,7 +59,8 @@ type fileChange struct {
 
 // New returns a file system with empty directories.
 func New(dirs ...string) *Memory {
-	m := &Memory{names: map[string]*file{}, durable: map[string]*file{}, removed: map[string]*file{}}
+	m := &Memory{names: map[string]*file{}, durable: map[string]*file{}, removed: map[string]*file{},
+		locks: map[string]int{}}
 	for _, dir := range dirs {
 		d := &file{dir: true}
 		m.names[dir], m.durable[dir] = d, d
@@ -236,6 +238,38 @@ func (m *Memory) SyncDir(dir string) error {
 		}
 	}
 	return err
+}
+
+// Lock implements files.FS. An image has no locks.
+func (m *Memory) Lock(path string, shared bool) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch n := m.locks[path]; {
+	case m.names[path] == nil:
+		return nil, &fs.PathError{Op: "lock", Path: path, Err: fs.ErrNotExist}
+	case n < 0 || n > 0 && !shared:
+		return nil, files.ErrLocked
+	case shared:
+		m.locks[path] = n + 1
+	default:
+		m.locks[path] = -1
+	}
+	return &lock{m, path}, nil
+}
+
+type lock struct {
+	m    *Memory
+	path string
+}
+
+// Close implements io.Closer.
+func (l *lock) Close() error {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if l.m.locks[l.path]--; l.m.locks[l.path] < 0 {
+		delete(l.m.locks, l.path)
+	}
+	return nil
 }
 
 type openFile struct {

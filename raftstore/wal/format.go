@@ -103,12 +103,13 @@ func (p *pad) apply(b []byte, offset int64) {
 // segment is a file of the log. first and the like of its header are fixed; the file is written by one goroutine.
 type segment struct {
 	header
-	name string
-	pad  pad
-	end  int64 // of the last batch that counts
-	sum  uint32
-	size int64 // that was found
-	torn int64 // bytes of a write that was cut short
+	name  string
+	pad   pad
+	end   int64 // of the last batch that counts
+	sum   uint32
+	size  int64 // that was found
+	begun bool  // with an intact batch, when it was found
+	torn  int64 // bytes of a write that was cut short
 }
 
 func newSegment(name string, h header) *segment {

@@ -90,12 +90,9 @@ func (s *scan) run() error {
 		return err
 	}
 	slices.Sort(names)
-	for i, name := range names {
+	for _, name := range names {
 		if err := s.find(name); err != nil {
 			return err
-		}
-		if s.Progress != nil {
-			s.Progress(i+1, len(names))
 		}
 	}
 	if err := s.link(); err != nil || len(s.chain) == 0 {
@@ -104,6 +101,9 @@ func (s *scan) run() error {
 	for i, f := range s.chain {
 		if err := s.replay(f, i); err != nil {
 			return err
+		}
+		if s.Progress != nil {
+			s.Progress(i+1, len(s.chain))
 		}
 	}
 	return s.checkEnd()
@@ -116,8 +116,20 @@ func (s *scan) read(name string) (b []byte, err error) {
 	return b, err
 }
 
+// beginning returns the first bytes of a file.
+func (s *scan) beginning(file files.File, size int64) ([]byte, error) {
+	b := make([]byte, size)
+	n, err := file.ReadAt(b, 0)
+	s.work += int64(n)
+	if n == len(b) {
+		err = nil
+	}
+	return b, err
+}
+
 // find reads the header of a file, and whether an intact batch follows, which makes it the head so far. A file whose
-// header is broken was never begun: nothing follows then.
+// header is broken was never begun: nothing follows then. The rest of a file is read once, when it is known to belong
+// to the log.
 func (s *scan) find(name string) error {
 	if !strings.HasSuffix(name, Suffix) {
 		return nil
@@ -126,26 +138,44 @@ func (s *scan) find(name string) error {
 	if n, err := fmt.Sscanf(name, "%d"+Suffix, &f.Sequence); n != 1 || err != nil || FileName(f.Sequence) != name {
 		return damage(f, 0, "this is not the name of a file of the log")
 	}
-	b, err := s.read(f.name)
+	file, err := s.Files.Open(f.name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return err
+	}
+	b, err := s.beginning(file, min(size, headerBytes+batchHeaderBytes))
 	if err != nil {
 		return err
 	}
 	h, ok := decodeHeader(b)
 	switch {
-	case !ok && !zeros(b, headerBytes, int64(len(b))):
-		return damage(f, 0, "the header is broken, and data follows")
 	case !ok:
+		if b, err = s.beginning(file, size); err == nil && !zeros(b, headerBytes, size) {
+			err = damage(f, 0, "the header is broken, and data follows")
+		}
 	case h.Format != Format:
-		return &FormatError{f.name, int(h.Format)}
+		err = &FormatError{f.name, int(h.Format)}
 	case h.Cluster != s.Cluster || h.Member != s.Member || h.Sequence != f.Sequence:
-		return damage(f, 0, "the file is number %d of member %x of cluster %x", h.Sequence, h.Member, h.Cluster)
+		err = damage(f, 0, "the file is number %d of member %x of cluster %x", h.Sequence, h.Member, h.Cluster)
 	default:
 		f = newSegment(f.name, h)
-		if _, ok := f.batch(b, headerBytes); ok {
-			s.chain = []*segment{f}
+		if first, ok := f.batchHeader(b, headerBytes); ok && first.end <= size {
+			if b, err = s.beginning(file, first.end); err == nil {
+				_, f.begun = f.batch(b, headerBytes)
+			}
 		}
 	}
-	f.size = int64(len(b))
+	if err != nil {
+		return err
+	}
+	if f.begun {
+		s.chain = []*segment{f}
+	}
+	f.size = size
 	s.found, s.highest = append(s.found, f), f.Sequence
 	return nil
 }
@@ -188,8 +218,8 @@ func (s *scan) link() error {
 		case f.Sequence < first.Sequence && first.Reset == 0:
 			return damage(first, 0, "the file before it is missing, older ones are there")
 		case f.Sequence > first.Sequence:
-			if err := s.superseded(f); err != nil {
-				return err
+			if f.begun { // a bridge has left it aside
+				return damage(f, headerBytes, "no file follows it, and there are younger ones")
 			}
 		}
 		s.garbage = append(s.garbage, f)
@@ -223,18 +253,6 @@ func (s *scan) unbegun(f *segment) error {
 		return err
 	}
 	return s.judge(f, b)
-}
-
-// superseded checks that a file that a bridge has left aside has no batch.
-func (s *scan) superseded(f *segment) error {
-	b, err := s.read(f.name)
-	if err != nil {
-		return err
-	}
-	if _, ok := f.batch(b, headerBytes); ok && f.Magic != [8]byte{} {
-		return damage(f, headerBytes, "no file follows it, and there are younger ones")
-	}
-	return nil
 }
 
 // replay verifies a file of the chain up to the place where it ends, and takes its batches into the state.
