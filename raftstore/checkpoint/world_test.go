@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/coordd/coordd/raftstore/rig"
@@ -71,6 +72,8 @@ type world struct {
 	draft state // of the next checkpoint
 	drops []string
 	pins  []pin
+	// a checkpoint from elsewhere is being received
+	installing bool
 }
 
 // pin is a reader with what it has to find.
@@ -210,20 +213,36 @@ func (w *world) live(steps int) {
 	w.watch(w.fs, 1, 12)
 	state, i := w.inspect(w.fs)
 	s, err := i.Open(i.Record)
+	for ; errors.Is(err, syscall.ENOSPC) && w.fs.Capacity > 0; s, err = i.Open(i.Record) {
+		w.marks["a start without room"]++
+		w.fs.Capacity += 2000
+		_, i = w.inspect(w.fs)
+	}
 	if err != nil {
 		w.fatal(w.fs, "%v", err)
 	}
+	w.fs.Capacity = 0
 	w.durable, w.underway = state, state
-	w.s, w.draft, w.drops, w.pins = s, state.clone(), nil, nil
-	failing := w.r.IntN(3) == 0
-	if failing {
+	w.s, w.draft, w.drops, w.pins, w.installing = s, state.clone(), nil, nil, false
+	failing, full := false, false
+	switch w.r.IntN(6) {
+	case 0, 1:
+		failing = true
 		w.failSometime(w.r.IntN(2 * steps))
+	case 2, 3:
+		full = true
+		w.fs.Capacity = w.fs.Used() + int64(w.r.IntN(4000))
 	}
 	for range steps {
-		if err := w.act(); err != nil {
-			if !failing {
-				w.fatal(w.fs, "%v", err)
-			}
+		err := w.act()
+		if full && errors.Is(err, syscall.ENOSPC) {
+			w.noteFull()
+			break
+		}
+		if err != nil && !failing {
+			w.fatal(w.fs, "%v", err)
+		}
+		if err != nil {
 			break
 		}
 	}
@@ -245,6 +264,20 @@ func (w *world) live(steps int) {
 	w.s = nil
 }
 
+// noteFull notes what did not come to its end for want of space.
+func (w *world) noteFull() {
+	w.marks["a full disk"]++
+	if w.s.base != nil {
+		w.marks["a merge on a full disk"]++
+	}
+	if w.installing {
+		w.marks["an install on a full disk"]++
+	}
+	if w.s.base != nil && w.installing {
+		w.marks["both on a full disk"]++
+	}
+}
+
 // failSometime makes a step fail, and each one after it.
 func (w *world) failSometime(in int) {
 	before := w.fs.Before
@@ -264,6 +297,8 @@ func (w *world) failSometime(in int) {
 // act does one thing.
 func (w *world) act() error {
 	switch what := w.r.IntN(20); {
+	case w.fs.Capacity > 0 && w.s.base != nil && what < 10:
+		return w.replace()
 	case what < 7:
 		w.put()
 	case what < 9:
@@ -362,6 +397,7 @@ func (w *world) replace() error {
 		w.underway = state{w.nextRecord(), map[string]string{}}
 		return w.replaceBy(nil)
 	}
+	w.installing = true
 	f, err := w.s.NewFile()
 	if err != nil {
 		return err
@@ -383,6 +419,7 @@ func (w *world) replace() error {
 	}
 	if w.r.IntN(4) == 0 {
 		w.s.Discard(f)
+		w.installing = false
 		return nil
 	}
 	if err := f.Complete(); err != nil {
@@ -398,6 +435,7 @@ func (w *world) replaceBy(f *FileWriter) error {
 	}
 	err := w.s.Replace(f, []byte(w.underway.record))
 	if err == nil {
+		w.installing = false
 		w.settle()
 	}
 	return err
@@ -457,7 +495,8 @@ func TestCrashes(t *testing.T) {
 	t.Logf("%d images, %v", sum, marks)
 	for _, mark := range []string{"several files", "many files", "one file", "unnamed files", "half a manifest",
 		"the one under way", "not the one underway", "a merge under way", "a torn file", "a failed step", "a kill",
-		"a power cut", "a merge given up", "an older pinned checkpoint", "tidy", "a failed sync"} {
+		"a power cut", "a merge given up", "an older pinned checkpoint", "tidy", "a failed sync",
+		"a start without room", "a merge on a full disk", "both on a full disk"} {
 		if marks[mark] == 0 {
 			t.Errorf("no image with: %s", mark)
 		}

@@ -10,7 +10,7 @@ import (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Seal returns a value as a line of JSON with a line of its checksum. Small files and records have this form. It panics
-// if the value is none of JSON.
+// if JSON cannot represent the value.
 func Seal(value any) []byte {
 	line, err := json.Marshal(value)
 	if err != nil {

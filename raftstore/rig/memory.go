@@ -18,6 +18,8 @@ import (
 type Memory struct {
 	// Before is called before each step, unless it is nil. The step fails with the error that it returns.
 	Before func(step, path string) error
+	// Capacity bounds the bytes of all files, unless it is 0. A file that is removed is gone at once, open or not.
+	Capacity int64
 
 	mu      sync.Mutex
 	steps   int
@@ -303,6 +305,9 @@ func (o *openFile) WriteAt(b []byte, at int64) (int, error) {
 	if err == nil && !o.writable {
 		err = fs.ErrPermission
 	}
+	if err == nil {
+		err = o.m.grow(o.f, at+int64(len(b)))
+	}
 	if errors.Is(err, ErrShort) {
 		b = b[:max(int64(len(b))/2, min(int64(len(b)), (at/sectorBytes+1)*sectorBytes-at))]
 	} else if err != nil {
@@ -323,6 +328,9 @@ func (o *openFile) Size() (int64, error) {
 func (o *openFile) Allocate(size int64) error {
 	err := o.m.step("allocate", o.path)
 	defer o.m.mu.Unlock()
+	if err == nil {
+		err = o.m.grow(o.f, size)
+	}
 	if err == nil {
 		o.f.change(fileChange{size, nil})
 	}
@@ -359,6 +367,28 @@ func (c fileChange) apply(b []byte) []byte {
 	b = append(b, make([]byte, max(0, end-int64(len(b))))...)
 	copy(b[c.at:], c.data)
 	return b
+}
+
+// Used returns the bytes of all files.
+func (m *Memory) Used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used()
+}
+
+func (m *Memory) used() (used int64) {
+	for _, f := range m.names {
+		used += int64(len(f.content))
+	}
+	return used
+}
+
+// grow returns an error unless there is room for a file of a size.
+func (m *Memory) grow(f *file, size int64) error {
+	if more := size - int64(len(f.content)); m.Capacity > 0 && more > 0 && m.used()+more > m.Capacity {
+		return syscall.ENOSPC
+	}
+	return nil
 }
 
 // Paths returns the names of the files, sorted.
