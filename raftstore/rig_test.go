@@ -117,11 +117,12 @@ type memberRig struct {
 	seed   uint64
 	r      *rand.Rand
 	files  *rig.Memory
+	mu     sync.Mutex // held while an image is made and judged: the keeper works beside an installation
 	images int
 	marks  map[string]int
 
 	acked    memberState
-	underway []memberState // besides, of the call under way
+	underway []memberState // besides, of the call under way; nobody writes beside a change of both
 
 	term      uint64
 	leader    uint64
@@ -154,6 +155,8 @@ func (g *memberRig) config(files *rig.Memory) Config {
 // watch makes images in front of steps of which one in so many is chosen.
 func (g *memberRig) watch(files *rig.Memory, each, depth int) {
 	files.Before = func(step, _ string) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		if rig.Changes(step) && g.r.IntN(each) == 0 {
 			g.check(files.Crash(g.r), depth)
 		}
@@ -274,6 +277,8 @@ func (g *memberRig) live(steps int) {
 		_ = images(step, path)
 		at := g.files.Steps()
 		if failAt >= 0 && rig.Changes(step) && (at == failAt || at > failAt && kind == syscall.EROFS) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
 			g.marks["an error at "+step]++
 			return kind
 		}
@@ -448,11 +453,12 @@ func (g *memberRig) write(f *handDriven) error {
 		after = after.write(j)
 	}
 	g.underway = []memberState{after}
+	stop := func() {}
 	if r := written[0].snapshot; r != nil {
 		early := g.acked
 		early.hard = after.hard
 		g.underway = append(g.underway, early, early.install(r.meta), g.acked.install(r.meta))
-		defer g.keep(f.s.keeper)()
+		stop = g.keep(f.s.keeper)
 	}
 	if len(written) > 1 {
 		g.marks["several jobs in a write"]++
@@ -462,10 +468,11 @@ func (g *memberRig) write(f *handDriven) error {
 	}) {
 		g.marks["a replaced end"]++
 	}
-	if err := a.write(written); err != nil {
+	err := a.write(written)
+	if stop(); err != nil {
 		return err
 	}
-	if err := f.s.disk.Failed(); err != nil {
+	if err = f.s.disk.Failed(); err != nil {
 		return err
 	}
 	g.acked, g.underway = after, nil
