@@ -149,7 +149,7 @@ func TestLockSignals(t *testing.T) {
 			owner.GetOrderId()) != strings.Join(ready[2:], " ") || string(owner.GetData()) != "here" {
 			t.Errorf("the command was told %q, and the owner is %v", ready, owner)
 		}
-		l.Command.Process.Signal(syscall.SIGUSR1)
+		l.Command.Process.Signal(userSignal)
 		l.says(t, "got USR1")
 		l.Command.Process.Signal(test.sent)
 		l.says(t, "got "+strings.TrimPrefix(map[syscall.Signal]string{syscall.SIGTERM: "TERM",
@@ -274,7 +274,7 @@ func wantGone(t *testing.T, ready string) {
 			t.Fatal(err)
 		}
 		waitFor(t, "the end of process "+word,
-			func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) })
+			func() bool { return gone(pid) || isZombie(pid) })
 	}
 }
 
@@ -466,7 +466,7 @@ func exclusive(directory string) int {
 	if err != nil {
 		return 71
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := tryLock(file); err != nil {
 		os.WriteFile(filepath.Join(directory, fmt.Sprint("overlap-", os.Getpid())), []byte(err.Error()),
 			0o600)
 		return 72

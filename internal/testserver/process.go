@@ -1,5 +1,3 @@
-//go:build unix
-
 package testserver
 
 import (
@@ -205,12 +203,12 @@ func (p *Process) Quit() {
 // Pause stops the process where it is, until Resume.
 func (p *Process) Pause() error {
 	p.stopped.Store(true)
-	return p.Command.Process.Signal(syscall.SIGSTOP)
+	return p.Command.Process.Signal(pauseSignal)
 }
 
 // Resume lets a process that was paused go on.
 func (p *Process) Resume() error {
-	err := p.Command.Process.Signal(syscall.SIGCONT)
+	err := p.Command.Process.Signal(resumeSignal)
 	p.stopped.Store(false)
 	return err
 }

@@ -10,8 +10,6 @@ import (
 	"os"
 	"runtime/coverage"
 	"runtime/pprof"
-	"syscall"
-	"time"
 
 	"github.com/coordd/coordd/conformance/sim/plan"
 )
@@ -72,15 +70,6 @@ func write(folder string) error {
 		return err
 	}
 	return coverage.WriteCountersDir(folder)
-}
-
-// cpu returns the processor time that this process has used.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // Print writes the result as one line.

@@ -94,13 +94,19 @@ func (o *options) build(ctx context.Context, base string) (*program, error) {
 	return p, err
 }
 
+// lives reports whether a process with this id runs.
+func lives(pid int) bool {
+	p, err := os.FindProcess(pid)
+	return err == nil && !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
+
 // ownFolder makes a folder whose name has always the same length, and removes those of runners that have died.
 func ownFolder(below string) (string, error) {
 	const name = "coordd-sim-"
 	left, _ := filepath.Glob(filepath.Join(below, name+"*"))
 	for _, dir := range left {
 		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), name))
-		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		if err == nil && !lives(pid) {
 			_ = os.RemoveAll(dir)
 		}
 	}

@@ -3,10 +3,15 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
 
 func dieWithParent(*exec.Cmd) {}
 
-func quit(pid int) { _ = syscall.Kill(pid, syscall.SIGQUIT) }
+func quit(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Signal(syscall.SIGQUIT)
+	}
+}
