@@ -105,7 +105,7 @@ var trials = []trial{
 	{name: "the log in images of crashes", folder: "raftstore/wal",
 		tests: "^Test(Attack|Batch|Refused|CrashImages|MissingFiles|FlippedBits|EveryFailure|CutWithin)"},
 	{name: "memberships", folder: "raftstore",
-		tests: "^Test(RemovalIsDurable|LogProves|MembershipHist|RandomMembership|PromotionIs|SealingNeeds)"},
+		tests: "^Test(RemovalIsDurable|LogProves|MembershipHist|RandomMembership|PromotionIs|SealingNeeds|RosterOf)"},
 	{name: "lists of members", folder: "raftstore/membership", tests: "^Test"},
 	{name: "emptied members", folder: "raftstore", tests: "^Test(EmptiedBefore|IncarnationIs)"},
 	{name: "turns", folder: "internal/turn", tests: "^TestUnlock"},

@@ -16,6 +16,7 @@ type Defect struct {
 	File     string // slash-separated, from the top of the repository
 	Silence  bool   // the silence simulation has to find it, too
 	Seeds    int    // within so many seeds conformance/sim has to find it; 0: it need not
+	Mixture  string // count only seeds whose plan names this; "": all
 	old, new string
 }
 
@@ -40,8 +41,8 @@ func Read(files fs.FS, folder string) ([]Defect, error) {
 	return list, nil
 }
 
-var form = regexp.MustCompile(
-	`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?(?:seeds: (\d+)\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
+var form = regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?` +
+	`(?:seeds: (\d+)(?: of ([a-z ]+))?\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
 
 func parse(name, text string) (Defect, error) {
 	parts := form.FindStringSubmatch(text)
@@ -49,8 +50,8 @@ func parse(name, text string) (Defect, error) {
 		return Defect{}, fmt.Errorf("defect %s: the file has not the form of the others", name)
 	}
 	seeds, _ := strconv.Atoi(parts[4]) // digits, or nothing
-	return Defect{Name: name, Breaks: parts[1], File: parts[2], Silence: parts[3] != "", Seeds: seeds, old: parts[5],
-		new: parts[6]}, nil
+	return Defect{Name: name, Breaks: parts[1], File: parts[2], Silence: parts[3] != "", Seeds: seeds,
+		Mixture: parts[5], old: parts[6], new: parts[7]}, nil
 }
 
 // apply returns the defective text of the file that has this one.

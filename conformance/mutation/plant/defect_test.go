@@ -20,7 +20,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	if d, err := parse("x",
-		"# Breaks it.\nfile: a.go\nseeds: 20\n<<<<\nold\n====\nnew\n>>>>\n"); err != nil || d.Seeds != 20 {
+		"# Breaks it.\nfile: a.go\nseeds: 20 of late answers\n<<<<\nold\n====\nnew\n>>>>\n"); err != nil ||
+		d.Seeds != 20 || d.Mixture != "late answers" {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	if _, err := parse("x", "# Breaks it.\n<<<<\nold\n====\n>>>>\n"); err == nil {

@@ -88,8 +88,7 @@ func (g *generator) failedSync(x, y int, at Duration) Duration {
 // elect another leader while answers still come to the old one.
 func (g *generator) lateAnswers(x, y int, at Duration) Duration {
 	at = g.add(at, ms, 100*ms, Event{Kind: Transfer, Server: x, Other: y})
-	late := 100 + g.Int64N(390)
-	begun, cut := at+100*ms, g.between(500*time.Millisecond, 2*time.Second)
+	late, begun, cut := 100+g.Int64N(390), at+100*ms, g.between(500*time.Millisecond, 2*time.Second)
 	for other := range g.members() {
 		if other != x {
 			g.add(begun, ms, 2*ms, Event{Kind: Delay, Server: x, Other: other, N: late, For: cut + 3000*ms})
@@ -136,9 +135,11 @@ func (g *generator) received(x, y int, at Duration) Duration {
 // deposed cuts a leader off whose connections are lost at the same moment: the others elect another one at once, while
 // it has its lease, and clients.
 func (g *generator) deposed(x, y int, at Duration) Duration {
+	for i := range g.plan.Nodes {
+		g.plan.Nodes[i].RelaxedAttach = true // clients come back to it without the others
+	}
 	for i := range g.plan.Clients {
-		c := &g.plan.Clients[i]
-		c.Timeout = min(c.Timeout, Duration(300*time.Millisecond)+10*g.plan.Links.Max)
+		g.plan.Clients[i].Timeout = min(g.plan.Clients[i].Timeout, 300*ms+10*g.plan.Links.Max)
 	}
 	at = g.add(at, ms, 100*ms, Event{Kind: Transfer, Server: x, Other: y})
 	at = g.add(at, 500*ms, 900*ms, Event{Kind: Reset, Server: x, Other: y})
@@ -164,10 +165,14 @@ func (g *generator) crowdedRelay(x, y int, at Duration) Duration {
 	return at + slow + 200*ms
 }
 
-// grown adds servers one after the other, and kills one that knows of them before a leader change writes that down.
+// grown adds servers one after the other, and ends one that knows of them before a leader change writes that down.
 func (g *generator) grown(_, _ int, at Duration) Duration {
 	n, all := g.members(), len(g.plan.Servers)
 	first, x := n+g.IntN(all-n), g.IntN(n)
+	if g.one(2) {
+		slow := 20 + g.Int64N(200)
+		g.add(at, ms, 2*ms, Event{Kind: SlowSync, Server: x, Other: first, All: true, N: slow, For: 4000 * ms})
+	}
 	for i := range 2 {
 		s := n + (first-n+i)%(all-n)
 		if g.one(2) {
@@ -175,6 +180,6 @@ func (g *generator) grown(_, _ int, at Duration) Duration {
 		}
 		at = g.add(at, ms, 200*ms, Event{Kind: Add, Server: s, Other: x})
 	}
-	return g.add(at, 50*ms, 2000*ms, Event{Kind: Kill, Server: x, Other: (x + 1) % all, All: g.one(4),
-		For: g.between(10*time.Millisecond, 500*time.Millisecond)}) + 200*ms
+	return g.add(at, 50*ms, 2000*ms, Event{Kind: []Kind{Kill, Power}[g.IntN(2)], Server: x, Other: (x + 1) % all,
+		All: g.one(4), Share: g.share(), For: g.between(10*time.Millisecond, 500*time.Millisecond)}) + 200*ms
 }

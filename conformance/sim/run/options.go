@@ -19,8 +19,8 @@ type options struct {
 	memory, disk int64
 	seed         uint64
 	plan, shrink string
-	plans        string // a folder; "": they are not to be run
-	planted      string // the name of a defect; "": none
+	plans        string // a folder of plans to run; "": none
+	planted      string // a defect; "": none
 	repro        bool
 	processes    bool
 	times        int

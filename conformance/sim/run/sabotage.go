@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coordd/coordd/conformance/mutation/plant"
+	"github.com/coordd/coordd/conformance/sim/plan"
 )
 
 // defectFolders hold the planted defects: the simulation's own, and those of conformance/mutation, some of which it has
@@ -75,8 +76,8 @@ func sabotage(ctx context.Context, o *options, base string) error {
 		return nil
 	}
 	p := o.program(b, base)
-	fmt.Println("| defect | what it breaks | found by seed | as |")
-	fmt.Println("| --- | --- | --- | --- |")
+	fmt.Println("| defect | what it breaks | found by seed | of those with | as |")
+	fmt.Println("| --- | --- | --- | --- | --- |")
 	var missed atomic.Int64
 	next := 0
 	err = sideBySide(o.jobs, func() (*plant.Defect, bool) {
@@ -85,12 +86,12 @@ func sabotage(ctx context.Context, o *options, base string) error {
 		}
 		return &list[next-1], true
 	}, func(d *plant.Defect) error {
-		found, err := hunt(ctx, o, p, d)
+		found, try, err := hunt(ctx, o, p, d)
 		if err == nil && found.failure == "" {
 			missed.Add(1)
-			fmt.Printf("| %s | %s | none of %d | |\n", d.Name, d.Breaks, o.tries(d))
+			fmt.Printf("| %s | %s | none of %d | %s | |\n", d.Name, d.Breaks, o.tries(d), d.Mixture)
 		} else if err == nil {
-			fmt.Printf("| %s | %s | %d of %d | %s |\n", d.Name, d.Breaks, found.Seed-o.first()+1, d.Seeds, found.sign())
+			fmt.Printf("| %s | %s | %d of %d | %s | %s |\n", d.Name, d.Breaks, try, d.Seeds, d.Mixture, found.sign())
 		}
 		return err
 	})
@@ -117,22 +118,23 @@ func (o *options) tries(d *plant.Defect) int {
 }
 
 // hunt tries seeds until one fails with the defect, and passes without.
-func hunt(ctx context.Context, o *options, p *program, d *plant.Defect) (outcome, error) {
-	var last outcome
-	for i := range o.tries(d) {
-		var err error
-		last, err = p.run(ctx, job{seed: o.first() + uint64(i), env: inForce(d.Name)})
-		if err != nil {
-			return last, err
+func hunt(ctx context.Context, o *options, p *program, d *plant.Defect) (last outcome, try int, err error) {
+	for seed := o.first(); try < o.tries(d); seed++ {
+		if drawn := plan.Generate(seed); !strings.Contains(drawn.Profile, d.Mixture) {
+			continue
+		}
+		try++
+		if last, err = p.run(ctx, job{seed: seed, env: inForce(d.Name)}); err != nil {
+			return last, try, err
 		}
 		if last.failure != "" {
-			healthy, err := p.run(ctx, job{seed: last.Seed})
+			healthy, err := p.run(ctx, job{seed: seed})
 			if err != nil || healthy.failure == "" {
-				return last, err
+				return last, try, err
 			}
 		}
 	}
-	return outcome{}, nil
+	return outcome{}, try, nil
 }
 
 // sign is the first line of a failure, shortened for a table.
