@@ -149,7 +149,7 @@ var layers = []layer{
 		"conformance/model", "conformance/mutation/plant", "conformance/raw", "internal/exit",
 		"internal/testserver"},
 		foreign: []string{grpc, protobuf, ydbProtos, system}},
-	{folder: "conformance/sim/process/coordd", ours: []string{"conformance/sim", "coordination", "internal/cmdline",
+	{folder: "conformance/sim/process/simserver", ours: []string{"conformance/sim", "coordination", "internal/cmdline",
 		"internal/exit", "internal/hooks", "internal/serve", "raftstore", "server"},
 		foreign: []string{"github.com/spf13/pflag"}},
 	{folder: "."}, // the notices of the repository

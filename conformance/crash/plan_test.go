@@ -33,7 +33,7 @@ func runPlan(t *testing.T, file string, events int) {
 	if len(p.Events) > events {
 		p.Virtual, p.Events = p.Events[events].At, p.Events[:events]
 	}
-	program, err := testserver.Build(".", "sim-coordd", "./conformance/sim/process/coordd")
+	program, err := testserver.Build(".", "sim-coordd", "./conformance/sim/process/simserver")
 	if err != nil {
 		t.Fatal(err)
 	}

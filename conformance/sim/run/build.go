@@ -85,7 +85,7 @@ func buildProcesses(ctx context.Context, file string, v variant) (b built, err e
 	if hooked {
 		args = append(args, "-tags", "simdisk")
 	}
-	return b, errors.Join(compile(ctx, append(args, "./conformance/sim/process/coordd")),
+	return b, errors.Join(compile(ctx, append(args, "./conformance/sim/process/simserver")),
 		compile(ctx, []string{"build", "-C", "conformance/bench", "-o", b.sdk, "./sdkload"}),
 		compile(ctx, []string{"test", "-c", "-vet=off", "-o", b.file, "./conformance/sim"}))
 }

@@ -1,4 +1,4 @@
-// Command coordd is `coordd serve` as a server of make chaos: with the same flags, signals and exit codes. Its
+// Command simserver is `coordd serve` as a server of make chaos: with the same flags, signals and exit codes. Its
 // listeners and its connections to other servers lead through the network of the world that has started it, the world
 // orders the faults of its disk, and it keeps a journal of the entries that it executes (package process).
 package main
