@@ -64,7 +64,7 @@ type World struct {
 type Options struct {
 	Dir   string    // for the servers' files; it is the caller's to remove
 	Trace io.Writer // nil: none
-	// Program is conformance/sim/process/simserver, for servers that are processes, in real time; "": they are simulated.
+	// Program is conformance/sim/process/simserver, for servers that are processes, in real time; "": simulated ones.
 	Program string
 	SDK     string // the program conformance/bench/sdkload, to run beside such servers
 }
