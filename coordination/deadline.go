@@ -97,7 +97,7 @@ func (s *ledSession) endAbsence(l *Leader) {
 
 // returned begins the countdown of a session to which no stream has come back after all.
 func (s *ledSession) returned(l *Leader, now Instant) {
-	if s.node.sessions[s.id] == s && s.attachment == nil && s.countdown == nil && s.absences == 0 {
+	if s.attachment == nil && s.countdown == nil && s.settled && !s.undecided() && s.node.sessions[s.id] == s {
 		l.startCountdown(s, now, now.After(s.durable().timeoutMillis))
 	}
 }

@@ -96,7 +96,8 @@ type attachment struct {
 }
 
 // NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and
-// the node's grace period left, every waiter its full timeout. The deadlines are made by Tick, see takeover.
+// the node's grace period left, every waiter its timeout, or what the log clock leaves of them. The deadlines
+// are made by Tick, see takeover.
 func NewLeader(m *Machine, term Term, now Instant) *Leader {
 	l := &Leader{
 		machine: m, term: term,

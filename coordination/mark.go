@@ -9,6 +9,16 @@ func (e *Entry) Marked() bool {
 	return is
 }
 
+// ages reports whether the entry only moves the log clock on. Servers that wait for hours need not compare their states
+// for that.
+func (e *Entry) ages() bool {
+	if len(e.Commands) != 1 {
+		return false
+	}
+	_, is := e.Commands[0].(*Age)
+	return is
+}
+
 // MarkPolicy says when the leader marks the log. It does not if nothing has changed since the last mark; the
 // zero policy is never.
 type MarkPolicy struct {
@@ -33,7 +43,7 @@ func (k *marks) executed(now Instant, e *Entry) {
 	switch {
 	case e.Marked():
 		k.changed, k.asked = 0, false
-	case len(e.Commands) > 0:
+	case len(e.Commands) > 0 && !e.ages():
 		if k.changed == 0 {
 			k.since = now
 		}

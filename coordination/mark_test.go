@@ -45,6 +45,8 @@ func TestMarkIsDue(t *testing.T) {
 	want("nothing behind the mark", Never)
 	r.commit(r.term, nil)
 	want("a new leader changes nothing", Never)
+	r.commit(r.term, &Age{})
+	want("time alone changes nothing", Never)
 	second := r.now
 	r.commit(r.term, makeA(5))
 	want("one command behind the mark", second.After(period))

@@ -4,9 +4,10 @@
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
 // what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
-// quotas of paths, the reserve for administrators, and the limit of links; 4 for the log clock, and what has an age by it; 1 for everything else. The encoding is canonical:
-// fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
-// reader refuses everything else. A field or a command that is added later comes with a new version.
+// quotas of paths, the reserve for administrators, and the limit of links; 4 for the log clock, and what has an age by it;
+// 1 for everything else. The encoding is canonical: fields in ascending order, each only if it is not zero, numbers in
+// their shortest form. So one value has one encoding, and a reader refuses everything else. A field or a command that is
+// added later comes with a new version.
 //
 // Messages are flat, but for the limits, because a nested message that is missing and one that is empty would be two
 // encodings of one value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
