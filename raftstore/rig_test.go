@@ -119,7 +119,7 @@ type memberRig struct {
 	files  *rig.Memory
 	mu     sync.Mutex // held while an image is made and judged: the keeper works beside an installation
 	images int
-	marks  map[string]int
+	marks  rig.Marks
 
 	acked    memberState
 	underway []memberState // besides, of the call under way; nobody writes beside a change of both
@@ -133,7 +133,7 @@ type memberRig struct {
 }
 
 func newMemberRig(t *testing.T, seed uint64) *memberRig {
-	return &memberRig{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), files: rig.New("/"), marks: map[string]int{},
+	return &memberRig{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), files: rig.New("/"), marks: rig.Marks{},
 		log: []rigEntry{{1, ""}}, term: 1, leader: firstLeader, committed: 1, sent: 1,
 		acked: memberState{base: 1, baseTerm: 1, checkpoint: 1, hard: wal.HardState{Term: 1}}}
 }
@@ -547,7 +547,7 @@ func (g *memberRig) checkpoint(f *handDriven) error {
 func TestMemberCrashImages(t *testing.T) {
 	testmode.WithoutRace(t)
 	t.Parallel()
-	marks, made, lives := map[string]int{}, 0, 0
+	marks, made, lives := rig.Marks{}, 0, 0
 	for seed := uint64(1); made < *memberImages; seed++ {
 		g := newMemberRig(t, seed)
 		for range 6 {
@@ -555,19 +555,10 @@ func TestMemberCrashImages(t *testing.T) {
 			lives++
 		}
 		made += g.images
-		for mark, n := range g.marks {
-			marks[mark] += n
-		}
+		marks.Add(g.marks)
 	}
 	t.Logf("%d images of %d lives", made, lives)
-	for _, mark := range slices.Sorted(maps.Keys(marks)) {
-		t.Logf("%7d  %s", marks[mark], mark)
-	}
-	for _, mark := range []string{"half made", "a log of before", "a checkpoint", "a received checkpoint",
+	marks.Report(t, "half made", "a log of before", "a checkpoint", "a received checkpoint",
 		"a replaced end", "several jobs in a write", "a checkpoint for a longer log", "the call under way",
-		"killed 2 times while it starts", "an error at sync", "an error at write"} {
-		if marks[mark] == 0 {
-			t.Errorf("never reached: %s", mark)
-		}
-	}
+		"killed 2 times while it starts", "an error at sync", "an error at write")
 }

@@ -65,7 +65,7 @@ type world struct {
 	durable  state
 	underway state // what the call under way makes durable; durable without one
 	images   int
-	marks    map[string]int
+	marks    rig.Marks
 	count    int // of records and values
 
 	s     *Store
@@ -83,7 +83,7 @@ type pin struct {
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 7)), fs: rig.New(dir), marks: map[string]int{}}
+	w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 7)), fs: rig.New(dir), marks: rig.Marks{}}
 	w.durable = state{w.nextRecord(), map[string]string{}}
 	w.underway = w.durable
 	s := New(w.options(w.fs))
@@ -480,7 +480,7 @@ func (w *world) read() error {
 
 // TestCrashes makes images of what a crash may leave, until there are enough. It has to come by everything.
 func TestCrashes(t *testing.T) {
-	marks := map[string]int{}
+	marks := rig.Marks{}
 	sum := 0
 	for seed := uint64(1); sum < *images; seed++ {
 		w := newWorld(t, seed)
@@ -488,19 +488,13 @@ func TestCrashes(t *testing.T) {
 			w.live(40)
 		}
 		sum += w.images
-		for mark, n := range w.marks {
-			marks[mark] += n
-		}
+		marks.Add(w.marks)
 	}
-	t.Logf("%d images, %v", sum, marks)
-	for _, mark := range []string{"several files", "many files", "one file", "unnamed files", "half a manifest",
+	t.Logf("%d images", sum)
+	marks.Report(t, "several files", "many files", "one file", "unnamed files", "half a manifest",
 		"the one under way", "not the one underway", "a merge under way", "a torn file", "a failed step", "a kill",
 		"a power cut", "a merge given up", "an older pinned checkpoint", "tidy", "a failed sync",
-		"a start without room", "a merge on a full disk", "both on a full disk"} {
-		if marks[mark] == 0 {
-			t.Errorf("no image with: %s", mark)
-		}
-	}
+		"a start without room", "a merge on a full disk", "both on a full disk")
 }
 
 // TestFilesThatAreMissingOrBack removes a file that counts, which has to be found, and puts one back that does not,

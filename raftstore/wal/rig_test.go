@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -32,12 +31,12 @@ type lives struct {
 	acked      model
 	underway   model // what the call under way leaves; acked without one
 	images     int
-	marks      map[string]int
+	marks      rig.Marks
 	everyImage int // one of so many steps has an image
 }
 
 func newLives(t testing.TB, seed uint64) *lives {
-	g := &lives{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2)), marks: map[string]int{}, everyImage: 3}
+	g := &lives{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2)), marks: rig.Marks{}, everyImage: 3}
 	g.fs = rig.New(dir)
 	g.o = small.in(nil)
 	g.o.New = true
@@ -213,7 +212,7 @@ func (g *lives) call(l *Log) error {
 
 // TestCrashImages: whatever a power cut, a kill or an error leaves, what was acknowledged is there.
 func TestCrashImages(t *testing.T) {
-	marks, made, lives := map[string]int{}, 0, 0
+	marks, made, lives := rig.Marks{}, 0, 0
 	for seed := uint64(1); made < *images; seed++ {
 		g := newLives(t, seed)
 		for range 12 {
@@ -221,19 +220,10 @@ func TestCrashImages(t *testing.T) {
 			lives++
 		}
 		made += g.images
-		for mark, n := range g.marks {
-			marks[mark] += n
-		}
+		marks.Add(g.marks)
 	}
 	t.Logf("%d images of %d lives", made, lives)
-	for _, mark := range slices.Sorted(maps.Keys(marks)) {
-		t.Logf("%7d  %s", marks[mark], mark)
-	}
-	for _, mark := range wanted {
-		if marks[mark] == 0 {
-			t.Errorf("never reached: %s", mark)
-		}
-	}
+	marks.Report(t, wanted...)
 }
 
 // wanted are the marks that the short form reaches as well.
@@ -371,7 +361,7 @@ func TestEveryFailure(t *testing.T) {
 		for _, kind := range rig.Faults {
 			for n := 1; ; n++ {
 				g := *base
-				g.fs, g.marks = base.fs.Clone(), map[string]int{}
+				g.fs, g.marks = base.fs.Clone(), rig.Marks{}
 				g.r = rand.New(rand.NewPCG(seed, uint64(n)))
 				g.underway = g.acked
 				failed := false

@@ -157,6 +157,11 @@ func (c *silenceClient) listen() {
 	}
 }
 
+// heardOfExpiry reports whether the stream has ended with the news that its session has expired.
+func (c *silenceClient) heardOfExpiry() bool {
+	return c.ended == coordination.EndingOK && c.refusal != nil && *c.refusal == *coordination.SessionExpired
+}
+
 func (c *silenceClient) hear(r *coordination.Reply) {
 	w := c.in
 	switch r.Kind {
