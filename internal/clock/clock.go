@@ -79,6 +79,9 @@ func (a *Alarm) Set(next coordination.Instant) {
 	}
 }
 
+// RanOut reports whether it has gone off, or is about to, since it was set.
+func (a *Alarm) RanOut() bool { return a.at <= a.clock.Now() }
+
 // Stop ends it.
 func (a *Alarm) Stop() {
 	if a.timer != nil {

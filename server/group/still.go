@@ -58,6 +58,8 @@ func (g *Group) unfinished() string {
 		return "somebody reads"
 	case c.replica.NextDeadline() <= g.clock.Now():
 		return "something is due"
+	case c.due.RanOut(): // for what is due later by now: the turn that it asks for sets it anew
+		return "an alarm has gone off"
 	}
 	return g.limiter.Unfinished()
 }

@@ -105,6 +105,7 @@ func (g *core) handleAll(news []storeEvent) {
 			return
 		}
 	}
+	g.replica.Admit(g.readable(), g.Crowded()) // time may need commands too, before anybody asks for one
 	if full := g.logFull(); full || g.inFlight >= maxInFlightBytes {
 		g.waitsForCheckpoint = full
 		g.queue.hold()
@@ -124,11 +125,7 @@ func (g *core) handleAll(news []storeEvent) {
 }
 
 func (g *core) handleRequests() {
-	requests := g.takeRequests()
-	if len(requests) > 0 {
-		g.replica.Admit(g.readable(), g.Crowded())
-	}
-	for _, e := range requests {
+	for _, e := range g.takeRequests() {
 		g.handle(e)
 	}
 }
