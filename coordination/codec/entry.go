@@ -43,6 +43,9 @@ func AppendEncoded(entry, command []byte) []byte {
 	return protowire.AppendBytes(entry, command[1:])
 }
 
+// EndBytesMax is the largest number of bytes that EndEntry adds: a tag and a number.
+const EndBytesMax = 1 + 10
+
 // EndEntry adds to an entry with all its commands for how long its leader has served, unless that is 0, and
 // returns the extended slice. It is for logs that every server reads with VersionAges.
 func EndEntry(entry []byte, servedMillis uint64) []byte {

@@ -26,7 +26,7 @@ func (g *core) entries(commands []coordination.Command) [][]byte {
 		entry = g.appendToEntry(entry, c)
 		single := coordination.Alone(c)
 		if count > 0 && (alone || single || count == coordination.MaxEntryCommands ||
-			len(entry) > coordination.MaxEntryBytes) {
+			len(entry) > coordination.MaxEntryBytes-codec.EndBytesMax) {
 			end(before)
 			entry = append(entry[:begun], entry[before:]...)
 		}

@@ -34,7 +34,8 @@ func TestEntries(t *testing.T) {
 	const mib = coordination.MaxEntryBytes
 	lineage := &coordination.BeginLineage{Lineage: 7}
 	half := update(mib / 2)
-	rest := mib - len(codec.AppendToEntry(codec.BeginEntry(nil, stamp), half)) // is left behind half
+	// is left behind half
+	rest := mib - codec.EndBytesMax - len(codec.AppendToEntry(codec.BeginEntry(nil, stamp), half))
 	fill := rest - (len(codec.AppendToEntry(nil, update(mib/3))) - mib/3)
 	for name, test := range map[string]struct {
 		commands []coordination.Command
