@@ -15,7 +15,7 @@ type options struct {
 	long         time.Duration
 	jobs         int
 	out, shm     string
-	cpu, real    time.Duration
+	cpu, idle    time.Duration
 	memory, disk int64
 	seed         uint64
 	plan, shrink string
@@ -40,7 +40,7 @@ func flags() *options {
 	flag.StringVar(&o.out, "out", "bin/sim/out", "the folder that failures are described in")
 	flag.StringVar(&o.shm, "shm", "/dev/shm", "a folder in memory for the data of the servers")
 	flag.DurationVar(&o.cpu, "cpu", 10*time.Second, "processor time that a seed may take")
-	flag.DurationVar(&o.real, "real", 30*time.Second, "real time that a seed may take")
+	flag.DurationVar(&o.idle, "idle", 30*time.Second, "time for which a seed may neither run nor wait for a processor")
 	flag.Int64Var(&o.memory, "memory", 2<<30, "bytes of memory that a seed may take")
 	flag.Int64Var(&o.disk, "disk", 512<<20, "bytes that the data of a seed's servers may take")
 	flag.Uint64Var(&o.seed, "seed", 0, "run this seed only, and keep its trace and logs")
@@ -65,7 +65,7 @@ func flags() *options {
 
 // program returns the built program with the bounds of the options.
 func (o *options) program(b built, base string) *program {
-	return &program{built: b, base: base, cpu: o.cpu, real: o.real, memory: o.memory, disk: o.disk}
+	return &program{built: b, base: base, cpu: o.cpu, idle: o.idle, memory: o.memory, disk: o.disk}
 }
 
 // errFound means that something failed, and was printed.

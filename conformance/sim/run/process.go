@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,7 +23,7 @@ import (
 type program struct {
 	built
 	base         string // each run has a folder of its own below it
-	cpu, real    time.Duration
+	cpu, idle    time.Duration
 	memory, disk int64
 	env          []string // besides what each run has
 	runs         atomic.Int64
@@ -128,10 +129,12 @@ type watched struct {
 	ended   chan error
 }
 
-// watch waits for the end of a process, and makes an end of one that exceeds a bound, which it names.
+// watch waits for the end of a process, and makes an end of one that exceeds a bound, which it names. Beside busy
+// processes a run takes as long as they let it: only time in which it would not run on a machine of its own is idle.
 func (p *program) watch(ctx context.Context, w watched) (excess string, err error) {
-	begun := time.Now()
-	tick := time.NewTicker(100 * time.Millisecond)
+	const pause = 100 * time.Millisecond
+	var idle time.Duration
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		select {
@@ -142,12 +145,15 @@ func (p *program) watch(ctx context.Context, w watched) (excess string, err erro
 			return "", <-w.ended
 		case <-tick.C:
 		}
+		if !runnable(w.process.Pid) {
+			idle += pause
+		}
 		used, memory := usage(w.process.Pid)
 		switch {
 		case used > p.cpu:
 			excess = fmt.Sprintf("hangs: has not ended after %v of processor time", p.cpu)
-		case time.Since(begun) > p.real:
-			excess = fmt.Sprintf("hangs: has not ended after %v", p.real)
+		case idle > p.idle:
+			excess = fmt.Sprintf("hangs: has had nothing to do for %v", p.idle)
 		case memory > p.memory:
 			excess = fmt.Sprintf("takes more than %d bytes of memory", p.memory)
 		case sizeOf(w.data) > p.disk:
@@ -176,6 +182,16 @@ func usage(pid int) (cpu time.Duration, memory int64) {
 		memory = pages * int64(os.Getpagesize())
 	}
 	return cpu, memory
+}
+
+// runnable reports whether a thread of a process runs, or waits for a processor or for a file.
+func runnable(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return slices.ContainsFunc(tasks, func(task string) bool {
+		text, _ := os.ReadFile(task)
+		state := bytes.TrimLeft(text[bytes.LastIndexByte(text, ')')+1:], " ")
+		return len(state) > 0 && (state[0] == 'R' || state[0] == 'D')
+	})
 }
 
 // ticksOf returns the processor time in a stat file of /proc.

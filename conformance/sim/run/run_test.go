@@ -101,7 +101,7 @@ func TestSeed(t *testing.T) {
 }
 
 func testOptions(t *testing.T) (*options, *program) {
-	o := &options{jobs: 2, out: t.TempDir(), cpu: time.Second, real: time.Minute, memory: 1 << 40, disk: 1 << 20}
+	o := &options{jobs: 2, out: t.TempDir(), cpu: time.Second, idle: time.Minute, memory: 1 << 40, disk: 1 << 20}
 	return o, o.program(built{file: os.Args[0], patched: true}, t.TempDir())
 }
 
@@ -136,11 +136,15 @@ func TestHangIsShown(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	_, p := testOptions(t)
-	p.real = 500 * time.Millisecond
+	p.idle = 500 * time.Millisecond
 	if o, err := p.run(t.Context(), job{seed: sleeps}); err != nil || !strings.HasPrefix(o.failure, "hangs") {
 		t.Errorf("%s, %v", o.failure, err)
 	}
-	p.real, p.cpu, p.memory = time.Minute, time.Minute, 100<<20
+	p.cpu = 2 * time.Second // for which it is not idle
+	if o, err := p.run(t.Context(), job{seed: spins}); err != nil || !strings.Contains(o.failure, "processor time") {
+		t.Errorf("%s, %v", o.failure, err)
+	}
+	p.idle, p.cpu, p.memory = time.Minute, time.Minute, 100<<20
 	if o, err := p.run(t.Context(), job{seed: swells}); err != nil || !strings.Contains(o.failure, "of memory") {
 		t.Errorf("%s, %v", o.failure, err)
 	}
