@@ -6,16 +6,20 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/sim/check"
 	"github.com/coordd/coordd/conformance/sim/client"
 	"github.com/coordd/coordd/conformance/sim/plan"
 	"github.com/coordd/coordd/conformance/sim/trace"
+	"github.com/coordd/coordd/coordination"
 )
 
 // load is clients of the simulation on a cluster, of which each stays with the server of its stream.
@@ -27,7 +31,8 @@ type load struct {
 	clients    []*client.Client
 	plans      []plan.Client
 	judged     int                     // events that check has seen
-	streams    map[int]*check.Opened   // by number
+	streams    map[int]*opened         // by number
+	last       map[int]*opened         // stream of each client
 	sessions   map[int]map[uint64]bool // of each client
 	stop       func()
 }
@@ -36,9 +41,23 @@ type load struct {
 // other tests run beside.
 var sessionTimeout = inLongForm(8*time.Second, 16*time.Second)
 
+// opened is a stream.
+type opened struct {
+	*check.Opened
+	former  int // the server of the client's stream before, or the same one
+	failure *Ydb_Coordination.SessionResponse_Failure
+}
+
+// late reports whether the failure is that of a session that ran out before its client came, from another server.
+func (o *opened) late() bool {
+	return o.former != o.Server && slices.ContainsFunc(o.failure.GetIssues(), func(i *Ydb_Issue.IssueMessage) bool {
+		return i.GetMessage() == coordination.SessionMissing.Text
+	})
+}
+
 // startLoad starts clients at each server.
 func startLoad(c *cluster, seed uint64) *load {
-	l := &load{cluster: c, trace: trace.New(nil, c.dir), streams: map[int]*check.Opened{},
+	l := &load{cluster: c, trace: trace.New(nil, c.dir), streams: map[int]*opened{}, last: map[int]*opened{},
 		sessions: map[int]map[uint64]bool{}}
 	think := plan.Duration(inLongForm(3*time.Millisecond, 30*time.Millisecond))
 	for server := range servers {
@@ -102,11 +121,18 @@ func (l *load) check(fallible serverSet, from time.Duration) (gaps []time.Durati
 	for _, e := range events[l.judged:] {
 		switch fact := e.Fact.(type) {
 		case *check.Opened:
-			l.streams[fact.Stream] = fact
+			o := &opened{Opened: fact, former: fact.Server}
+			if before := l.last[fact.Client]; before != nil {
+				o.former = before.Server
+			}
+			l.streams[fact.Stream], l.last[fact.Client] = o, o
 			last[fact.Stream] = -1 // not from the beginning
 		case *check.Got:
 			if started := fact.Message.GetSessionStarted(); started != nil {
 				l.note(fact.Client, started.GetSessionId())
+			}
+			if failure := fact.Message.GetFailure(); failure != nil {
+				l.streams[fact.Stream].failure = failure
 			}
 			if before, known := last[fact.Stream]; fact.Message.GetPing() == nil && e.At >= from && before >= 0 {
 				if !known {
@@ -118,12 +144,13 @@ func (l *load) check(fallible serverSet, from time.Duration) (gaps []time.Durati
 		case *check.Ended:
 			delete(longest, fact.Stream)
 			last[fact.Stream] = -1
-			server := l.streams[fact.Stream].Server
+			o := l.streams[fact.Stream]
 			// Three servers beside many busy processes may be without a leader for longer than a client waits.
 			excused := !longForm && strings.Contains(fact.Text, "Canceled")
-			if !fact.Abandoned && !fallible.has(server) && !excused {
-				l.violations.add("stream %d of client %d ended on server %d, which was well: %s", fact.Stream,
-					fact.Client, server, fact.Text)
+			late := fallible.has(o.former) && o.late()
+			if !fact.Abandoned && !fallible.has(o.Server) && !excused && !late {
+				l.violations.add("stream %d of client %d ended on server %d, which was well: %s %s", fact.Stream,
+					fact.Client, o.Server, fact.Text, o.failure)
 			}
 		}
 	}
