@@ -45,7 +45,7 @@ func (s *Store) announce() {
 		return
 	}
 	s.peers.Announce()
-	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, (*loop).publish) })
+	s.inbox.task((*loop).publish)
 }
 
 // publish has the leader put into the log what a member says of itself and the log does not. Raft takes one

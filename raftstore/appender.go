@@ -48,7 +48,7 @@ type appender struct {
 }
 
 func newAppender(s *Store) *appender {
-	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends,
+	a := &appender{device: s.device, install: s.receiver.install, inbox: &s.inbox, appends: &s.meters.appends,
 		times: &s.disk.Log, logger: s.cfg.Logger, done: make(chan struct{}), commit: s.log.hard.Commit}
 	a.ready.L = &a.mu
 	return a

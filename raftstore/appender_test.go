@@ -156,7 +156,7 @@ func (d *stoppedLog) Append(*wal.HardState, []*pb.Entry) error {
 func TestSlowAppendIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		s := &Store{disk: &datadir.Disk{}, log: &raftLog{}}
+		s := &Store{disk: &datadir.Disk{}, log: &raftLog{}, receiver: &receiver{}}
 		s.cfg.Logger = newTextLogger(&log)
 		a := newAppender(s)
 		for _, d := range []stoppedLog{{sync: slowWriteMax}, {write: 8 * time.Second}, {sync: 2 * slowWriteMax}} {

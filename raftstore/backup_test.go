@@ -37,7 +37,7 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 	}
 	takeCheckpoint(t, r, rows...)
 	propose(t, r, term, "two")
-	w := s.BeginCheckpoint(r.last())
+	w := s.Checkpoints.Begin(r.last())
 	w.DeletePrefix([]byte("gone/"))
 	w.Finish()
 	r.waitCheckpoint(t, r.last())

@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,47 +42,6 @@ type rowDevice interface {
 	Each(fn func(key, value []byte) error) error
 	// Pin begins to read the last durable checkpoint from any goroutine. It returns nil in memory.
 	Pin() (*datadir.Pinned, error)
-}
-
-// CheckpointDue reports whether enough was applied since the last checkpoint to begin the next, and the last
-// one is durable. It is cheap.
-func (s *Store) CheckpointDue() bool {
-	return (s.due.reached(&s.cfg, 1) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
-}
-
-// CheckpointOverdue reports whether the next checkpoint should not wait any longer for a place in the log at
-// which all members take one: a quarter more was applied than makes it due, or somebody waits for it. It is
-// cheap.
-func (s *Store) CheckpointOverdue() bool {
-	return (s.due.exceeded(&s.cfg) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
-}
-
-// CheckpointOpen reports whether a checkpoint was begun and is not durable yet. It is cheap.
-func (s *Store) CheckpointOpen() bool { return s.keeper.active() }
-
-// LogFull reports whether so much was applied since the last checkpoint was begun that the next one would be
-// due, and the last one is still being written. Then no more commands should be taken until it is not full
-// any more: the log, and with it the time that a restart takes, has grown to twice what it should be. It is
-// cheap.
-func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.active() }
-
-// BeginCheckpoint starts a checkpoint as of index, the last entry that the handler has told to be Applied,
-// which is not below the last checkpoint. It takes all rows that changed since the last one. One at a time:
-// the next may begin after CheckpointDone; anything else is a mistake of the caller and panics.
-func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
-	term, conf, known := s.log.at(index)
-	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf,
-		begun: time.Now()}}
-	if !s.keeper.begin(&w.mark, known) {
-		return w
-	}
-	if !known {
-		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone",
-			index))
-	}
-	s.due.begin()
-	s.begun.Store(index)
-	return w
 }
 
 // CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at
@@ -156,14 +114,9 @@ type keeper struct {
 func newKeeper(s *Store) *keeper {
 	return &keeper{
 		rows: s.rowStore, log: s.device, inbox: &s.inbox,
-		hurry: s.LogGrows, room: func() bool { return !s.short.Load() },
 		bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
-
-// LogGrows reports whether half of the log that makes the next checkpoint due has come since the last one was
-// begun. Then one that is open should be over soon, also at the cost of the requests. It is cheap.
-func (s *Store) LogGrows() bool { return s.due.reached(&s.cfg, 2) }
 
 func (k *keeper) active() bool {
 	k.mu.Lock()

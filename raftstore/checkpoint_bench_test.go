@@ -70,7 +70,7 @@ func storeRows(b *testing.B, r *recorder, count, round int) (durable, moved time
 	order := rand.New(rand.NewSource(int64(round))).Perm(count)
 	index := r.store.AppliedIndex()
 	begun := time.Now()
-	w := r.store.BeginCheckpoint(index)
+	w := r.store.Checkpoints.Begin(index)
 	for at := 0; at < count; at += 128 {
 		var rows []Row
 		for _, n := range order[at:min(at+128, count)] {

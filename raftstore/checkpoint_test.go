@@ -39,7 +39,7 @@ func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
 	for _, k := range numbered("k", 0, 100) {
 		rows = append(rows, row(k, "v"))
 	}
-	w := s.BeginCheckpoint(r.last())
+	w := s.Checkpoints.Begin(r.last())
 	w.Put(rows)
 	w.Finish()
 	for len(g.waiting) == 0 {
@@ -53,18 +53,18 @@ func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
 func TestLogIsFullBehindASlowCheckpoint(t *testing.T) {
 	r, g, term := gatedCheckpoint(t)
 	for n := range int(r.store.cfg.CheckpointCommands) {
-		if r.store.LogFull() {
+		if r.store.Checkpoints.LogFull() {
 			t.Fatalf("full after %d entries", n)
 		}
 		propose(t, r, term, fmt.Sprint("c", n))
 	}
-	if !r.store.LogFull() || r.store.CheckpointDue() {
-		t.Errorf("full %v, due %v", r.store.LogFull(), r.store.CheckpointDue())
+	if !r.store.Checkpoints.LogFull() || r.store.Checkpoints.Due() {
+		t.Errorf("full %v, due %v", r.store.Checkpoints.LogFull(), r.store.Checkpoints.Due())
 	}
 	close(g.pass)
 	r.waitIdle(t)
-	if r.store.LogFull() || !r.store.CheckpointDue() {
-		t.Errorf("full %v, due %v", r.store.LogFull(), r.store.CheckpointDue())
+	if r.store.Checkpoints.LogFull() || !r.store.Checkpoints.Due() {
+		t.Errorf("full %v, due %v", r.store.Checkpoints.LogFull(), r.store.Checkpoints.Due())
 	}
 	stop(t, r.store)
 }

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"log/slog"
 	"slices"
 
 	"go.etcd.io/raft/v3"
@@ -31,17 +32,17 @@ func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 	case leading && l.leading && term == l.term:
 	case leading:
 		log.Info("this server leads the cluster", takesOver...)
-	case l.leading && l.transferring:
+	case l.leading && l.s.moving.Load():
 		log.Info("this server leads the cluster no more", "term", l.term, "why",
 			"it has handed over the leadership", "to", l.conf.NameOf(l.heir))
 	case l.leading:
-		log.Warn("this server leads the cluster no more", "term", l.term, "why", l.whyLost(term, leader))
+		log.Warn("this server leads the cluster no more", "term", l.term, "why", whyLost(l.term, term, leader))
 	case leader == raft.None && l.leader != raft.None && l.heir != raft.None:
 		log.Info("the leader hands over", "leader", l.conf.NameOf(l.leader), "term", l.term, "to",
 			l.conf.NameOf(l.heir))
 	case leader == raft.None && l.leader != raft.None:
 		log.Warn("the leader is lost", "leader", l.conf.NameOf(l.leader), "term", l.term, "why",
-			l.whyGone(term))
+			whyGone(l.leaderReset, l.term, term))
 	}
 	if !leading && leader != raft.None && (leader != l.leader || term != l.term) {
 		log.Info("another server leads the cluster",
@@ -54,36 +55,32 @@ func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 }
 
 // whyLost is why this member leads no more, if it has not handed over the leadership.
-func (l *loop) whyLost(term, leader uint64) string {
+func whyLost(before, term, leader uint64) string {
 	switch {
 	case leader != raft.None:
 		return "another server was elected"
-	case term > l.term:
+	case term > before:
 		return "another server stands for election"
 	}
 	return "it does not hear from a majority"
 }
 
 // whyGone is why this member does not follow its leader any more.
-func (l *loop) whyGone(term uint64) string {
+func whyGone(reset bool, before, term uint64) string {
 	switch {
-	case l.leaderReset:
+	case reset:
 		return "its connection was reset"
-	case term > l.term:
+	case term > before:
 		return "there is an election"
 	}
 	return "it was not heard of"
 }
 
-// tellMembers tells of a change of the membership, unless it comes from the log of an earlier run.
-func (l *loop) tellMembers(index uint64, next membership.Conf) {
-	if index <= l.replayed {
-		return
-	}
-	log := l.s.cfg.Logger
+// tellMembers logs a change of the membership.
+func tellMembers(log *slog.Logger, last, next membership.Conf) {
 	for _, m := range next.Members {
-		before := l.conf.Member(m.ID)
-		voted, votes := slices.Contains(l.conf.Voters, m.ID), slices.Contains(next.Voters, m.ID)
+		before := last.Member(m.ID)
+		voted, votes := slices.Contains(last.Voters, m.ID), slices.Contains(next.Voters, m.ID)
 		switch {
 		case before == nil && votes:
 			log.Info("a server with a vote is there", "server", m.Name, "id", IDText(m.ID), "address", m.Peer)
@@ -100,12 +97,12 @@ func (l *loop) tellMembers(index uint64, next membership.Conf) {
 				m.Version)
 		}
 	}
-	for _, m := range l.conf.Members {
+	for _, m := range last.Members {
 		if !next.Has(m.ID) {
 			log.Info("a server was removed", "server", m.Name, "id", IDText(m.ID))
 		}
 	}
-	if before, now := l.conf.Version(), next.Version(); before != 0 && now > before {
+	if before, now := last.Version(), next.Version(); before != 0 && now > before {
 		log.Info("all servers can read commands of a later version", "version", now, "before", before)
 	}
 }

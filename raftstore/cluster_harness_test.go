@@ -82,13 +82,13 @@ func (m *machine) Committed(entries []Entry) {
 	})
 	last := entries[len(entries)-1].Index
 	m.store.Applied(last, len(entries))
-	if m.store.CheckpointDue() {
+	if m.store.Checkpoints.Due() {
 		m.checkpoint(last)
 	}
 }
 
 func (m *machine) checkpoint(index uint64) {
-	w := m.store.BeginCheckpoint(index)
+	w := m.store.Checkpoints.Begin(index)
 	var rows []Row
 	m.note(func() {
 		for _, c := range slices.Sorted(maps.Keys(m.dirty)) {

@@ -25,38 +25,38 @@ func TestCheckpointBecomesOverdue(t *testing.T) {
 	term := r.lead(t)
 	due := s.cfg.CheckpointCommands
 	count := func() { // proposes a command and waits until it counts
-		before := s.due.commands.Load()
+		before := s.Checkpoints.due.commands.Load()
 		propose(t, r, term, fmt.Sprint("a", before))
-		r.wait(t, "the command to count", func() bool { return s.due.commands.Load() > before })
+		r.wait(t, "the command to count", func() bool { return s.Checkpoints.due.commands.Load() > before })
 	}
-	for s.due.commands.Load() < due {
-		if s.CheckpointDue() {
-			t.Fatalf("due after %d commands", s.due.commands.Load())
+	for s.Checkpoints.due.commands.Load() < due {
+		if s.Checkpoints.Due() {
+			t.Fatalf("due after %d commands", s.Checkpoints.due.commands.Load())
 		}
 		count()
 	}
-	for s.due.commands.Load() < due/4*5 {
-		if !s.CheckpointDue() || s.CheckpointOverdue() {
-			t.Fatalf("after %d commands: due %v, overdue %v", s.due.commands.Load(), s.CheckpointDue(),
-				s.CheckpointOverdue())
+	for s.Checkpoints.due.commands.Load() < due/4*5 {
+		if !s.Checkpoints.Due() || s.Checkpoints.Overdue() {
+			t.Fatalf("after %d commands: due %v, overdue %v", s.Checkpoints.due.commands.Load(), s.Checkpoints.Due(),
+				s.Checkpoints.Overdue())
 		}
 		count()
 	}
-	if !s.CheckpointOverdue() || s.CheckpointOpen() {
-		t.Errorf("overdue %v, open %v", s.CheckpointOverdue(), s.CheckpointOpen())
+	if !s.Checkpoints.Overdue() || s.Checkpoints.Open() {
+		t.Errorf("overdue %v, open %v", s.Checkpoints.Overdue(), s.Checkpoints.Open())
 	}
-	w := s.BeginCheckpoint(r.last())
-	if s.CheckpointOverdue() || !s.CheckpointOpen() {
-		t.Errorf("begun: overdue %v, open %v", s.CheckpointOverdue(), s.CheckpointOpen())
+	w := s.Checkpoints.Begin(r.last())
+	if s.Checkpoints.Overdue() || !s.Checkpoints.Open() {
+		t.Errorf("begun: overdue %v, open %v", s.Checkpoints.Overdue(), s.Checkpoints.Open())
 	}
 	w.Finish()
 	r.waitIdle(t)
-	if s.CheckpointOverdue() || s.CheckpointOpen() {
-		t.Errorf("stored: overdue %v, open %v", s.CheckpointOverdue(), s.CheckpointOpen())
+	if s.Checkpoints.Overdue() || s.Checkpoints.Open() {
+		t.Errorf("stored: overdue %v, open %v", s.Checkpoints.Overdue(), s.Checkpoints.Open())
 	}
 	propose(t, r, term, "b")
-	s.WantCheckpoint(r.last())
-	if !s.CheckpointOverdue() {
+	s.Checkpoints.Want(r.last())
+	if !s.Checkpoints.Overdue() {
 		t.Error("somebody waits for a checkpoint, and it waits for others")
 	}
 	stop(t, s)

@@ -150,8 +150,8 @@ func (m *confMember) start() {
 		return
 	}
 	m.disk.locked = false
-	s := &Store{stop: make(chan struct{}), done: make(chan struct{}), receiving: make(chan struct{}, 1),
-		disk: &datadir.Disk{}, network: newMemNet(1).at(m.name + ":1"),
+	s := &Store{stop: make(chan struct{}), done: make(chan struct{}),
+		disk: &datadir.Disk{}, neighbours: neighbours{network: newMemNet(1).at(m.name + ":1")},
 		cfg: Config{InMemory: true, Memory: m.disk, Logger: noLog,
 			Cluster: Cluster{Name: m.name, AdvertisePeer: m.name + ":1", Version: 1, clock: stillClock{}}}}
 	s.inbox.bell = turn.NewBell()
@@ -163,7 +163,7 @@ func (m *confMember) start() {
 	}
 	s.opened(img)
 	s.learnt.Conf = m.learnt
-	node, err := s.newNode()
+	node, err := newNode(s)
 	if err != nil {
 		m.w.fail("start %s: %v", m.name, err)
 	}

@@ -42,18 +42,12 @@ type control struct {
 	offered *received
 	sending int
 
-	// The lease, see lease.go: rounds of questions that a majority has not answered yet, and the number of
-	// the last.
-	rounds    []leaseRound
-	lastRound uint64
-
-	// Handing over. offer is a leader's request that this member take over, while it cannot yet. transferring
-	// is set while this member, as the leader, waits for an heir to take over, and stuck while it should hand
-	// over and nobody can take it. heir is who takes over, on whichever side of it this member is; 0: nobody.
-	offer        *leadershipOffer
-	transferring bool
-	stuck        bool
-	heir         uint64
+	// Handing over, see Store.moving. offer is a leader's request that this member take over, while it cannot yet.
+	// stuck is set while this member, as the leader, should hand over and nobody can take it. heir takes over, on
+	// whichever side of it this member is; 0: nobody.
+	offer *leadershipOffer
+	stuck bool
+	heir  uint64
 
 	// Losing a leader. ledAt is the last tick at which there was one, and lastLeader who it was. leaderReset
 	// is set when its connection broke and this member therefore forgot it; then it campaigns by itself,
@@ -91,8 +85,8 @@ func (l *loop) tick() {
 	l.ticks++
 	l.stale = true
 	l.node.Tick()
-	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
-		l.setTransferring(false)
+	if l.s.moving.Load() && l.node.BasicStatus().LeadTransferee == raft.None {
+		l.s.moving.Store(false)
 		l.heir = raft.None
 		// the heir did not take over: this member leads on, and its clients have been without a word
 		// meanwhile
@@ -105,7 +99,11 @@ func (l *loop) tick() {
 		l.stepAside("the disk is slow")
 	}
 	l.listen()
-	l.watchRoster()
+	if l.s.roster != nil {
+		heard, ok := l.heard[l.leader]
+		led := l.leading || l.leader != raft.None && ok && l.ticks-heard <= electionTicks
+		l.doubts.watch(led, l.ticks, l.s.roster)
+	}
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}
@@ -169,7 +167,9 @@ func (l *loop) receive(m *pb.Message) {
 	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this
 	// member has lost what it confirmed: its directory is an old copy, or its disk lied.
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.Has(m.GetFrom()) {
-		l.doubt(m.GetFrom())
+		if l.doubts.emptied(m.GetFrom(), l.s.roster) {
+			l.s.inbox.fail(ErrEmptied)
+		}
 		return
 	}
 	if m.GetType() == pb.MsgTimeoutNow {
@@ -250,7 +250,9 @@ func (l *loop) lost(h *peerpb.Header) {
 	}
 	delete(l.streams, id)
 	l.stale = true
-	if l.leading || l.leader != id || l.ticks < electionTicks || !l.hearsAnotherVoter() {
+	canAsk := slices.ContainsFunc(l.conf.Voters, // another member that has a vote can be asked for it
+		func(id uint64) bool { return id != l.s.identity.Member && l.streams[id].header != nil })
+	if l.leading || l.leader != id || l.ticks < electionTicks || !canAsk {
 		return
 	}
 	if err := l.node.ForgetLeader(); err != nil {
@@ -262,12 +264,6 @@ func (l *loop) lost(h *peerpb.Header) {
 	l.campaignLater(0)
 }
 
-// hearsAnotherVoter reports whether another member that has a vote can be asked for it.
-func (l *loop) hearsAnotherVoter() bool {
-	return slices.ContainsFunc(l.conf.Voters,
-		func(id uint64) bool { return id != l.s.identity.Member && l.streams[id].header != nil })
-}
-
 // campaignLater has this member campaign after a delay, which is random so that two members that have lost
 // the same leader do not split the votes.
 func (l *loop) campaignLater(atLeast time.Duration) {
@@ -276,7 +272,7 @@ func (l *loop) campaignLater(atLeast time.Duration) {
 		l.campaign.Stop()
 	}
 	l.campaign = time.AfterFunc(atLeast+rand.N(campaignDelayMax), func() {
-		inbox.put(func(m *mail) { m.tasks = append(m.tasks, (*loop).campaignNow) })
+		inbox.task((*loop).campaignNow)
 	})
 }
 
@@ -311,7 +307,7 @@ func (l *loop) show() {
 	if old := l.s.view.Load(); v.leader != 0 && (v.leader != old.leader || v.term != old.term) {
 		l.s.meters.changes.Add(1)
 	}
-	v.full = map[uint64]bool{l.s.identity.Member: l.s.full.Load()}
+	v.full = map[uint64]bool{l.s.identity.Member: l.s.Space.full.Load()}
 	v.clients, v.open, v.waits = map[uint64]string{}, map[uint64]bool{}, map[uint64]bool{}
 	for id, h := range l.headers {
 		v.full[id], v.clients[id] = h.GetFull(), clientAddressIn(h)
@@ -331,7 +327,9 @@ func (l *loop) show() {
 // setConf makes a membership the one that holds, from index on, and tells everybody who goes by it.
 func (l *loop) setConf(index uint64, conf membership.Conf) {
 	self := l.s.identity.Member
-	l.tellMembers(index, conf)
+	if index > l.replayed { // earlier ones are from the log of an earlier run
+		tellMembers(l.s.cfg.Logger, l.conf, conf)
+	}
 	if err := l.s.cfg.Cluster.readable(conf); err != nil {
 		l.s.inbox.fail(err)
 	}
@@ -348,5 +346,8 @@ func (l *loop) setConf(index uint64, conf membership.Conf) {
 		}
 	}
 	l.confirmLease()
-	l.askAgain()
+	if l.leading && conf.Alone(self) { // nobody is left to answer, and raft goes on only with another's message
+		l.reads, l.asked = append(l.asked, l.reads...), nil
+		l.askReads(nil)
+	}
 }

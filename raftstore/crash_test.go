@@ -110,7 +110,7 @@ func (sc *script) takeCheckpoint(t *testing.T, r *recorder, from, to int, rows [
 		return
 	}
 	index := r.last()
-	w := r.store.BeginCheckpoint(index)
+	w := r.store.Checkpoints.Begin(index)
 	for n := from; n < to; n++ {
 		rows = append(rows, commandRow(n))
 	}

@@ -3,6 +3,8 @@ package raftstore
 import (
 	"slices"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // A leader that hears nobody and is still heard keeps the others from electing another: they hear it, and
@@ -23,47 +25,50 @@ func (l *loop) listen() {
 	now := l.s.lease.clock.now()
 	paused := now.Sub(l.deaf.tickedAt) > pauseTicks*tickInterval
 	l.deaf.tickedAt = now
-	if l.steppedAside() {
+	if l.deaf.steppedAside() {
 		return // until the leadership is over
 	}
-	if !l.leading || l.transferring || paused || !l.s.lease.lapsed() || !l.othersCouldElect() {
+	if !l.leading || l.s.moving.Load() || paused || !l.s.lease.lapsed() ||
+		!othersCouldElect(l.conf, l.s.identity.Member) {
 		l.deaf.ticks, l.deaf.hushed = 0, false
 		return
 	}
 	l.deaf.ticks++
 	// What is still under way would make the others take the leader back, so it falls silent a little before.
 	l.deaf.hushed = l.deaf.ticks >= deafTicks-hushTicks
-	if l.steppedAside() {
+	if l.deaf.steppedAside() {
 		l.makeWay()
 	}
 }
 
 func (l *loop) makeWay() {
 	l.s.cfg.Logger.Warn("making way for another leader", "why", "no majority answers")
-	l.revokeLease() // an answer that comes late must not renew it
+	l.s.lease.revoke() // an answer that comes late must not renew it
 	if l.s.peers != nil {
 		l.s.peers.Shut(l.conf.Voters)
 	}
 }
 
 // steppedAside reports whether this leader has ended its streams so that another can be elected.
-func (l *loop) steppedAside() bool { return l.deaf.ticks >= deafTicks }
+func (d *deafness) steppedAside() bool { return d.ticks >= deafTicks }
 
-// othersCouldElect reports whether the other voters are a majority. If they are not, they would only miss the
+// othersCouldElect reports whether the voters other than self are a majority. If they are not, they would only miss the
 // leader.
-func (l *loop) othersCouldElect() bool {
-	others := len(l.conf.Voters) - 1
-	return slices.Contains(l.conf.Voters, l.s.identity.Member) && others > len(l.conf.Voters)/2
+func othersCouldElect(conf membership.Conf, self uint64) bool {
+	others := len(conf.Voters) - 1
+	return slices.Contains(conf.Voters, self) && others > len(conf.Voters)/2
 }
 
 // hearAgain forgets that this member was a deaf leader: it leads no more, and has to answer those who stand
 // for election.
 func (l *loop) hearAgain() {
-	if l.steppedAside() && l.s.peers != nil {
+	if l.deaf.steppedAside() && l.s.peers != nil {
 		l.s.peers.Reopen()
 	}
 	l.deaf.ticks, l.deaf.hushed = 0, false
 }
 
-// hushes reports whether nothing may be said to a member at the moment.
-func (l *loop) hushes(id uint64) bool { return l.deaf.hushed && slices.Contains(l.conf.Voters, id) }
+// hushes reports whether nothing may be sent to a member at the moment.
+func (d *deafness) hushes(id uint64, conf membership.Conf) bool {
+	return d.hushed && slices.Contains(conf.Voters, id)
+}

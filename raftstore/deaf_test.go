@@ -204,9 +204,9 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	}
 	want := func(what string, hushed, aside bool) {
 		t.Helper()
-		if l.hushes(2) != hushed || l.steppedAside() != aside || l.hushes(4) {
-			t.Errorf("%s: hushed %v, made way %v, silent to the learner %v", what, l.hushes(2),
-				l.steppedAside(), l.hushes(4))
+		if l.deaf.hushes(2, l.conf) != hushed || l.deaf.steppedAside() != aside || l.deaf.hushes(4, l.conf) {
+			t.Errorf("%s: hushed %v, made way %v, silent to the learner %v", what, l.deaf.hushes(2, l.conf),
+				l.deaf.steppedAside(), l.deaf.hushes(4, l.conf))
 		}
 	}
 	tick(100)
@@ -228,10 +228,10 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	want("it was paused", false, false)
 	tick(deafTicks - 1)
 	want("the answers did not come after the pause", true, false)
-	l.transferring = true
+	l.s.moving.Store(true)
 	tick(1)
 	want("it is handing over", false, false)
-	l.transferring = false
+	l.s.moving.Store(false)
 	tick(deafTicks)
 	want("deaf", true, true)
 	if s.lease.until.Load() != 0 {

@@ -6,7 +6,7 @@
 //
 // Open takes the data directory, verifies it and gives the last checkpoint to Config.Load on the way, Start
 // begins. From then on the Handler hears of leadership and gets every committed entry, once and in order; it
-// answers with Applied, writes a checkpoint when CheckpointDue says so, and ends the process when it is told
+// answers with Applied, writes a checkpoint when Checkpoints.Due reports true, and ends the process after
 // Failed. Propose adds commands while this member leads.
 //
 // # The turn

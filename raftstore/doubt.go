@@ -3,10 +3,10 @@ package raftstore
 import (
 	"maps"
 
-	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // doubts are the reasons of the loop to have other members asked for the members of the cluster.
@@ -16,23 +16,19 @@ type doubts struct {
 	asked   uint64 // how often others had been asked by then
 }
 
-// watchRoster makes a member without a leader ask for the members of the cluster: it may have missed a removal.
+// watch makes a member without a leader that it hears ask for the members of the cluster: it may have missed a removal.
 // From the moment at which it has been without one for long it hears nobody until it has been answered.
 // Asking begins earlier, so that where members answer nothing is lost.
-func (l *loop) watchRoster() {
-	if l.s.roster == nil {
+func (d *doubts) watch(led bool, now int, r *roster.Roster) {
+	if led {
+		d.heardAt = now
 		return
 	}
-	heard, ok := l.heard[l.leader]
-	if l.leading || l.leader != raft.None && ok && l.ticks-heard <= electionTicks {
-		l.doubts.heardAt = l.ticks
-		return
-	}
-	switch silent := l.ticks - l.doubts.heardAt; {
+	switch silent := now - d.heardAt; {
 	case silent%leaderlessTicks == leaderlessTicks/2:
-		l.s.roster.Ask()
+		r.Ask()
 	case silent == leaderlessTicks:
-		l.s.roster.Shut()
+		r.Shut()
 	}
 }
 
@@ -43,19 +39,19 @@ func (l *loop) forgetOutsiders() {
 	maps.DeleteFunc(l.headers, func(id uint64, _ *peerpb.Header) bool { return !list.Admits(id) })
 }
 
-// doubt deals with a leader that counts on more than this member has: either this member's directory was
+// emptied deals with a leader that counts on more than this member has: either this member's directory was
 // emptied, or the sender was removed and lies. So members are asked first; if the sender is one nevertheless,
-// this member ends.
-func (l *loop) doubt(from uint64) {
-	asked := l.s.roster.Concluded()
-	if l.doubts.sender != from {
-		l.doubts.sender, l.doubts.asked = from, asked
+// it reports true.
+func (d *doubts) emptied(from uint64, r *roster.Roster) bool {
+	asked := r.Concluded()
+	if d.sender != from {
+		d.sender, d.asked = from, asked
 	}
-	if asked > l.doubts.asked {
-		l.s.inbox.fail(ErrEmptied)
-		return
+	if asked > d.asked {
+		return true
 	}
-	l.s.roster.Ask()
+	r.Ask()
+	return false
 }
 
 // binds reports whether a member must not forget that it has sent a message of this type. Pre-votes promise nothing.

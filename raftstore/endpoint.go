@@ -177,10 +177,11 @@ func (e endpoint) Header(to uint64, urgent bool) *peerpb.Header {
 	s := e.s
 	return &peerpb.Header{
 		Members:  lograte.Printable(s.view.Load().conf.List(), peers.MembersTextMax),
-		Settings: s.settings(), Format: peers.Format, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
+		Settings: s.cfg.Cluster.settings(), Format: peers.Format, Cluster: s.identity.Cluster,
+		From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
 		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version,
-		ToIncarnation: e.Admitted().Conf.Incarnation(to), Urgent: urgent, Full: s.full.Load(),
+		ToIncarnation: e.Admitted().Conf.Incarnation(to), Urgent: urgent, Full: s.Space.full.Load(),
 	}
 }
 

@@ -194,7 +194,7 @@ func propose(t testing.TB, r *recorder, term uint64, commands ...string) {
 func takeCheckpoint(t testing.TB, r *recorder, rows ...Row) uint64 {
 	t.Helper()
 	index := r.last()
-	w := r.store.BeginCheckpoint(index)
+	w := r.store.Checkpoints.Begin(index)
 	if !w.Put(rows) {
 		t.Fatal("an empty queue is full")
 	}

@@ -83,6 +83,9 @@ func (b *inbox) take() mail {
 	return m
 }
 
+// task leaves something to be done in a turn.
+func (b *inbox) task(do func(l *loop)) { b.put(func(m *mail) { m.tasks = append(m.tasks, do) }) }
+
 // receive posts a message of another member, or drops it if too many wait: raft sends again what it needs.
 func (b *inbox) receive(m *pb.Message) {
 	b.post(func(waiting *mail) {

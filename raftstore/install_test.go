@@ -60,7 +60,7 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	h.then = func() {
 		s := c.nodes[lagging].store
 		index := s.AppliedIndex()
-		w := s.BeginCheckpoint(index)
+		w := s.Checkpoints.Begin(index)
 		w.Put([]Row{row("of the old state", "1")})
 		w.DeletePrefix([]byte("s."))
 		w.Finish()
@@ -92,13 +92,13 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	wanted := m.store.AppliedIndex() + 1
-	m.store.WantCheckpoint(wanted)
+	m.store.Checkpoints.Want(wanted)
 	c.put("one more")
 	for n := range 200 {
 		c.put(fmt.Sprintf("t.%06d", n))
 	}
 	if err := m.store.AwaitCheckpoint(ctx, wanted); err != nil {
-		t.Errorf("no checkpoint after the void one, CheckpointDue %v: %v", m.store.CheckpointDue(), err)
+		t.Errorf("no checkpoint after the void one, CheckpointDue %v: %v", m.store.Checkpoints.Due(), err)
 	}
 }
 
@@ -144,9 +144,9 @@ func TestOvertakenCheckpointIsNotTold(t *testing.T) {
 	s := open(t, smallConfig(t.TempDir()))
 	m := startByHand(t, s)
 	defer m.stop()
-	s.stored.Store(1000)
+	s.Checkpoints.stored.Store(1000)
 	m.loop.checkpointDone(checkpointMark{index: 900})
-	if s.stored.Load() != 1000 || len(m.checkpoints) != 0 {
-		t.Errorf("durable as of %d, told %v", s.stored.Load(), m.checkpoints)
+	if s.Checkpoints.stored.Load() != 1000 || len(m.checkpoints) != 0 {
+		t.Errorf("durable as of %d, told %v", s.Checkpoints.stored.Load(), m.checkpoints)
 	}
 }

@@ -15,6 +15,10 @@ type lease struct {
 	// wall is the time of day, in nanoseconds since 1970, at which the lease ends besides. The monotonic
 	// clock stands still while a machine sleeps, and while it is moved; the time of day is put right then.
 	wall atomic.Int64
+
+	// Of the holder of the turn: rounds of questions that a majority has not answered yet, and the number of the last.
+	rounds    []leaseRound
+	lastRound uint64
 }
 
 // holds reports whether a lease that ends at until is good. One that the time of day has passed by a jump is
@@ -78,7 +82,7 @@ const leaseQuestion = 'L'
 // confirmLease asks the others once more whether they follow this leader. A majority of answers extends the
 // lease, which is counted from the moment before the question was sent.
 func (l *loop) confirmLease() {
-	if !l.leading || !l.caughtUp || l.transferring || l.steppedAside() {
+	if !l.leading || !l.caughtUp || l.s.moving.Load() || l.deaf.steppedAside() {
 		return
 	}
 	if l.conf.Alone(l.s.identity.Member) {
@@ -88,31 +92,33 @@ func (l *loop) confirmLease() {
 	if l.s.lease.until.Load() == leaseAlone {
 		l.s.lease.until.Store(0)
 	}
-	now := l.s.lease.clock.now()
+	l.node.ReadIndex(l.s.lease.ask())
+}
+
+// ask begins a round, and returns its question.
+func (l *lease) ask() []byte {
+	now := l.clock.now()
 	for len(l.rounds) > 0 && now.Sub(l.rounds[0].begun) > LeaseWindow {
 		l.rounds = l.rounds[1:]
 	}
 	l.lastRound++
 	l.rounds = append(l.rounds, leaseRound{l.lastRound, now})
-	l.node.ReadIndex(binary.LittleEndian.AppendUint64([]byte{leaseQuestion}, l.lastRound))
+	return binary.LittleEndian.AppendUint64([]byte{leaseQuestion}, l.lastRound)
 }
 
-// leaseConfirmed takes the answer to a round.
-func (l *loop) leaseConfirmed(id uint64) {
-	if !l.leading || l.transferring {
-		return
-	}
+// confirmed notes that a majority has answered a round.
+func (l *lease) confirmed(id uint64) {
 	for i, r := range l.rounds {
 		if r.id == id {
-			l.s.lease.extend(r.begun.Add(LeaseWindow))
+			l.extend(r.begun.Add(LeaseWindow))
 			l.rounds = l.rounds[i+1:]
 			return
 		}
 	}
 }
 
-// revokeLease gives the lease up and forgets questions under way.
-func (l *loop) revokeLease() {
-	l.s.lease.until.Store(0)
+// revoke gives the lease up and forgets questions under way.
+func (l *lease) revoke() {
+	l.until.Store(0)
 	l.rounds = nil
 }

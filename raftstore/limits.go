@@ -7,7 +7,7 @@ const (
 	// DefaultSegmentBytes is the size at which a log file is closed and the next one begun. The file takes
 	// this much disk from the start.
 	DefaultSegmentBytes = 32 << 20
-	// DefaultCheckpointBytes is how much log may be applied before a checkpoint is due. See Store.LogFull for
+	// DefaultCheckpointBytes bounds the log that is applied before a checkpoint is due. See Checkpoints.LogFull for
 	// what there may be beyond it.
 	DefaultCheckpointBytes = 32 << 20
 	// DefaultCheckpointCommands is how many commands may be applied before a checkpoint is due; it bounds

@@ -39,16 +39,16 @@ type loop struct {
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
 
-	handedTotal int64     // bytes of entries handed over
-	marks       []logMark // of the last checkpoints, oldest first; see heavyBound
+	handedTotal int64 // bytes of entries handed over
+	marks       logMarks
 
 	confGate
 	control
 }
 
-func newLoop(s *Store, h Handler) *loop {
+func newLoop(s *Store, node *raft.RawNode, h Handler) *loop {
 	l := &loop{turn: turn.New(s.inbox.bell, func() bool { return !s.inbox.empty() }),
-		s: s, node: s.node, handler: h, hard: s.log.hard, durable: s.log.last}
+		s: s, node: node, handler: h, hard: s.log.hard, durable: s.log.last}
 	l.confGate.init(s.log)
 	l.control.init(s)
 	l.term = l.hard.Term
@@ -131,7 +131,7 @@ func (l *loop) end() {
 	if l.campaign != nil {
 		l.campaign.Stop()
 	}
-	l.revokeLease()
+	l.s.lease.revoke()
 }
 
 var errStopped = errors.New("the store was stopped")
@@ -268,7 +268,7 @@ func (l *loop) send(m *pb.Message) {
 	case l.s.peers == nil:
 	case m.GetType() == pb.MsgSnap:
 		l.sendSnapshot(m)
-	case l.hushes(m.GetTo()):
+	case l.deaf.hushes(m.GetTo(), l.conf):
 	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	case forwarded(m, l.s.identity.Member): // who asked asks again as soon as it hears of the leader
 	default:
@@ -294,7 +294,7 @@ func (l *loop) propose() {
 	for len(l.held) > 0 {
 		p := l.held[0]
 		if leading && p.term == term {
-			if err := l.node.Step(l.proposalMessage(p)); errors.Is(err, raft.ErrProposalDropped) {
+			if err := l.node.Step(proposalMessage(&l.s.identity.Member, p)); errors.Is(err, raft.ErrProposalDropped) {
 				l.waitForApplied()
 				return
 			}
@@ -305,13 +305,13 @@ func (l *loop) propose() {
 	l.held = nil
 }
 
-func (l *loop) proposalMessage(p proposal) *pb.Message {
+func proposalMessage(from *uint64, p proposal) *pb.Message {
 	entries, values := make([]*pb.Entry, len(p.commands)), make([]pb.Entry, len(p.commands))
 	for i, c := range p.commands {
 		values[i].Data = c
 		entries[i] = &values[i]
 	}
-	return &pb.Message{Type: typeProposal, From: &l.s.identity.Member, Entries: entries}
+	return &pb.Message{Type: typeProposal, From: from, Entries: entries}
 }
 
 // typeProposal and the member's id are shared by all proposals: raft copies what it keeps, and changes
@@ -320,7 +320,7 @@ var typeProposal = pb.MsgProp.Enum()
 
 // waitForApplied asks Applied to ring.
 func (l *loop) waitForApplied() {
-	if l.s.wakeApply.Swap(true) {
+	if l.s.wake.Swap(true) {
 		return
 	}
 	if len(l.applying) > 0 && l.s.applied.Load() >= lastIndex(l.applying[0].GetEntries()) {
@@ -339,7 +339,7 @@ func (l *loop) noteApplied() {
 	}
 	l.acceptOffer()
 	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 && l.offer == nil {
-		l.s.wakeApply.Store(false)
+		l.s.wake.Store(false)
 	}
 }
 
@@ -357,23 +357,6 @@ func (l *loop) askReads(ids []uint64) {
 		l.asked = append(l.asked, l.reads...)
 	}
 	l.reads = nil
-}
-
-// askAgain puts questions once more that nobody is left to answer: raft goes on only when another member says
-// something.
-func (l *loop) askAgain() {
-	if l.leading && l.conf.Alone(l.s.identity.Member) {
-		l.reads, l.asked = append(l.asked, l.reads...), nil
-		l.askReads(nil)
-	}
-}
-
-// readReady hands on an answer.
-func (l *loop) readReady(id, index uint64) {
-	if at := slices.Index(l.asked, id); at >= 0 {
-		l.asked = slices.Delete(l.asked, at, at+1)
-	}
-	l.handler.ReadReady(id, index)
 }
 
 // handle does what raft asks for. Writes start first: they take longest.
@@ -398,9 +381,13 @@ func (l *loop) handle(rd raft.Ready) error {
 	for _, r := range rd.ReadStates {
 		switch ctx := r.RequestCtx; {
 		case len(ctx) == 8:
-			l.readReady(binary.LittleEndian.Uint64(ctx), r.Index)
+			id := binary.LittleEndian.Uint64(ctx)
+			l.asked = slices.DeleteFunc(l.asked, func(other uint64) bool { return other == id })
+			l.handler.ReadReady(id, r.Index)
 		case len(ctx) == 9 && ctx[0] == leaseQuestion:
-			l.leaseConfirmed(binary.LittleEndian.Uint64(ctx[1:]))
+			if l.leading && !l.s.moving.Load() {
+				l.s.lease.confirmed(binary.LittleEndian.Uint64(ctx[1:]))
+			}
 		}
 	}
 	return nil
@@ -420,8 +407,8 @@ func (l *loop) noteRole(rd raft.Ready) {
 	l.stale = true
 	l.tellRole(term, leading, leader)
 	if l.leading && (!leading || term != l.term) {
-		l.revokeLease()
-		l.setTransferring(false)
+		l.s.lease.revoke()
+		l.s.moving.Store(false)
 		l.stuck = false
 		l.hearAgain()
 	}
@@ -487,7 +474,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	l.unapplied += bytes
 	l.handedTotal += int64(bytes)
 	last := entries[len(entries)-1]
-	l.s.due.handOver(last.GetIndex(), bytes)
+	l.s.Checkpoints.due.handOver(last.GetIndex(), bytes)
 	l.s.log.setHanded(last.GetIndex())
 	l.handler.Committed(out)
 	if l.unapplied >= handedBytesMax/2 {

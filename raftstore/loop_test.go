@@ -23,15 +23,14 @@ type manual struct {
 }
 
 func startByHand(t *testing.T, s *Store) *manual {
-	node, err := s.newNode()
+	node, err := newNode(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.node, s.started = node, true
-	s.applied.Store(s.loaded)
-	s.appender, s.keeper = newAppender(s), newKeeper(s)
+	s.started = true
+	s.keep()
 	m := &manual{recorder: newRecorder(s), t: t}
-	m.loop = newLoop(s, m.recorder)
+	m.loop = newLoop(s, node, m.recorder)
 	s.loop, s.appender.loop = m.loop, m.loop
 	go s.appender.run()
 	go s.keeper.run()
@@ -100,7 +99,7 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 		t.Fatalf("learners %v", want)
 	}
 	// A checkpoint as of an entry before the last change has the membership of that entry.
-	w := s.BeginCheckpoint(2)
+	w := s.Checkpoints.Begin(2)
 	w.Finish()
 	m.pump("checkpoint", func() bool { return len(m.checkpoints) == 1 })
 	m.stop()

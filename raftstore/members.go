@@ -70,7 +70,7 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 		}
 	}
 	m := membership.Record{ID: datadir.RandomID(), Name: name, Peer: address}
-	return m.ID, s.pursue(ctx, addition(m))
+	return m.ID, s.inbox.pursue(ctx, s.done, addition(m))
 }
 
 func addition(m membership.Record) *pursuit {
@@ -89,7 +89,7 @@ func addition(m membership.Record) *pursuit {
 // the log: ErrBehind otherwise. Further errors: ErrNotLeader, ErrNotMember, ErrQuorum, ErrStopped, that of
 // ctx.
 func (s *Store) Promote(ctx context.Context, id uint64) error {
-	return s.pursue(ctx, promotion(id), sealing())
+	return s.inbox.pursue(ctx, s.done, promotion(id), sealing())
 }
 
 func promotion(id uint64) *pursuit {
@@ -102,7 +102,7 @@ func promotion(id uint64) *pursuit {
 			return fmt.Errorf("promote %s, which has entry %d of %d: %w", IDText(id), p.Match, committed,
 				ErrBehind)
 		}
-		if !l.quorumAfter(append(slices.Clone(l.conf.Voters), id)) {
+		if !majority(append(slices.Clone(l.conf.Voters), id), l.active) {
 			return fmt.Errorf("promote %s: %w", IDText(id), ErrQuorum)
 		}
 		return l.proposeChange(pb.ConfChangeAddNode, id, nil)
@@ -113,7 +113,7 @@ func promotion(id uint64) *pursuit {
 // stops. Only the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader,
 // ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
 func (s *Store) Remove(ctx context.Context, id uint64) error {
-	return s.pursue(ctx, removal(id), sealing())
+	return s.inbox.pursue(ctx, s.done, removal(id), sealing())
 }
 
 func removal(id uint64) *pursuit {
@@ -126,7 +126,7 @@ func removal(id uint64) *pursuit {
 			return fmt.Errorf("remove %s: it leads, transfer the leadership first", IDText(id))
 		}
 		left := slices.DeleteFunc(slices.Clone(l.conf.Voters), func(v uint64) bool { return v == id })
-		if slices.Contains(l.conf.Voters, id) && !l.quorumAfter(left) {
+		if slices.Contains(l.conf.Voters, id) && !majority(left, l.active) {
 			return fmt.Errorf("remove %s: %w", IDText(id), ErrQuorum)
 		}
 		tried = true
@@ -147,7 +147,7 @@ func sealing() *pursuit {
 // the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
 func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	tried := false
-	return s.pursue(ctx, &pursuit{attempt: func(l *loop) error {
+	return s.inbox.pursue(ctx, s.done, &pursuit{attempt: func(l *loop) error {
 		if !l.leading {
 			return ErrNotLeader
 		}
@@ -170,28 +170,28 @@ func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
 }
 
 // pursue makes the attempts of each pursuit in turns, now and from time to time again, until it is done. It
-// ends with the first error.
-func (s *Store) pursue(ctx context.Context, all ...*pursuit) error {
+// ends with the first error, and with ErrStopped once there are no more turns.
+func (b *inbox) pursue(ctx context.Context, stopped <-chan struct{}, all ...*pursuit) error {
 	for _, w := range all {
-		if err := s.pursueOne(ctx, w); err != nil {
+		if err := b.pursueOne(ctx, stopped, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) pursueOne(ctx context.Context, w *pursuit) error {
+func (b *inbox) pursueOne(ctx context.Context, stopped <-chan struct{}, w *pursuit) error {
 	w.result = make(chan error, 1)
-	s.inbox.put(func(m *mail) {
-		m.tasks = append(m.tasks, func(l *loop) { l.pursuits = append(l.pursuits, w) })
+	b.task(func(l *loop) { l.pursuits = append(l.pursuits, w) })
+	defer b.task(func(l *loop) {
+		l.pursuits = slices.DeleteFunc(l.pursuits, func(o *pursuit) bool { return o == w })
 	})
-	defer s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.giveUp(w) }) })
 	select {
 	case err := <-w.result:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.done:
+	case <-stopped:
 		return ErrStopped
 	}
 }
@@ -203,10 +203,6 @@ type pursuit struct {
 	result  chan error // capacity 1
 	tried   int        // the tick of the last attempt
 	begun   bool
-}
-
-func (l *loop) giveUp(w *pursuit) {
-	l.pursuits = slices.DeleteFunc(l.pursuits, func(o *pursuit) bool { return o == w })
 }
 
 // servePursuits makes attempts that are due, and answers pursuits that have ended.
@@ -251,15 +247,15 @@ func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *membership.Rec
 	return err
 }
 
-// quorumAfter reports whether a majority of these voters was heard of lately.
-func (l *loop) quorumAfter(voters []uint64) bool {
-	active := 0
+// majority reports whether most of the voters are so.
+func majority(voters []uint64, is func(id uint64) bool) bool {
+	n := 0
 	for _, id := range voters {
-		if l.active(id) {
-			active++
+		if is(id) {
+			n++
 		}
 	}
-	return active > len(voters)/2
+	return n > len(voters)/2
 }
 
 func (l *loop) active(id uint64) bool {
@@ -273,7 +269,7 @@ func (l *loop) transfer(id uint64) error {
 	if id == 0 {
 		var best uint64
 		for _, voter := range l.conf.Voters {
-			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && !l.isFull(voter) &&
+			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && !l.headers[voter].GetFull() &&
 				p.Match >= best {
 				id, best = voter, p.Match
 			}
@@ -288,14 +284,9 @@ func (l *loop) transfer(id uint64) error {
 	case !slices.Contains(l.conf.Voters, id):
 		return fmt.Errorf("hand the leadership to %s: %w", IDText(id), ErrNotMember)
 	}
-	l.revokeLease()
-	l.setTransferring(true)
+	l.s.lease.revoke()
+	l.s.moving.Store(true)
 	l.heir = id
 	l.node.TransferLeader(id)
 	return nil
-}
-
-func (l *loop) setTransferring(transferring bool) {
-	l.transferring = transferring
-	l.s.moving.Store(transferring)
 }

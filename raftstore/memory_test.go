@@ -53,7 +53,7 @@ func TestMemoryIsKept(t *testing.T) {
 
 	r, term, s = reopen(map[string]string{"x/1": "1", "x/2": "2", "y": "3"}, "c")
 	index := r.last()
-	w := s.BeginCheckpoint(index)
+	w := s.Checkpoints.Begin(index)
 	w.DeletePrefix([]byte("x/"))
 	w.Put([]Row{row("z", "4"), {Key: []byte("y"), Delete: true}, row("x/3", "late")})
 	w.Finish()

@@ -50,7 +50,7 @@ func (s *Store) Figures() Figures {
 	v := s.view.Load()
 	f := Figures{
 		Term: v.term, Leading: v.leading, LeaderChanges: s.meters.changes.Load(), Applied: s.applied.Load(),
-		Checkpoint: s.stored.Load(),
+		Checkpoint: s.Checkpoints.stored.Load(),
 		Proposed:   s.meters.proposed.Load(), Backlog: s.backlog.Load(),
 		Members: len(v.conf.Voters) + len(v.conf.Learners), Appends: s.meters.appends.Read(),
 		Writes: s.disk.Log.Writes.Read(), Syncs: s.disk.Log.Syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
@@ -61,7 +61,7 @@ func (s *Store) Figures() Figures {
 			f.Active++
 		}
 	}
-	f.FreeBytes, f.ReserveBytes = s.Space()
+	f.FreeBytes, f.ReserveBytes = s.Space.Free()
 	if at := s.meters.storedAt.Load(); at != 0 {
 		f.CheckpointStored = time.Unix(0, at)
 	}

@@ -56,15 +56,14 @@ func assembleHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.node, err = s.newNode(); err != nil {
+	node, err := newNode(s)
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.view.Store(&memberView{conf: s.log.lastConf()})
-	s.applied.Store(s.loaded)
-	s.due.restore(s.loaded)
-	s.appender, s.keeper = newAppender(s), newKeeper(s)
+	s.keep()
 	f := &handDriven{t: t, recorder: newRecorder(s), s: s}
-	s.loop = newLoop(s, f)
+	s.loop = newLoop(s, node, f)
 	return f, nil
 }
 
@@ -113,8 +112,8 @@ func (f *handDriven) checkpoint(from, term, index, indexTerm uint64) {
 	record := receivedRecord(index, indexTerm)
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: &from, Term: &term, Snapshot: &pb.Snapshot{
 		Metadata: &pb.SnapshotMetadata{Index: &index, Term: &indexTerm, ConfState: record.Conf.ConfState()}}}
-	f.s.receiving <- struct{}{}
-	file, err := f.s.collect(proto.CloneOf(m), func() (*peerpb.Chunk, error) {
+	f.s.receiver.slot <- struct{}{}
+	file, err := f.s.receiver.collect(proto.CloneOf(m), func() (*peerpb.Chunk, error) {
 		return &peerpb.Chunk{Checkpoint: record.Encode()}, nil
 	})
 	if err != nil {

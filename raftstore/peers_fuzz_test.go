@@ -32,7 +32,7 @@ func fuzzedStore(f *testing.F) *Store {
 	s.roster = s.newRoster()
 	s.roster.Conclude()
 	s.peers, s.loop = peers.New(endpoint{s}, s.identity.Member, s.network, noLog), &loop{s: s} // nobody may take a turn
-	s.keeper = newKeeper(s)
+	s.keep()
 	f.Cleanup(func() {
 		s.peers.Close()
 		if err := s.closeFiles(); err != nil {
@@ -181,7 +181,7 @@ func FuzzPeerSnapshot(f *testing.F) {
 		tasks := s.inbox.take().tasks
 		offered := len(tasks)
 		s.inbox.mail = mail{}
-		if held := len(s.receiving); err != nil && held+offered != 0 || err == nil && held+offered != 2 {
+		if held := len(s.receiver.slot); err != nil && held+offered != 0 || err == nil && held+offered != 2 {
 			t.Fatalf("%d held and %d offered after error %v", held, offered, err)
 		}
 		if err != nil {
@@ -191,7 +191,7 @@ func FuzzPeerSnapshot(f *testing.F) {
 		s.roster.Shut() // raft is not asked
 		tasks[0](s.loop)
 		s.roster.Conclude()
-		<-s.receiving
+		<-s.receiver.slot
 		wantWhole(t, s, len(chunk.GetRows()))
 	})
 }
@@ -267,7 +267,7 @@ func FuzzPeerHello(f *testing.F) {
 			if err != nil {
 				t.Fatalf("joined by %v, and cannot open: %v", answer, err)
 			}
-			_, _ = s.newNode() // a membership that raft cannot work with is an error, and no panic
+			_, _ = newNode(s) // a membership that raft cannot work with is an error, and no panic
 			if err := s.closeFiles(); err != nil {
 				t.Fatal(err)
 			}

@@ -71,6 +71,7 @@ type raftLog struct {
 	mu      sync.Mutex
 	hard    wal.HardState // as stored when it was opened; later ones go to the device past it
 	known   uint64        // the commit index that raft begins with
+	found   uint64        // the last entry of the log that was opened
 	first   uint64
 	last    uint64
 	handed  uint64 // the last entry that the handler was given
@@ -99,6 +100,7 @@ func newRaftLog(device logDevice, maxBytes int, c datadir.Meta, h wal.HardState,
 		r.bytes += entryBytes(e)
 		r.last = e.GetIndex()
 	}
+	r.found = r.last
 	r.known = datadir.KnownCommitted(r.hard.Commit, entries)
 	return r
 }

@@ -20,22 +20,22 @@ func TestFullDiskHandsOver(t *testing.T) {
 	free := c.withFreeSpace("a")["a"]
 	a := c.nodes["a"]
 	c.leadWith("a")
-	if err := a.store.Writable(); err != nil {
+	if err := a.store.Space.Writable(); err != nil {
 		t.Fatal(err)
 	}
 	free.Store(99)
 	c.leader("b", "c")
-	if err := a.store.Writable(); !errors.Is(err, ErrReserve) {
+	if err := a.store.Space.Writable(); !errors.Is(err, ErrReserve) {
 		t.Errorf("writable: %v", err)
 	}
 	c.put("elsewhere", "b", "c")
 	free.Store(124)
-	a.store.lookAtSpace()
-	if err := a.store.Writable(); !errors.Is(err, ErrReserve) {
+	a.store.Space.look()
+	if err := a.store.Space.Writable(); !errors.Is(err, ErrReserve) {
 		t.Errorf("writable too early: %v", err)
 	}
 	free.Store(125)
-	c.poll("space", func() bool { return a.store.Writable() == nil })
+	c.poll("space", func() bool { return a.store.Space.Writable() == nil })
 	c.settle()
 }
 
@@ -140,7 +140,7 @@ func (c *testCluster) waitFull(name string, full bool) {
 		for _, m := range c.nodes {
 			members := m.store.Members()
 			at := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
-			if m.store.Writable() != nil != full && m.name == name || at < 0 || members[at].Full != full {
+			if m.store.Space.Writable() != nil != full && m.name == name || at < 0 || members[at].Full != full {
 				return false
 			}
 		}
@@ -203,7 +203,7 @@ func TestAllDisksFull(t *testing.T) {
 	var term uint64
 	m.note(func() { term = m.term })
 	for range 20 { // looks at the space
-		m.store.lookAtSpace()
+		m.store.Space.look()
 	}
 	if m.store.HandingOver() {
 		t.Error("it hands over to a full disk")

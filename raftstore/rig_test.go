@@ -354,7 +354,7 @@ func (g *memberRig) append(f *handDriven) error {
 }
 
 // committedOf is the commit index of the follower.
-func (g *memberRig) committedOf(f *handDriven) uint64 { return f.s.node.BasicStatus().GetCommit() }
+func (g *memberRig) committedOf(f *handDriven) uint64 { return f.s.loop.node.BasicStatus().GetCommit() }
 
 // newTerm has another leader replace what is not committed.
 func (g *memberRig) newTerm(f *handDriven) error {
@@ -400,8 +400,8 @@ func (g *memberRig) received(f *handDriven) error {
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.leader, Term: &g.term, To: new(uint64(ownID)),
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &g.term,
 			ConfState: record.Conf.ConfState()}}}
-	f.s.receiving <- struct{}{}
-	file, err := f.s.collect(m, func() (*peerpb.Chunk, error) {
+	f.s.receiver.slot <- struct{}{}
+	file, err := f.s.receiver.collect(m, func() (*peerpb.Chunk, error) {
 		next := chunks[0]
 		chunks = chunks[1:]
 		return next, nil
@@ -512,7 +512,7 @@ func (g *memberRig) checkpoint(f *handDriven) error {
 	after := g.acked
 	after.checkpoint = index
 	g.underway = []memberState{after}
-	w := f.s.BeginCheckpoint(index)
+	w := f.s.Checkpoints.Begin(index)
 	for i := g.applied + 1; i <= index; i++ {
 		if !w.Put([]Row{row(rigKey(i), g.log[i-1].text)}) {
 			g.fatal("the queue is full")

@@ -26,12 +26,12 @@ type difference struct {
 }
 
 // settings are those of this member for the others.
-func (s *Store) settings() []*peerpb.Setting {
-	if s.cfg.Cluster.Settings == nil {
+func (c *Cluster) settings() []*peerpb.Setting {
+	if c.Settings == nil {
 		return nil
 	}
 	var told []*peerpb.Setting
-	for _, setting := range s.cfg.Cluster.Settings() {
+	for _, setting := range c.Settings() {
 		told = append(told, &peerpb.Setting{Name: setting.Name,
 			Value: lograte.Printable(setting.Value, settingTextMax)})
 	}
@@ -40,7 +40,7 @@ func (s *Store) settings() []*peerpb.Setting {
 
 // compare notes what another member says of its settings. One of an older program says nothing.
 func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
-	ours := s.settings()
+	ours := s.cfg.Cluster.settings()
 	if len(h.GetSettings()) == 0 || len(ours) == 0 {
 		return
 	}

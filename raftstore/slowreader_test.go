@@ -74,10 +74,10 @@ func TestInstallBesideBackups(t *testing.T) {
 	}
 	f.entries(firstLeader, 2, 1, 1, 5, "a2", "a3", "a4", "a5")
 	f.write(nil)
-	w := f.s.BeginCheckpoint(5)
+	w := f.s.Checkpoints.Begin(5)
 	w.Put(largeRows())
 	w.Finish()
-	for f.s.stored.Load() != 5 {
+	for f.s.Checkpoints.stored.Load() != 5 {
 		<-f.s.inbox.bell
 		f.turn(nil)
 	}

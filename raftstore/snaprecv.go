@@ -23,7 +23,7 @@ import (
 //	installed  raft wants it: the manifest names the file, the log is emptied    the appender, with the keeper
 //	restored   the handler rebuilds its state from the rows                      the holder of the turn
 //
-// There is one at a time. Store.receiving is held from the beginning of the first stage until the checkpoint
+// There is one at a time. receiver.slot is held from the beginning of the first stage until the checkpoint
 // is installed, or given up: by collect's error, by raft, which may have caught up meanwhile (withdraw), or
 // by install's error. A crash at any moment leaves either the old checkpoint and log, with a file that no manifest
 // names, or the new checkpoint and a log that belongs to the old one, which the next start empties (image.unfit).
@@ -36,6 +36,20 @@ type Restorer interface {
 	// comes in order with Committed, which goes on with index+1. A checkpoint that was being written is given
 	// up: its writer may be used and does nothing, and there is no CheckpointDone for it.
 	Restore(index uint64)
+}
+
+// receiver collects checkpoints of other members in files, and installs them.
+type receiver struct {
+	self   datadir.Identity
+	rows   rowDevice
+	log    logDevice
+	keeper *keeper
+	space  *Space
+	slot   chan struct{} // capacity 1: held while a checkpoint is being received or installed
+}
+
+func newReceiver(s *Store) *receiver {
+	return &receiver{s.identity, s.rowStore, s.device, s.keeper, &s.Space, make(chan struct{}, 1)}
 }
 
 var errReceiving = errors.New("another checkpoint is being received")
@@ -65,13 +79,13 @@ func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*p
 		return errors.New("snapshot: the stream begins with another message")
 	}
 	select {
-	case e.s.receiving <- struct{}{}:
+	case e.s.receiver.slot <- struct{}{}:
 	default:
 		return errReceiving
 	}
-	file, err := e.s.collect(m, next)
+	file, err := e.s.receiver.collect(m, next)
 	if err != nil {
-		<-e.s.receiving
+		<-e.s.receiver.slot
 		e.s.inbox.fail(e.s.disk.Failed()) // nil is no failure; after another nothing is written any more
 		return err
 	}
@@ -90,17 +104,17 @@ func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*p
 const receivedName = "a received checkpoint"
 
 // collect writes what the stream brings into a file.
-func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*received, error) {
-	file, err := s.rowStore.NewFile()
+func (c *receiver) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*received, error) {
+	file, err := c.rows.NewFile()
 	if err != nil {
 		return nil, err
 	}
 	r := &received{file: file}
-	if r.meta, err = s.fill(file, m, next); err == nil {
+	if r.meta, err = c.fill(file, m, next); err == nil {
 		err = file.Complete()
 	}
 	if err != nil {
-		s.keeper.discard(r)
+		c.keeper.discard(r)
 		return nil, err
 	}
 	return r, nil
@@ -108,23 +122,23 @@ func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*rec
 
 // fill reads chunks up to the one with the record, and checks the rows one by one and against the record. The
 // sender is a member, but its disk may be damaged, and so may the network be.
-func (s *Store) fill(file *checkpoint.FileWriter, m *pb.Message,
+func (c *receiver) fill(file *checkpoint.FileWriter, m *pb.Message,
 	next func() (*peerpb.Chunk, error)) (datadir.Meta, error) {
 	for {
-		c, err := next()
+		chunk, err := next()
 		if errors.Is(err, io.EOF) {
 			return datadir.Meta{}, fmt.Errorf("snapshot: the stream ended early: %w", io.ErrUnexpectedEOF)
 		}
 		if err != nil {
 			return datadir.Meta{}, err
 		}
-		if len(c.GetCheckpoint()) > 0 {
-			return s.checkReceived(m, c.GetCheckpoint(), file.Totals())
+		if len(chunk.GetCheckpoint()) > 0 {
+			return c.check(m, chunk.GetCheckpoint(), file.Totals())
 		}
-		if s.short.Load() {
+		if c.space.short.Load() {
 			return datadir.Meta{}, fmt.Errorf("snapshot: %w", ErrReserve)
 		}
-		for _, row := range c.GetRows() {
+		for _, row := range chunk.GetRows() {
 			if err := checkpoint.CheckRow(receivedName, row.GetKey(), row.GetStored()); err != nil {
 				return datadir.Meta{}, fmt.Errorf("snapshot: %w", err)
 			}
@@ -135,9 +149,9 @@ func (s *Store) fill(file *checkpoint.FileWriter, m *pb.Message,
 	}
 }
 
-// checkReceived compares the record, which comes last, with the rows before it and with what raft was told,
+// check compares the record, which comes last, with the rows before it and with the message for raft,
 // and returns it as this member stores it.
-func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Totals) (datadir.Meta, error) {
+func (c *receiver) check(m *pb.Message, record []byte, came checkpoint.Totals) (datadir.Meta, error) {
 	meta, err := datadir.DecodeMeta(receivedName, record)
 	if err != nil {
 		return meta, err
@@ -147,7 +161,7 @@ func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Tota
 	case meta.Rows != came.Rows || meta.Sum != came.Sum:
 		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", came.Rows, came.Sum,
 			meta.Rows, meta.Sum)
-	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != s.identity.Cluster:
+	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != c.self.Cluster:
 		return meta, fmt.Errorf("snapshot: as of entry %d, raft says %d", meta.Index, want.GetIndex())
 	case !meta.Conf.IsThatOf(want):
 		return meta, fmt.Errorf("snapshot: the members are %v, raft says %v", meta.Conf.ConfState(),
@@ -156,7 +170,7 @@ func (s *Store) checkReceived(m *pb.Message, record []byte, came checkpoint.Tota
 	if err := meta.Conf.Workable(); err != nil {
 		return meta, fmt.Errorf("snapshot: %w", err)
 	}
-	meta.Member, meta.Restored = s.identity.Member, meta.Index
+	meta.Member, meta.Restored = c.self.Member, meta.Index
 	meta.Format = datadir.MetaFormat
 	return meta, nil
 }
@@ -167,7 +181,7 @@ func (l *loop) withdraw() {
 	if l.offered != nil {
 		l.s.keeper.discard(l.offered)
 		l.offered = nil
-		<-l.s.receiving
+		<-l.s.receiver.slot
 	}
 }
 
@@ -175,12 +189,12 @@ func (l *loop) withdraw() {
 // crash between the two leaves a log that does not belong to the checkpoint; the next start empties it. Backups and
 // outgoing checkpoints go on with the old files. The appender calls it, between writes, so nothing is appended
 // meanwhile.
-func (s *Store) install(r *received) error {
-	defer func() { <-s.receiving }()
-	if err := s.keeper.replace(r); err != nil {
+func (c *receiver) install(r *received) error {
+	defer func() { <-c.slot }()
+	if err := c.keeper.replace(r); err != nil {
 		return err
 	}
-	return s.device.Reset(r.meta.Index, r.meta.Term)
+	return c.log.Reset(r.meta.Index, r.meta.Term)
 }
 
 // restored has the log and the handler begin anew at a checkpoint that was installed.
@@ -189,10 +203,8 @@ func (l *loop) restored(r *received) {
 	l.durable, l.saved = r.meta.Index, max(l.saved, r.meta.Index)
 	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)
-	l.s.begun.Store(r.meta.Index)
-	l.s.stored.Store(r.meta.Index)
-	l.s.noteApplied(r.meta.Index)
-	l.s.due.restore(r.meta.Index)
+	l.s.Checkpoints.opened(r.meta.Index)
+	l.s.apply(r.meta.Index)
 	l.setConf(r.meta.Index, r.meta.Conf)
 	l.s.cfg.Logger.Info("took over a checkpoint of another server", "index", r.meta.Index, "rows",
 		r.meta.Rows)

@@ -12,11 +12,12 @@ import (
 
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 )
 
-// snapshotFor answers raft.Storage's Snapshot: it names the last checkpoint, which sendSnapshot sends.
-func (s *Store) snapshotFor() (*pb.Snapshot, error) {
-	p, err := s.rowStore.Pin()
+// lastCheckpoint answers raft.Storage's Snapshot: it names the last checkpoint, which sendSnapshot sends.
+func lastCheckpoint(rows rowDevice) (*pb.Snapshot, error) {
+	p, err := rows.Pin()
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 func (l *loop) sendSnapshot(m *pb.Message) {
 	p, err := l.s.rowStore.Pin()
 	if err != nil || p.Meta.Index != m.GetSnapshot().GetMetadata().GetIndex() ||
-		l.sending >= snapshotsMax || l.hushes(m.GetTo()) {
+		l.sending >= snapshotsMax || l.deaf.hushes(m.GetTo(), l.conf) {
 		if err == nil {
 			p.Release()
 		}
@@ -47,7 +48,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 	p.Meta.Conf = p.Meta.Conf.Including(m.GetTo(), l.conf)
 	first := proto.CloneOf(m)
 	first.Snapshot.Metadata.ConfState = p.Meta.Conf.ConfState()
-	sends := l.s.peers.SendSnapshot(m.GetTo(), l.s.chunks(first, p), func(err error) {
+	sends := l.s.peers.SendSnapshot(m.GetTo(), chunks(endpoint{l.s}, first, p), func(err error) {
 		l.s.keeper.release(p)
 		l.s.inbox.put(func(mail *mail) {
 			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.Read, err})
@@ -77,7 +78,7 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 
 // chunks returns a function that returns the chunks of a pinned checkpoint one after the other, within a bound on the
 // rate, and then io.EOF. m is the message that raft has for the receiver.
-func (s *Store) chunks(m *pb.Message, p *datadir.Pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
+func chunks(from peers.Member, m *pb.Message, p *datadir.Pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
 	var begun time.Time
 	ended := false
 	return func(ctx context.Context) (*peerpb.Chunk, error) {
@@ -85,7 +86,7 @@ func (s *Store) chunks(m *pb.Message, p *datadir.Pinned) func(ctx context.Contex
 		case begun.IsZero():
 			begun = time.Now()
 			message, err := proto.Marshal(m)
-			return &peerpb.Chunk{Header: endpoint{s}.Header(m.GetTo(), false), Message: message}, err
+			return &peerpb.Chunk{Header: from.Header(m.GetTo(), false), Message: message}, err
 		case ended:
 			return nil, io.EOF
 		}

@@ -19,10 +19,18 @@ type Status struct {
 // Status asks in a turn. Errors: ErrStopped, that of ctx.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	result := make(chan Status, 1)
-	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { result <- l.status() }) })
+	s.inbox.task(func(l *loop) {
+		l.stale = true
+		l.show()
+		basic := l.node.BasicStatus()
+		result <- Status{
+			Term: basic.GetTerm(), Leader: basic.Lead, Commit: basic.GetCommit(), Applied: s.applied.Load(),
+			Members: s.Members(),
+		}
+	})
 	select {
 	case status := <-result:
-		status.Full, status.ReserveBytes = s.full.Load(), s.cfg.ReserveBytes
+		status.Full, status.ReserveBytes = s.Space.full.Load(), s.cfg.ReserveBytes
 		if !s.cfg.InMemory {
 			status.FreeBytes, _ = s.cfg.FreeSpace(s.cfg.Dir)
 		}
@@ -31,16 +39,6 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 		return Status{}, ctx.Err()
 	case <-s.done:
 		return Status{}, ErrStopped
-	}
-}
-
-func (l *loop) status() Status {
-	l.stale = true
-	l.show()
-	basic := l.node.BasicStatus()
-	return Status{
-		Term: basic.GetTerm(), Leader: basic.Lead, Commit: basic.GetCommit(), Applied: l.s.applied.Load(),
-		Members: l.s.Members(),
 	}
 }
 
@@ -60,20 +58,9 @@ func (s Status) QuorumWithout(id uint64) bool {
 	return active > voters/2
 }
 
-// WantCheckpoint makes CheckpointDue true, once no other checkpoint is being written, until one as of index
-// or later has begun.
-func (s *Store) WantCheckpoint(index uint64) {
-	for {
-		old := s.wanted.Load()
-		if index <= old || s.wanted.CompareAndSwap(old, index) {
-			return
-		}
-	}
-}
-
 // AwaitCheckpoint returns once a checkpoint as of index or later is durable. It does not see to it that there
-// is one, see WantCheckpoint. Errors: ErrStopped, that of ctx.
+// is one, see Checkpoints.Want. Errors: ErrStopped, that of ctx.
 func (s *Store) AwaitCheckpoint(ctx context.Context, index uint64) error {
-	return s.pursue(ctx, &pursuit{attempt: func(*loop) error { return nil },
-		done: func(*loop) bool { return s.stored.Load() >= index }})
+	return s.inbox.pursue(ctx, s.done, &pursuit{attempt: func(*loop) error { return nil },
+		done: func(*loop) bool { return s.Checkpoints.stored.Load() >= index }})
 }

@@ -16,7 +16,7 @@ func TestWantedCheckpoint(t *testing.T) {
 	r := start(t, s)
 	propose(t, r, r.lead(t), "one")
 	r.waitIdle(t) // with what the store does first, beside which nothing is due
-	if s.CheckpointDue() {
+	if s.Checkpoints.Due() {
 		t.Fatal("a checkpoint is due at once")
 	}
 	if err := s.AwaitCheckpoint(t.Context(), 0); err != nil {
@@ -27,16 +27,16 @@ func TestWantedCheckpoint(t *testing.T) {
 	if err := s.AwaitCheckpoint(ended, r.last()); err == nil {
 		t.Error("a checkpoint that nobody wrote")
 	}
-	s.WantCheckpoint(r.last())
-	s.WantCheckpoint(1)
-	if !s.CheckpointDue() {
+	s.Checkpoints.Want(r.last())
+	s.Checkpoints.Want(1)
+	if !s.Checkpoints.Due() {
 		t.Error("the wanted checkpoint is not due")
 	}
 	takeCheckpoint(t, r, row("key", "value"))
 	if err := s.AwaitCheckpoint(t.Context(), r.last()); err != nil {
 		t.Error(err)
 	}
-	if s.CheckpointDue() {
+	if s.Checkpoints.Due() {
 		t.Error("the wanted checkpoint is due again")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/datadir"
@@ -70,8 +71,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	SegmentBytes    int   // size of a log file; 4 KiB to 1 GiB, default DefaultSegmentBytes
-	CheckpointBytes int64 // log applied until CheckpointDue; default DefaultCheckpointBytes
-	// commands applied until CheckpointDue, see Store.Applied; default DefaultCheckpointCommands
+	CheckpointBytes int64 // log applied until a checkpoint is due; default DefaultCheckpointBytes
+	// commands applied until a checkpoint is due, see Store.Applied; default DefaultCheckpointCommands
 	CheckpointCommands int64
 	// entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
 	TailEntriesKept uint64
@@ -83,7 +84,7 @@ type Config struct {
 	// Cluster says how to be a member of several.
 	Cluster Cluster
 
-	// ReserveBytes is the free space below which no more commands should be taken, see Store.Writable; 0 is
+	// ReserveBytes is the free space below which no more commands should be taken, see Space.Writable; 0 is
 	// none.
 	ReserveBytes uint64
 
@@ -141,53 +142,71 @@ func (c Config) withDefaults() (Config, error) {
 // Store is one member's copy of the replicated log. Its methods may be called from any goroutine, except that
 // Rows comes before Start and nothing comes after Stop.
 type Store struct {
-	cfg       Config
-	identity  datadir.Identity
-	dir       *datadir.Dir // nil in memory
-	device    logDevice
-	rowStore  rowDevice
-	log       *raftLog
-	loaded    uint64 // index of the checkpoint that was opened
-	logged    uint64 // last entry of the log that was opened
-	node      *raft.RawNode
-	inbox     inbox
-	loop      *loop
-	appender  *appender
-	keeper    *keeper
-	backlog   atomic.Int64 // bytes proposed and not yet in raft's log
-	applied   atomic.Uint64
-	wakeApply atomic.Bool // raft waits for Applied
-	due       due
-	wanted    atomic.Uint64 // see WantCheckpoint
-	begun     atomic.Uint64 // index of the last checkpoint that was begun
-	stored    atomic.Uint64 // index of the last checkpoint that is durable
-	started   bool
-	stopOnce  sync.Once
-	stopErr   error // of the first Stop
-	stop      chan struct{}
-	done      chan struct{}
+	Checkpoints Checkpoints
+	Space       Space
 
-	disk      *datadir.Disk
-	network   peers.Network  // nil if there can be no other members
-	peers     transport      // the same
-	roster    *roster.Roster // the same
-	refused   refused
-	unlike    unlike
-	learnt    datadir.Learnt // by an earlier run
-	unlisten  func()
-	view      atomic.Pointer[memberView]
-	lease     lease
-	receiving chan struct{} // capacity 1: held while a checkpoint is being received or installed
-	short     atomic.Bool   // the disk is nearly full
-	full      atomic.Bool   // the same, once a turn has dealt with it
-	moving    atomic.Bool   // the leadership is being handed over
-	space     atomic.Uint64
-	client    atomic.Pointer[string] // see SetClientAddress
-	spaceDone chan struct{}
-	lineage   atomic.Uint64
-	meters    meters
-	backups   sync.Mutex    // held during a backup
-	forced    atomic.Uint64 // see checkpointMeta
+	cfg      Config
+	identity datadir.Identity
+	dir      *datadir.Dir // nil in memory
+	disk     *datadir.Disk
+	device   logDevice
+	rowStore rowDevice
+	log      *raftLog
+	loaded   uint64         // index of the checkpoint that was opened
+	learnt   datadir.Learnt // by an earlier run
+	lineage  atomic.Uint64
+	forced   atomic.Uint64 // see datadir.Meta
+
+	inbox    inbox
+	loop     *loop
+	appender *appender
+	keeper   *keeper
+	receiver *receiver
+	neighbours
+	flow
+
+	view    atomic.Pointer[memberView]
+	lease   lease
+	moving  atomic.Bool            // the leadership is being handed over
+	client  atomic.Pointer[string] // see SetClientAddress
+	meters  meters
+	backups sync.Mutex // held during a backup
+
+	started bool
+	ended   func() error // ends the store, once
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+// neighbours is the part of the store that deals with other members.
+type neighbours struct {
+	network  peers.Network  // nil if there can be no other members
+	peers    transport      // the same
+	roster   *roster.Roster // the same
+	unlisten func()
+	refused  refused
+	unlike   unlike
+}
+
+// flow measures what is on its way through the store.
+type flow struct {
+	backlog atomic.Int64  // bytes proposed and not yet in raft's log
+	applied atomic.Uint64 // the last index for which the handler has called Applied
+	wake    atomic.Bool   // raft waits for Applied
+}
+
+// apply notes that everything up to index is applied, and reports whether raft needs to know soon: it does only if it
+// holds something back, otherwise it learns with the next thing that happens.
+func (f *flow) apply(index uint64) bool {
+	for {
+		old := f.applied.Load()
+		if index <= old {
+			return false
+		}
+		if f.applied.CompareAndSwap(old, index) {
+			return f.wake.Load()
+		}
+	}
 }
 
 // Open takes the data directory for this process, verifies everything in it without changing anything, and
@@ -203,7 +222,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
 	s.disk = &datadir.Disk{Before: cfg.before, Slow: cfg.Slow, FS: cfg.fs, Steps: cfg.steps}
-	s.receiving = make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
@@ -211,6 +229,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	s.inbox.bell = turn.NewBell()
+	s.ended = sync.OnceValue(s.end)
 	s.client.Store(&cfg.Cluster.ClientAddress)
 	img, err := s.openFiles(ctx)
 	if err != nil {
@@ -247,13 +266,16 @@ func (s *Store) openFiles(ctx context.Context) (img *datadir.Image, err error) {
 // opened begins with what was found in the directory.
 func (s *Store) opened(img *datadir.Image) {
 	s.identity, s.loaded = img.Identity, img.Meta.Index
-	s.begun.Store(s.loaded)
-	s.stored.Store(s.loaded)
 	s.lineage.Store(img.Meta.Lineage)
 	s.forced.Store(img.Meta.Forced)
 	first, runs := img.Visible()
 	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.Meta, img.Hard, first, runs, img.Entries)
-	s.logged, s.learnt = s.log.last, img.Learnt
+	s.learnt = img.Learnt
+	s.Checkpoints.cfg, s.Checkpoints.log = &s.cfg, s.log
+	s.Checkpoints.opened(s.loaded)
+	s.applied.Store(s.loaded)
+	s.Space.cfg = &s.cfg
+	s.Space.note = func(short bool) { s.inbox.task(func(l *loop) { l.noteFull(short) }) }
 	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
 		s.learnt.Conf = membership.Conf{} // the cluster has gone on without those that sent it
 	}
@@ -278,7 +300,7 @@ func (s *Store) CheckpointIndex() uint64 { return s.loaded }
 
 // LoggedIndex is the last entry that the log had when it was opened. What lies between CheckpointIndex and it
 // comes again: all of it, unless another member that leads has other entries in its place.
-func (s *Store) LoggedIndex() uint64 { return s.logged }
+func (s *Store) LoggedIndex() uint64 { return s.log.found }
 
 // Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The
 // slices are valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start,
@@ -295,7 +317,7 @@ func (s *Store) Start(h Handler) error {
 	if err := s.cfg.Cluster.readable(s.log.lastConf()); err != nil {
 		return err
 	}
-	node, err := s.newNode()
+	node, err := newNode(s)
 	if err != nil {
 		return err
 	}
@@ -315,27 +337,32 @@ func (s *Store) Start(h Handler) error {
 	go s.appender.run()
 	go s.keeper.run()
 	go s.loop.run()
-	s.spaceDone = make(chan struct{})
-	go s.guardSpace()
+	s.Space.done = make(chan struct{})
+	go s.Space.run(s.stop)
 	return nil
 }
 
 // assemble makes the parts of a running store, and runs none of them.
 func (s *Store) assemble(node *raft.RawNode, h Handler) {
-	s.node = node
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
 	if s.network != nil {
 		s.roster = s.newRoster()
 		s.roster.Ask()
 		s.peers = peers.New(endpoint{s}, s.identity.Member, s.network, s.cfg.Logger)
-		s.log.snapshot = s.snapshotFor
+		s.log.snapshot = func() (*pb.Snapshot, error) { return lastCheckpoint(s.rowStore) }
 	}
-	s.applied.Store(s.loaded)
-	s.due.restore(s.loaded)
-	s.appender = newAppender(s)
-	s.keeper = newKeeper(s)
-	s.loop = newLoop(s, h)
+	s.keep()
+	s.loop = newLoop(s, node, h)
 	s.appender.loop = s.loop
+}
+
+// keep makes the parts that write.
+func (s *Store) keep() {
+	s.keeper = newKeeper(s)
+	s.keeper.hurry, s.keeper.room = s.Checkpoints.LogGrows, func() bool { return !s.Space.short.Load() }
+	s.Checkpoints.keeper = s.keeper
+	s.receiver = newReceiver(s)
+	s.appender = newAppender(s)
 }
 
 // newRoster returns the roster of this member, which asks nobody yet.
@@ -369,7 +396,7 @@ func (s *Store) Identify(ctx context.Context, id uint64) error {
 }
 
 // newNode makes the raft state machine; its constructor panics on a log it cannot use.
-func (s *Store) newNode() (node *raft.RawNode, err error) {
+func newNode(s *Store) (node *raft.RawNode, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("start raft: %v", r)
@@ -439,23 +466,8 @@ func (s *Store) ReadIndex(id uint64) {
 // since the last call: the store carries bytes, and a restart takes as long as there are commands to execute
 // again, however many of them share an entry.
 func (s *Store) Applied(index uint64, commands int) {
-	s.due.apply(index, commands)
-	s.noteApplied(index)
-}
-
-func (s *Store) noteApplied(index uint64) {
-	for {
-		old := s.applied.Load()
-		if index <= old {
-			return
-		}
-		if s.applied.CompareAndSwap(old, index) {
-			break
-		}
-	}
-	// Raft needs to know soon only if it holds something back; otherwise it learns with the next thing that
-	// happens.
-	if s.wakeApply.Load() {
+	s.Checkpoints.due.apply(index, commands)
+	if s.apply(index) {
 		s.inbox.bell.Ring()
 	}
 }
@@ -467,31 +479,22 @@ func (s *Store) AppliedIndex() uint64 { return s.applied.Load() }
 // Finished durably is given up. What was proposed and not committed may or may not be in the log. The handler
 // is not called any more once Stop has returned; Stop may not be called from the handler. Later calls wait
 // for the first and return the same.
-func (s *Store) Stop() error {
-	s.stopOnce.Do(func() { s.stopErr = s.end() })
-	return s.stopErr
-}
+func (s *Store) Stop() error { return s.ended() }
 
 func (s *Store) end() error {
 	if s.started {
 		close(s.stop)
 		<-s.done
-		if s.spaceDone != nil {
-			<-s.spaceDone
+		if s.Space.done != nil {
+			<-s.Space.done
 		}
-		s.leaveNetwork()
+		if s.network != nil {
+			s.unlisten()
+			s.roster.Close()
+			s.peers.Close()
+		}
 		s.appender.close()
 		s.keeper.close()
 	}
 	return s.closeFiles()
-}
-
-// leaveNetwork ends all traffic with other members.
-func (s *Store) leaveNetwork() {
-	if s.network == nil {
-		return
-	}
-	s.unlisten()
-	s.roster.Close()
-	s.peers.Close()
 }

@@ -90,16 +90,16 @@ func TestCheckpointIsDueByEntriesAndCutsTheLog(t *testing.T) {
 		defer stop(t, s)
 		r := start(t, s)
 		term := r.lead(t)
-		if s.CheckpointDue() {
+		if s.Checkpoints.Due() {
 			t.Fatal("due at once")
 		}
 		for i := range 4 {
 			propose(t, r, term, numbered(fmt.Sprintf("%d-%s-", i, strings.Repeat("x", 100)), 0, 120)...)
-			if !s.CheckpointDue() {
+			if !s.Checkpoints.Due() {
 				t.Fatal("not due after 120 entries")
 			}
 			takeCheckpoint(t, r, row("k", fmt.Sprint(i)))
-			if s.CheckpointDue() {
+			if s.Checkpoints.Due() {
 				t.Fatal("due right after a checkpoint")
 			}
 		}
@@ -224,7 +224,7 @@ func TestDroppedPrefixIsGone(t *testing.T) {
 	rows = append(rows, row("n0/a", "keep"), row("n10/a", "keep"), row("n2/a", "keep"))
 	takeCheckpoint(t, r, rows...)
 	propose(t, r, term, "drop")
-	w := s.BeginCheckpoint(r.last())
+	w := s.Checkpoints.Begin(r.last())
 	w.DeletePrefix([]byte("n1/"))
 	want := map[string]string{"n0/a": "keep", "n10/a": "keep", "n2/a": "keep"}
 	rows = []Row{row("n1/late", "v")}
@@ -263,7 +263,7 @@ func TestCheckpointQueueIsBounded(t *testing.T) {
 	defer stop(t, s)
 	r := start(t, s)
 	r.lead(t)
-	w := s.BeginCheckpoint(r.last())
+	w := s.Checkpoints.Begin(r.last())
 	big := []Row{row("big", strings.Repeat("x", checkpointQueueMax+1))}
 	s.keeper.mu.Lock() // nothing leaves the queue while it is looked at
 	s.keeper.queued = checkpointQueueMax
@@ -326,10 +326,10 @@ func TestMisusePanics(t *testing.T) {
 	if s.Start(r) == nil {
 		t.Error("started twice")
 	}
-	w := s.BeginCheckpoint(r.last())
+	w := s.Checkpoints.Begin(r.last())
 	for name, f := range map[string]func(){
-		"two checkpoints":         func() { s.BeginCheckpoint(r.last()) },
-		"checkpoint ahead":        func() { s.BeginCheckpoint(r.last() + 1) },
+		"two checkpoints":         func() { s.Checkpoints.Begin(r.last()) },
+		"checkpoint ahead":        func() { s.Checkpoints.Begin(r.last() + 1) },
 		"empty prefix":            func() { w.DeletePrefix(nil) },
 		"empty command":           func() { s.Propose(term, [][]byte{{}}) },
 		"command above the limit": func() { s.Propose(term, [][]byte{make([]byte, MaxCommandBytes+1)}) },
@@ -398,9 +398,9 @@ func TestManyProposersWithCheckpointsUnderWay(t *testing.T) {
 		}
 		for range proposers {
 			<-done
-			if s.CheckpointDue() {
+			if s.Checkpoints.Due() {
 				rows, index := advance()
-				w := s.BeginCheckpoint(index)
+				w := s.Checkpoints.Begin(index)
 				w.Put(rows)
 				w.DeletePrefix(fmt.Appendf(nil, "sweep%d", round))
 				w.Finish()

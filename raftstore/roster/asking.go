@@ -167,7 +167,9 @@ func (r *Roster) ask(ctx context.Context) bool {
 		case r.List() != list:
 			return false
 		}
-		r.explain(q.why())
+		r.mu.Lock()
+		r.why = q.why()
+		r.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return false

@@ -155,12 +155,6 @@ func (r *Roster) Why() string {
 	return r.why
 }
 
-func (r *Roster) explain(why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.why = why
-}
-
 // Refusals of callers. The first two are over once others were asked.
 var (
 	ErrUnknownHere = status.Error(codes.Unavailable,

@@ -37,7 +37,7 @@ func (g *Group) checkpointNow(ctx context.Context) error {
 	var index uint64
 	_, err := g.readCore(ctx, func(c *core) outcome.Outcome {
 		index = uint64(c.replica.Machine().Index())
-		g.store.WantCheckpoint(index)
+		g.store.Checkpoints.Want(index)
 		c.startCheckpoint()
 		return outcome.Done()
 	})

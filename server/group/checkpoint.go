@@ -37,7 +37,7 @@ func (g *core) wakeForCheckpoint() coordination.Instant {
 
 // nextSlice is when the next slice is due.
 func (g *core) nextSlice() coordination.Instant {
-	if g.store.LogGrows() {
+	if g.store.Checkpoints.LogGrows() {
 		return 0
 	}
 	return g.checkpoint.next
@@ -45,7 +45,7 @@ func (g *core) nextSlice() coordination.Instant {
 
 // startCheckpoint freezes the state if the store wants a checkpoint and no mark is to be waited for.
 func (g *core) startCheckpoint() {
-	if g.checkpoint == nil && g.store.CheckpointDue() && !g.awaitsMark() {
+	if g.checkpoint == nil && g.store.Checkpoints.Due() && !g.awaitsMark() {
 		g.beginCheckpoint()
 	}
 }
@@ -53,7 +53,7 @@ func (g *core) startCheckpoint() {
 // beginCheckpoint freezes the state.
 func (g *core) beginCheckpoint() {
 	rows := g.replica.Machine().Freeze()
-	writer := g.store.BeginCheckpoint(uint64(rows.Index()))
+	writer := g.store.Checkpoints.Begin(uint64(rows.Index()))
 	for _, id := range rows.Dropped() {
 		writer.DeletePrefix(codec.NodePrefix(id))
 	}
@@ -109,7 +109,7 @@ func (g *core) mark() {
 		return
 	}
 	now, due := g.clock.Now(), g.replica.MarkDue()
-	if due != coordination.Never && g.checkpoint == nil && g.store.CheckpointDue() {
+	if due != coordination.Never && g.checkpoint == nil && g.store.Checkpoints.Due() {
 		due = now
 	}
 	switch {
@@ -125,7 +125,7 @@ func (g *core) mark() {
 // checkpointAtMark freezes the state behind a mark. A server that has another checkpoint under way passes it
 // over: it is compared at a later one. The turn is held.
 func (g *core) checkpointAtMark() {
-	if g.checkpoint != nil || g.store.CheckpointOpen() {
+	if g.checkpoint != nil || g.store.Checkpoints.Open() {
 		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
 		return
 	}
@@ -138,7 +138,7 @@ func (g *core) checkpointAtMark() {
 // the log when its own is due. It does not come if nobody leads, nor before all servers can read it.
 func (g *core) awaitsMark() bool {
 	return g.config.Marks != (coordination.MarkPolicy{}) && g.FormatVersion() >= codec.VersionEntries &&
-		!g.store.CheckpointOverdue()
+		!g.store.Checkpoints.Overdue()
 }
 
 // digestRestored takes over the digest of the checkpoint that the machine was read from. It was right or

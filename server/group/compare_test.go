@@ -105,7 +105,7 @@ func (c *comparedCluster) mark() uint64 {
 			leader.hold(leader.turn.Lock())
 			defer leader.turn.Unlock()
 			before = uint64(leader.core.replica.Machine().Index())
-			if leader.core.replica.Reign() == 0 || leader.core.checkpoint != nil || leader.store.CheckpointOpen() {
+			if leader.core.replica.Reign() == 0 || leader.core.checkpoint != nil || leader.store.Checkpoints.Open() {
 				return false
 			}
 			leader.core.replica.Mark()
@@ -132,7 +132,7 @@ func (c *comparedCluster) idle(i int, index uint64) {
 		g.hold(g.turn.Lock())
 		defer g.turn.Unlock()
 		return uint64(g.core.replica.Machine().Index()) >= index && g.core.checkpoint == nil &&
-			!g.store.CheckpointOpen()
+			!g.store.Checkpoints.Open()
 	})
 }
 

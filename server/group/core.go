@@ -23,7 +23,7 @@ type shared struct {
 	config  Config
 	store   *raftstore.Store
 	lease   interface{ MaySpeak() bool } // the store; tests put their own here
-	logFull func() bool                  // the store's LogFull; the same
+	logFull func() bool                  // of the store's checkpoints; the same
 	queue   *queue
 	// clock is what the rings go by, and shell what everything else does. They differ in a stand-in, where
 	// somebody turns the first by hand.
@@ -248,7 +248,7 @@ func (g *shared) readable() uint64 {
 
 // Crowded reports whether what makes the state larger is refused: the disk of this server, which leads, is
 // nearly full, and no other server can take the leadership. The reserve is for what makes the state smaller.
-func (g *shared) Crowded() bool { return g.store.Writable() != nil && !g.store.HandingOver() }
+func (g *shared) Crowded() bool { return g.store.Space.Writable() != nil && !g.store.HandingOver() }
 
 // alone reports whether there can be no other servers.
 func (g *shared) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }

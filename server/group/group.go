@@ -46,7 +46,7 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 		return nil, err
 	}
 	g.stored = stored
-	g.store, g.lease, g.logFull = store, store, store.LogFull
+	g.store, g.lease, g.logFull = store, store, store.Checkpoints.LogFull
 	g.queue.writing = func() bool { return g.busy.Load() && store.Writing() }
 	return g, nil
 }

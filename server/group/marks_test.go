@@ -128,10 +128,10 @@ func checkpointsAreAtMarks(t *testing.T) (led bool) {
 	g.config.Marks = coordination.MarkPolicy{} // it writes no more marks, as one that does not know of them
 	g.turn.Unlock()
 	before := c.groups[follower].Log()
-	fill("b", func() bool { return before.CheckpointDue() })
+	fill("b", func() bool { return before.Checkpoints.Due() })
 	awaited := 0
 	fill("c", func() bool {
-		if before.CheckpointDue() && !before.CheckpointOverdue() {
+		if before.Checkpoints.Due() && !before.Checkpoints.Overdue() {
 			awaited++
 		}
 		return before.Figures().Checkpoint > first

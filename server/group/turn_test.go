@@ -34,7 +34,7 @@ func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error
 	failure = new(error)
 	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: clock.New(nil),
 		Failed: func(err error) { *failure = err }})
-	g.store, g.lease, g.logFull = store, store, store.LogFull
+	g.store, g.lease, g.logFull = store, store, store.Checkpoints.LogFull
 	var err error
 	if g.stored, err = newLoader(g.config); err != nil {
 		t.Fatal(err)

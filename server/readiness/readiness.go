@@ -146,8 +146,8 @@ func (w *Watch) addBehind(l *list) {
 // addFull adds what is full, or has diverged elsewhere.
 func (w *Watch) addFull(l *list) {
 	self := w.Store.Member()
-	if w.Store.Writable() != nil {
-		free, reserve := w.Store.Space()
+	if w.Store.Space.Writable() != nil {
+		free, reserve := w.Store.Space.Free()
 		g := serious
 		if w.Group.Crowded() && w.Group.Leads() {
 			g = Fatal

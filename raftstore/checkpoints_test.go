@@ -30,13 +30,13 @@ func TestCheckpointIsDue(t *testing.T) {
 			}
 			term := r.lead(t)
 			for n := range c.entries {
-				if s.CheckpointDue() {
+				if s.Checkpoints.Due() {
 					t.Fatalf("due after %d of %d entries", n, c.entries)
 				}
 				propose(t, r, term, fmt.Sprint(n, " ", strings.Repeat("x", c.size)))
 			}
 			r.waitIdle(t)
-			if !s.CheckpointDue() {
+			if !s.Checkpoints.Due() {
 				t.Errorf("not due after %d entries", c.entries)
 			}
 			stop(t, s)
@@ -48,12 +48,12 @@ func TestCheckpointIsDue(t *testing.T) {
 			}
 			r.lead(t)
 			r.waitIdle(t)
-			if !s.CheckpointDue() {
+			if !s.Checkpoints.Due() {
 				t.Error("not due after the replay")
 			}
 			takeCheckpoint(t, r, row("a", "b"))
 			r.waitIdle(t)
-			if s.CheckpointDue() {
+			if s.Checkpoints.Due() {
 				t.Error("due behind a checkpoint")
 			}
 			stop(t, s)

@@ -1,0 +1,142 @@
+package raftstore
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Checkpoints knows when the next checkpoint is due, and begins it. Its methods are cheap, and may be called from any
+// goroutine once the store is started.
+type Checkpoints struct {
+	cfg    *Config
+	log    *raftLog
+	keeper *keeper
+
+	due    due
+	wanted atomic.Uint64 // see Want
+	begun  atomic.Uint64 // index of the last checkpoint that was begun
+	stored atomic.Uint64 // index of the last checkpoint that is durable
+}
+
+// opened begins with the checkpoint that was found, as of index.
+func (c *Checkpoints) opened(index uint64) {
+	c.begun.Store(index)
+	c.stored.Store(index)
+	c.due.restore(index)
+}
+
+// reached reports whether one part was applied of the bytes or commands that make a checkpoint due.
+func (c *Checkpoints) reached(part int64) bool {
+	return c.due.bytes.Load() >= c.cfg.CheckpointBytes/part || c.due.commands.Load() >= c.cfg.CheckpointCommands/part
+}
+
+// exceeded reports whether a quarter more was applied than makes a checkpoint due.
+func (c *Checkpoints) exceeded() bool {
+	return c.due.bytes.Load() >= c.cfg.CheckpointBytes/4*5 || c.due.commands.Load() >= c.cfg.CheckpointCommands/4*5
+}
+
+func (c *Checkpoints) awaited() bool { return c.wanted.Load() > c.begun.Load() }
+
+// Due reports whether enough was applied since the last checkpoint to begin the next, and the last one is durable.
+func (c *Checkpoints) Due() bool { return (c.reached(1) || c.awaited()) && !c.Open() }
+
+// Overdue reports whether the next checkpoint should not wait any longer for a place in the log at which all members
+// take one: a quarter more was applied than makes it due, or somebody waits for it.
+func (c *Checkpoints) Overdue() bool { return (c.exceeded() || c.awaited()) && !c.Open() }
+
+// Open reports whether a checkpoint was begun and is not durable yet.
+func (c *Checkpoints) Open() bool { return c.keeper.active() }
+
+// LogFull reports whether so much was applied since the last checkpoint was begun that the next one would be due, and
+// the last one is still being written. Then no more commands should be taken until it is not full any more: the log,
+// and with it the time that a restart takes, has grown to twice what it should be.
+func (c *Checkpoints) LogFull() bool { return c.reached(1) && c.Open() }
+
+// LogGrows reports whether half of the log that makes the next checkpoint due has come since the last one was begun.
+// Then one that is open should be over soon, also at the cost of the requests.
+func (c *Checkpoints) LogGrows() bool { return c.reached(2) }
+
+// Want makes Due true, once no other checkpoint is being written, until one as of index or later has begun.
+func (c *Checkpoints) Want(index uint64) {
+	for {
+		old := c.wanted.Load()
+		if index <= old || c.wanted.CompareAndSwap(old, index) {
+			return
+		}
+	}
+}
+
+// Begin starts a checkpoint as of index, the last entry for which the handler has called Applied, which is not below
+// the last checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
+// CheckpointDone; anything else is a mistake of the caller and panics.
+func (c *Checkpoints) Begin(index uint64) *CheckpointWriter {
+	term, conf, known := c.log.at(index)
+	w := &CheckpointWriter{keeper: c.keeper, mark: checkpointMark{index: index, term: term, conf: conf,
+		begun: time.Now()}}
+	if !c.keeper.begin(&w.mark, known) {
+		return w
+	}
+	if !known {
+		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone",
+			index))
+	}
+	c.due.begin()
+	c.begun.Store(index)
+	return w
+}
+
+// due measures the log that a restart would replay: what was applied since the last checkpoint was begun. Its
+// bytes are the store's to count. How many commands there are in an entry only the handler knows, who has
+// read it when it tells that it was Applied. So what is replayed counts like what is new, and a checkpoint as
+// of the last entry that was applied leaves nothing. What was handed over and not applied yet, handedBytesMax
+// of it, does not count.
+type due struct {
+	bytes, commands atomic.Int64
+
+	mu      sync.Mutex
+	applied uint64       // the last entry that counts
+	handed  []handedBulk // not yet applied, oldest first
+}
+
+// handedBulk is some entries that were handed over together.
+type handedBulk struct {
+	last  uint64
+	bytes int
+}
+
+// handOver notes entries that the handler gets.
+func (d *due) handOver(last uint64, bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handed = append(d.handed, handedBulk{last, bytes})
+}
+
+// apply counts the entries up to index, which had so many commands. An entry without any takes its time, too.
+func (d *due) apply(index uint64, commands int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.handed) > 0 && d.handed[0].last <= index {
+		d.bytes.Add(int64(d.handed[0].bytes))
+		d.handed = d.handed[1:]
+	}
+	if index > d.applied {
+		d.commands.Add(max(int64(commands), int64(index-d.applied)))
+		d.applied = index
+	}
+}
+
+// begin says that a checkpoint was begun as of the last entry that was applied.
+func (d *due) begin() {
+	d.bytes.Store(0)
+	d.commands.Store(0)
+}
+
+// restore says that a checkpoint from elsewhere, as of index, has taken the place of everything.
+func (d *due) restore(index uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handed, d.applied = nil, index
+	d.begin()
+}
