@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/conformance/sim/client"
@@ -57,6 +58,23 @@ func (w *World) compareEnds() {
 			}
 		}
 		w.compareUnits()
+	})
+}
+
+// end kills what still runs of the servers: their files are about to be removed, beside which nobody may write.
+func (w *World) end() {
+	w.do(func() {
+		for _, s := range w.servers {
+			if s.life != nil {
+				s.life.kill()
+			}
+		}
+	})
+	rt.HookDisk(func(op rt.Op, name, _ string, _ int64, _ []byte) (int, error) {
+		if strings.HasPrefix(name, w.dir) && op != rt.Remove {
+			panic("a server outlives its world: " + string(op) + " of " + name)
+		}
+		return 0, nil
 	})
 }
 

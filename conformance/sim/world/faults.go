@@ -46,14 +46,14 @@ func (w *World) befall(s, other *server, e plan.Event) {
 			w.breakDisk(s.life, e)
 		}
 	case plan.Remove:
-		w.change(func(ctx context.Context) error { return w.remove(ctx, s, e.Other) })
+		w.change(s, func(ctx context.Context) error { return w.remove(ctx, s, e.Other) })
 	case plan.Add:
-		w.change(func(ctx context.Context) error { return w.addIfAbsent(ctx, s, e) })
+		w.change(s, func(ctx context.Context) error { return w.addIfAbsent(ctx, s, e) })
 	case plan.Promote:
-		w.change(func(ctx context.Context) error { return w.promote(ctx, s, e.Other) })
+		w.change(s, func(ctx context.Context) error { return w.promote(ctx, s, e.Other) })
 	case plan.Transfer:
 		w.disturb()
-		w.change(func(ctx context.Context) error { return w.transfer(ctx, s) })
+		w.change(s, func(ctx context.Context) error { return w.transfer(ctx, s) })
 	default:
 		if s.life != nil {
 			w.breakProcess(s, e)

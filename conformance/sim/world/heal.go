@@ -14,7 +14,6 @@ import (
 // heal ends all faults: connections carry again, all members run, and servers that have lost their data are replaced as
 // docs/cluster.md says.
 func (w *World) heal() {
-	var lost []*server
 	w.do(func() {
 		w.note("heal")
 		w.healed, w.healedAt = true, w.trace.Now()
@@ -31,16 +30,13 @@ func (w *World) heal() {
 			}
 			switch {
 			case s.ruined != "":
-				lost = append(lost, s)
+				w.change(s, func(ctx context.Context) error { return w.replace(ctx, s) })
 			case s.life == nil && s.member != absent:
 				w.boot(s)
 			}
 		}
 	})
 	go w.upgrade()
-	for _, s := range lost {
-		w.change(func(ctx context.Context) error { return w.replace(ctx, s) })
-	}
 }
 
 // upgrade ends an upgrade that has begun, one server after the other: before that servers refuse what older ones cannot

@@ -139,9 +139,21 @@ func (w *World) changed(what string, s *server, err error) error {
 	return err
 }
 
-// change makes a change of the members in the background.
-func (w *World) change(f func(ctx context.Context) error) {
+// change makes a change that concerns a server, in the background, once the changes before it that concern the same
+// server are over. Two administrators at once would empty a directory that the other one has just counted as a voter's.
+// A fault that has not begun when the world is healed never does. The lock is held.
+func (w *World) change(s *server, f func(ctx context.Context) error) {
+	before, over, asked := s.changed, make(chan struct{}), w.healed
+	s.changed = over
 	go func() {
+		defer close(over)
+		if before != nil {
+			<-before
+		}
+		late := false
+		if w.do(func() { late = w.healed != asked }); late {
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), changePatience)
 		defer cancel()
 		_ = f(ctx) // it is in the trace, and what counts is whether the cluster goes on

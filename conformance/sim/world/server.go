@@ -40,7 +40,8 @@ type server struct {
 	rotten      bool       // a bit of its data was turned
 	removing    bool       // a removal may have been made that was not answered
 	has         memory
-	processes   processes // of all its lives, where it has some
+	changed     <-chan struct{} // closed once its last change is over; nil before the first
+	processes   processes       // of all its lives, where it has some
 }
 
 type membership int
