@@ -43,7 +43,7 @@ func (g *generator) drawRare(members bool) {
 		rounds = []rare{{"grown", g.grown}}
 	case n > 1:
 		rounds = append(rounds, rare{"late answers", g.lateAnswers}, rare{"joined writes", g.joinedWrites},
-			rare{"received", g.received}, rare{"deposed", g.deposed}, rare{"crowded relay", g.crowdedRelay})
+			rare{"received", g.received}, rare{"deposed", g.deposed})
 	}
 	if !g.one(20) && !(members && g.one(5)) {
 		return
@@ -150,19 +150,6 @@ func (g *generator) deposed(x, y int, at Duration) Duration {
 		}
 	}
 	return at + cut + 300*ms
-}
-
-// crowdedRelay makes the way to a follower too slow for what its clients read.
-func (g *generator) crowdedRelay(x, y int, at Duration) Duration {
-	for i := range g.plan.Clients {
-		c := &g.plan.Clients[i]
-		c.Kind, c.Names, c.Pipeline, c.Requests = Large, 3, 4, 100
-		c.Timeout = max(c.Timeout, Duration(2*time.Second))
-	}
-	at = g.add(at, ms, 100*ms, Event{Kind: Transfer, Server: y, Other: x})
-	slow := g.between(500*time.Millisecond, 2*time.Second)
-	at = g.add(at, 100*ms, 300*ms, Event{Kind: SlowLink, Server: x, Other: y, N: 100_000 << g.IntN(7), For: slow})
-	return at + slow + 200*ms
 }
 
 // grown adds servers one after the other, and ends one that knows of them before a leader change writes that down.
