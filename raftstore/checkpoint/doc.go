@@ -22,10 +22,10 @@
 // # Reading
 //
 // Readers merge all files. Of one key the row of the youngest file wins; a dropped prefix hides the rows of older
-// files. So what a checkpoint changes is one more file, a run, however many rows there are. When the runs exceed half
-// of the oldest file, or eight, all are merged into one at any pace; a file is compared with the manifest once more
-// while it is merged, so that no damage gets a new checksum. A reader keeps the files open that were the
-// checkpoint then; they are removed after that.
+// files. So the changes of a checkpoint are one more file, a run, however many rows there are. When the runs exceed
+// half of the oldest file, the base, all are merged into a new base at any pace; when there are many, they are merged
+// with each other. A file is compared with the manifest once more while it is merged, so that no damage gets a new
+// checksum. A reader keeps the files open that were the checkpoint then; they are removed after that.
 //
 // # The order of steps
 //

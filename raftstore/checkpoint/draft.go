@@ -64,12 +64,7 @@ func (s *Store) beginRun() (err error) {
 	if d.run, err = s.NewFile(); err != nil {
 		return err
 	}
-	for _, prefix := range drops.sorted {
-		if err := d.run.seal(kindPrefix, []byte(prefix), nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.run.drop(drops)
 }
 
 // writeRun writes one piece of a run.

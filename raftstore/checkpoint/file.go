@@ -24,9 +24,8 @@ const (
 	runBytes   = 16 << 20
 	stepBytes  = 1 << 20
 	mergeBytes = 1 << 20
-	// youngMax bounds the files beside the oldest before all are merged, and filesMax those before a checkpoint waits
-	// for that.
-	youngMax = 8
+	// More runs than runsMax are merged with each other. A checkpoint waits for that once there are filesMax files.
+	runsMax  = 8
 	filesMax = 64
 	// rowOverhead is an estimate of the memory that a row takes beside its bytes.
 	rowOverhead = 32
@@ -96,6 +95,16 @@ func (s *syncedFile) Write(p []byte) (int, error) {
 func (w *FileWriter) Complete() (err error) {
 	w.file.Totals, err = w.Finish(nil)
 	return err
+}
+
+// drop writes the prefixes that the file drops, in front of its rows.
+func (w *FileWriter) drop(prefixes Prefixes) error {
+	for _, prefix := range prefixes.sorted {
+		if err := w.seal(kindPrefix, []byte(prefix), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // discard closes and removes a file.

@@ -41,11 +41,11 @@ func TestReadersBesideMerges(t *testing.T) {
 			if durable, err = s.Step(); err != nil {
 				t.Fatal(err)
 			}
-			merging := s.base != nil
+			merging := s.merged != nil
 			if _, err := s.Tidy(true); err != nil {
 				t.Fatal(err)
 			}
-			if merging && s.base == nil {
+			if merging && s.merged == nil {
 				merges.Add(1)
 			}
 		}

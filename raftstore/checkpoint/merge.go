@@ -53,21 +53,22 @@ func (s *source) advance() error {
 
 // merge gives the rows of several files in the order of their keys: of one key that of the youngest file.
 type merge struct {
-	heap   []*source // those that are not over; the first one has the smallest key
-	last   []byte    // the key that was given last
-	totals Totals    // rows that were given, and the sum of their checksums
+	heap    []*source // those that are not over; the first one has the smallest key
+	last    []byte    // the key that was given last
+	totals  Totals    // rows that were given, and the sum of their checksums
+	dropped Prefixes  // by any of the files
+	deleted bool      // deleted rows are given as well
 }
 
 func newMerge(files []*file) (*merge, error) {
 	m := &merge{}
-	var hidden Prefixes
 	for age, f := range slices.Backward(files) {
 		s, dropped, err := openSource(f)
 		if err != nil {
 			return nil, err
 		}
-		s.age, s.hidden = age, hidden
-		hidden = hidden.with(dropped)
+		s.age, s.hidden = age, m.dropped
+		m.dropped = m.dropped.with(dropped)
 		if !s.over {
 			m.heap = append(m.heap, s)
 		}
@@ -91,7 +92,7 @@ func (m *merge) next() (key, stored []byte, err error) {
 		}
 		s := m.heap[0]
 		m.last = append(m.last[:0], s.Key...)
-		if s.Stored[0] == kindRow && !s.hidden.Covers(s.Key) {
+		if (s.Stored[0] == kindRow || m.deleted) && !s.hidden.Covers(s.Key) {
 			m.totals.Add(s.Stored)
 			return s.Key, s.Stored, nil
 		}

@@ -17,8 +17,8 @@ type Store struct {
 	next    uint64 // the number of the next file
 	garbage []*file
 
-	draft draft
-	base  *base // nil unless files are being merged
+	draft  draft
+	merged *merged // nil unless files are being merged
 }
 
 // Row is a key with its value, or without one from now on.
@@ -44,11 +44,11 @@ type draft struct {
 	record   []byte
 }
 
-// base is the next oldest file, which is being merged from files of the checkpoint.
-type base struct {
+// merged is a file that takes the place of the named files from first to end-1 once it has their rows.
+type merged struct {
 	*FileWriter
-	from   *merge
-	inputs int // how many of the named files these are, from the oldest on
+	from       *merge
+	first, end int
 }
 
 // New returns a store without a checkpoint, for an empty directory. Replace gives it the first.
@@ -85,7 +85,7 @@ func (s *Store) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.garbage = append(s.garbage, s.unfinished()...)
-	s.draft, s.base = draft{}, nil
+	s.draft, s.merged = draft{}, nil
 }
 
 // unfinished returns the files that no manifest has had yet.
@@ -94,8 +94,8 @@ func (s *Store) unfinished() []*file {
 	if s.draft.run != nil {
 		unfinished = append(unfinished, s.draft.run.file)
 	}
-	if s.base != nil {
-		unfinished = append(unfinished, s.base.file)
+	if s.merged != nil {
+		unfinished = append(unfinished, s.merged.file)
 	}
 	return unfinished
 }

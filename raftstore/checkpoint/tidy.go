@@ -2,16 +2,22 @@ package checkpoint
 
 import "slices"
 
-// large reports whether the younger files are to be merged into the oldest.
-func (s *Store) large() bool {
-	if len(s.named) < 2 {
-		return false
-	}
+// mergeFrom returns the first of the files that are to be merged with all younger ones, -1 if no merge is due: the base
+// once the runs exceed half of it; if there are many runs, the oldest that is no larger than all younger ones together.
+func (s *Store) mergeFrom() int {
 	var young int64
-	for _, f := range s.named[1:] {
+	for _, f := range s.named {
 		young += f.Bytes
 	}
-	return len(s.named) > youngMax+1 || young > max(s.named[0].Bytes/2, int64(s.o.MergeBytes))
+	for at, f := range s.named {
+		young -= f.Bytes
+		switch {
+		case at == 0 && young > max(f.Bytes/2, int64(s.o.MergeBytes)),
+			at > 0 && young >= f.Bytes && len(s.named) > runsMax+1:
+			return at
+		}
+	}
+	return -1
 }
 
 // crowded reports whether there are so many files that they have to be merged before there are more.
@@ -20,13 +26,14 @@ func (s *Store) crowded() bool { return len(s.named) > filesMax }
 // Tidy does a part of what may be done at any pace: it removes files that nobody needs, and merges others unless there
 // is no room for that. It reports whether there may be more to do.
 func (s *Store) Tidy(room bool) (more bool, err error) {
-	switch f := s.takeGarbage(); {
-	case f != nil:
+	if f := s.takeGarbage(); f != nil {
 		return true, s.o.discard(f)
-	case s.base != nil:
+	}
+	if s.merged != nil {
 		return true, s.continueMerge()
-	case room && s.large():
-		return true, s.beginMerge()
+	}
+	if at := s.mergeFrom(); room && at >= 0 {
+		return true, s.beginMerge(at)
 	}
 	return false, nil
 }
@@ -44,35 +51,41 @@ func (s *Store) takeGarbage() *file {
 	return f
 }
 
-func (s *Store) beginMerge() error {
-	from, err := newMerge(s.named)
+// beginMerge begins to merge the files from one on. A base needs neither deleted rows nor dropped prefixes; a run does,
+// for older files.
+func (s *Store) beginMerge(at int) error {
+	from, err := newMerge(s.named[at:])
 	if err != nil {
 		return err
 	}
 	w, err := s.NewFile()
-	if err == nil {
-		s.base = &base{w, from, len(s.named)}
+	if err != nil {
+		return err
 	}
-	return err
+	s.merged = &merged{w, from, at, len(s.named)}
+	if at == 0 {
+		return nil
+	}
+	from.deleted = true
+	return w.drop(from.dropped)
 }
 
-// continueMerge writes one piece of the next base. It has all that is below it in it, so it needs neither deleted rows
-// nor dropped prefixes.
+// continueMerge writes one piece of a merged file.
 func (s *Store) continueMerge() error {
-	b := s.base
-	for before := b.Totals().Bytes; b.Totals().Bytes == before; {
-		key, stored, err := b.from.next()
+	m := s.merged
+	for before := m.Totals().Bytes; m.Totals().Bytes == before; {
+		key, stored, err := m.from.next()
 		if err != nil {
 			return err
 		}
 		if key == nil {
-			s.base = nil
-			if err := b.Complete(); err != nil {
+			s.merged = nil
+			if err := m.Complete(); err != nil {
 				return err
 			}
-			return s.publish(slices.Concat([]*file{b.file}, s.named[b.inputs:]), s.record)
+			return s.publish(slices.Concat(s.named[:m.first], []*file{m.file}, s.named[m.end:]), s.record)
 		}
-		if err := b.Row(key, stored); err != nil {
+		if err := m.Row(key, stored); err != nil {
 			return err
 		}
 	}

@@ -95,9 +95,15 @@ func newWorld(t testing.TB, seed uint64) *world {
 }
 
 func (w *world) options(fs *rig.Memory) Options {
-	merge := []int{600, 1 << 20}[w.seed%2] // or only because there are many files
+	merge := 600
+	if w.manyRuns() {
+		merge = 1 << 20
+	}
 	return Options{FS: fs, Dir: dir, RunBytes: 1500, StepBytes: 400, MergeBytes: merge}
 }
+
+// manyRuns reports whether files are merged only because there are many.
+func (w *world) manyRuns() bool { return w.seed%2 == 1 }
 
 func (w *world) fatal(fs *rig.Memory, format string, args ...any) {
 	w.t.Helper()
@@ -179,13 +185,14 @@ func (w *world) note(image *rig.Memory, i *Image) {
 	unnamed, _ := i.m.unnamed(i.o)
 	for mark, reached := range map[string]bool{
 		"several files":        len(i.Files) > 2,
-		"many files":           len(i.Files) > youngMax,
+		"many files":           len(i.Files) > runsMax,
 		"one file":             len(i.Files) == 1,
 		"unnamed files":        len(unnamed) > 1,
 		"half a manifest":      slices.Contains(unnamed, "manifest.tmp"),
 		"the one under way":    string(i.Record) == w.underway.record && w.underway.record != w.durable.record,
 		"not the one underway": string(i.Record) == w.durable.record && w.underway.record != w.durable.record,
-		"a merge under way":    w.s != nil && w.s.base != nil,
+		"a base under way":     w.s != nil && w.s.merged != nil && w.s.merged.first == 0,
+		"merged runs":          w.s != nil && w.s.merged != nil && w.s.merged.first > 0,
 		"a torn file":          slices.ContainsFunc(unnamed, func(name string) bool { return w.torn(image, name) }),
 	} {
 		if reached {
@@ -224,16 +231,21 @@ func (w *world) live(steps int) {
 	w.fs.Capacity = 0
 	w.durable, w.underway = state, state
 	w.s, w.draft, w.drops, w.pins, w.installing = s, state.clone(), nil, nil, false
-	failing, full := false, false
+	failing, full, filling := false, false, false
 	switch w.r.IntN(6) {
 	case 0, 1:
 		failing = true
 		w.failSometime(w.r.IntN(2 * steps))
-	case 2, 3:
+	case 2:
 		full = true
 		w.fs.Capacity = w.fs.Used() + int64(w.r.IntN(4000))
+	case 3:
+		full, filling = true, true
 	}
 	for range steps {
+		if filling && w.s.merged != nil { // the disk becomes full in between
+			filling, w.fs.Capacity = false, w.fs.Used()+int64(w.r.IntN(300))
+		}
 		err := w.act()
 		if full && errors.Is(err, syscall.ENOSPC) {
 			w.noteFull()
@@ -267,15 +279,19 @@ func (w *world) live(steps int) {
 // noteFull notes what did not come to its end for want of space.
 func (w *world) noteFull() {
 	w.marks["a full disk"]++
-	if w.s.base != nil {
-		w.marks["a merge on a full disk"]++
+	merge := ""
+	switch m := w.s.merged; {
+	case m == nil:
+		return
+	case m.first > 0:
+		merge = "merged runs"
+	default:
+		merge = "a base"
 	}
 	if w.installing {
-		w.marks["an install on a full disk"]++
+		merge += " beside an install"
 	}
-	if w.s.base != nil && w.installing {
-		w.marks["both on a full disk"]++
-	}
+	w.marks[merge+" on a full disk"]++
 }
 
 // failSometime makes a step fail, and each one after it.
@@ -297,7 +313,7 @@ func (w *world) failSometime(in int) {
 // act does one thing.
 func (w *world) act() error {
 	switch what := w.r.IntN(20); {
-	case w.fs.Capacity > 0 && w.s.base != nil && what < 10:
+	case w.fs.Capacity > 0 && w.s.merged != nil && what < 10:
 		return w.replace()
 	case what < 7:
 		w.put()
@@ -306,6 +322,9 @@ func (w *world) act() error {
 	case what < 11:
 		return w.finish()
 	case what < 12:
+		if w.manyRuns() && w.r.IntN(8) > 0 {
+			return w.finish()
+		}
 		return w.replace()
 	case what < 15:
 		more, err := w.s.Tidy(true)
@@ -430,7 +449,7 @@ func (w *world) replace() error {
 }
 
 func (w *world) replaceBy(f *FileWriter) error {
-	if w.s.base != nil {
+	if w.s.merged != nil {
 		w.marks["a merge given up"]++
 	}
 	err := w.s.Replace(f, []byte(w.underway.record))
@@ -492,9 +511,10 @@ func TestCrashes(t *testing.T) {
 	}
 	t.Logf("%d images", sum)
 	marks.Report(t, "several files", "many files", "one file", "unnamed files", "half a manifest",
-		"the one under way", "not the one underway", "a merge under way", "a torn file", "a failed step", "a kill",
-		"a power cut", "a merge given up", "an older pinned checkpoint", "tidy", "a failed sync",
-		"a start without room", "a merge on a full disk", "both on a full disk")
+		"the one under way", "not the one underway", "a base under way", "merged runs", "a torn file",
+		"a failed step", "a kill", "a power cut", "a merge given up", "an older pinned checkpoint", "tidy",
+		"a failed sync", "a start without room", "a base on a full disk", "merged runs on a full disk",
+		"a base beside an install on a full disk", "merged runs beside an install on a full disk")
 }
 
 // TestFilesThatAreMissingOrBack removes a file that counts, which has to be found, and puts one back that does not,
