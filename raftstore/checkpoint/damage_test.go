@@ -142,7 +142,7 @@ func TestDamageIsNotMerged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := fs.Content(filepath.Join(dir, i.Files[0].Name))
+	content := fs.Content(filepath.Join(dir, i.Files[0].Name()))
 	for _, at := range []int{len(content) / 2, len(content) - 2} {
 		content[at] ^= 1
 		p := s.Pin()

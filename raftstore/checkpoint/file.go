@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 
 	"github.com/coordd/coordd/raftstore/files"
 )
@@ -46,15 +45,18 @@ const suffix = ".rows"
 // FileName returns the name of the file with a number.
 func FileName(sequence uint64) string { return fmt.Sprintf("%010d%s", sequence, suffix) }
 
-// entry is one file, with its totals in the manifest.
-type entry struct {
+// FileInfo is one file of a checkpoint, as the manifest has it.
+type FileInfo struct {
 	Sequence uint64 `json:"sequence"`
 	Totals
 }
 
+// Name returns the name of the file.
+func (f FileInfo) Name() string { return FileName(f.Sequence) }
+
 // file is a file that is whole and open. Readers keep it, also once the manifest does not name it any more.
 type file struct {
-	entry
+	FileInfo
 	path    string
 	open    files.File
 	readers int // under the store's mutex
@@ -64,16 +66,6 @@ type file struct {
 type FileWriter struct {
 	*Writer
 	file *file
-}
-
-// createFile begins a file.
-func createFile(o Options, sequence uint64) (*FileWriter, error) {
-	f := &file{entry: entry{Sequence: sequence}, path: filepath.Join(o.Dir, FileName(sequence))}
-	var err error
-	if f.open, err = o.FS.Create(f.path); err != nil {
-		return nil, err
-	}
-	return &FileWriter{NewWriter(&syncedFile{f: f.open}, magic, o.StepBytes), f}, nil
 }
 
 // syncedFile makes each write durable, so that the last one does not have to wait for all.

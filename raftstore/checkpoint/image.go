@@ -19,12 +19,6 @@ type Image struct {
 	named []*file
 }
 
-// FileInfo is one file of a checkpoint.
-type FileInfo struct {
-	Name string
-	Totals
-}
-
 // Inspect reads and verifies a checkpoint, and passes each row to add unless that is nil. It changes nothing. What add
 // was given counts once Inspect has succeeded. Errors: *DamageError, *FormatError, os.ErrNotExist without a manifest,
 // and those of files and add.
@@ -41,10 +35,11 @@ func (i *Image) read(add func(key, value []byte) error) (err error) {
 	if i.m, err = readManifest(i.o); err != nil {
 		return err
 	}
-	i.Record = i.m.Record
-	for _, e := range i.m.Files {
-		f := &file{entry: e, path: filepath.Join(i.o.Dir, FileName(e.Sequence))}
-		i.Files = append(i.Files, FileInfo{FileName(e.Sequence), e.Totals})
+	i.Record, i.Files = i.m.Record, i.m.Files
+	var of uint64
+	for _, info := range i.Files {
+		of += info.Rows
+		f := &file{FileInfo: info, path: filepath.Join(i.o.Dir, info.Name())}
 		if f.open, err = i.o.FS.Open(f.path); err != nil {
 			return &DamageError{f.path, fmt.Sprintf("the manifest has it: %v", err)}
 		}
@@ -53,10 +48,6 @@ func (i *Image) read(add func(key, value []byte) error) (err error) {
 	m, err := newMerge(i.named)
 	if err != nil {
 		return err
-	}
-	var of uint64
-	for _, e := range i.m.Files {
-		of += e.Rows
 	}
 	for {
 		key, stored, err := m.next()

@@ -20,14 +20,8 @@ func IsFile(name string) bool {
 type manifest struct {
 	Format int             `json:"format"`
 	Next   uint64          `json:"next"` // no file has this number, or a higher one
-	Files  []entry         `json:"files"`
+	Files  []FileInfo      `json:"files"`
 	Record json.RawMessage `json:"record"`
-}
-
-// write makes the manifest durable. The files that it names are durable before, their names included.
-func (m manifest) write(o Options) error {
-	m.Format = Format
-	return files.Write(o.FS, filepath.Join(o.Dir, ManifestName), files.Seal(m))
 }
 
 func readManifest(o Options) (m manifest, err error) {
@@ -53,7 +47,7 @@ func (m manifest) unnamed(o Options) ([]string, error) {
 	}
 	named := map[string]bool{}
 	for _, f := range m.Files {
-		named[FileName(f.Sequence)] = true
+		named[f.Name()] = true
 	}
 	var unnamed []string
 	for _, name := range names {

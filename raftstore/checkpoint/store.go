@@ -2,8 +2,11 @@ package checkpoint
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // Store keeps the last checkpoint and writes the next. One goroutine calls its methods; others may call NewFile,
@@ -57,10 +60,15 @@ func New(o Options) *Store { return &Store{o: o.withDefaults(), next: 1} }
 // NewFile begins a file that Replace may make the checkpoint. Rows come in the order of their keys.
 func (s *Store) NewFile() (*FileWriter, error) {
 	s.mu.Lock()
-	sequence := s.next
+	f := &file{FileInfo: FileInfo{Sequence: s.next}}
 	s.next++
 	s.mu.Unlock()
-	return createFile(s.o, sequence)
+	f.path = filepath.Join(s.o.Dir, f.Name())
+	var err error
+	if f.open, err = s.o.FS.Create(f.path); err != nil {
+		return nil, err
+	}
+	return &FileWriter{NewWriter(&syncedFile{f: f.open}, magic, s.o.StepBytes), f}, nil
 }
 
 // Discard gives up a file that Replace was not given. Tidy removes it. It may be called by any goroutine.
@@ -103,17 +111,17 @@ func (s *Store) unfinished() []*file {
 // publish makes these files the checkpoint. Their names are durable before the manifest has them.
 func (s *Store) publish(named []*file, record []byte) error {
 	s.mu.Lock()
-	m := manifest{Next: s.next, Record: record, Files: []entry{}}
+	m := manifest{Format: Format, Next: s.next, Record: record, Files: []FileInfo{}}
 	s.mu.Unlock()
 	for _, f := range named {
-		m.Files = append(m.Files, f.entry)
+		m.Files = append(m.Files, f.FileInfo)
 	}
 	if len(named) > 0 {
 		if err := s.o.FS.SyncDir(s.o.Dir); err != nil {
 			return err
 		}
 	}
-	if err := m.write(s.o); err != nil {
+	if err := files.Write(s.o.FS, filepath.Join(s.o.Dir, ManifestName), files.Seal(m)); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -531,7 +531,7 @@ func TestFilesThatAreMissingOrBack(t *testing.T) {
 			image := w.fs.Clone()
 			image.Lose(path)
 			_, err := Inspect(w.options(image), nil)
-			named := slices.ContainsFunc(i.Files, func(f FileInfo) bool { return filepath.Join(dir, f.Name) == path })
+			named := slices.ContainsFunc(i.Files, func(f FileInfo) bool { return filepath.Join(dir, f.Name()) == path })
 			switch {
 			case named:
 				missing++

@@ -133,7 +133,7 @@ func (x *examiner) readState() (err error) {
 	err = x.img.loadRows(x.disk, x.dir, x.reader)
 	if found := x.img.rows; found != nil {
 		for _, f := range found.Files {
-			x.file(filepath.Join(CheckpointDir, f.Name), 0, 0, f.Rows)
+			x.file(filepath.Join(CheckpointDir, f.Name()), 0, 0, f.Rows)
 		}
 	}
 	if err == nil {

@@ -61,7 +61,7 @@ func reopened(t *testing.T, dir string, o Options, m model) *Log {
 func refused(t *testing.T, dir string, o Options) {
 	t.Helper()
 	if l, err := Open(dir, o); !errors.As(err, new(*DamageError)) {
-		first, last := l.Bounds()
+		first, last := bounds(l)
 		t.Fatalf("opened with %v, entries %d to %d", err, first, last)
 	}
 }
@@ -273,7 +273,7 @@ func TestAttackStaleFiles(t *testing.T) {
 		}
 	}
 	l = reopened(t, dir, o, m)
-	if first, _ := l.Bounds(); first != 9 {
+	if first, _ := bounds(l); first != 9 {
 		t.Errorf("begins at %d", first)
 	}
 	if _, err := l.Read(1, 10, 100); !errors.Is(err, ErrCut) {

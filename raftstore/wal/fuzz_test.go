@@ -124,8 +124,8 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		first, last := l.Bounds()
-		if report.Hard != l.Hard() && !o.New || report.First != first && !o.New || report.Last != last {
+		first, last := bounds(l)
+		if report.Hard != l.state.hard && !o.New || report.First != first && !o.New || report.Last != last {
 			t.Fatalf("the scan has found %+v, Open entries %d to %d", report, first, last)
 		}
 		if last >= first && last-first < 1<<20 {
@@ -137,7 +137,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, n := again.Bounds(); f != first || n != last || again.Hard() != l.Hard() {
+		if f, n := bounds(again); f != first || n != last || again.state.hard != l.state.hard {
 			t.Fatalf("after a restart entries %d to %d", f, n)
 		}
 	})

@@ -217,8 +217,10 @@ func (l *Log) Read(lo, hi, maxBytes uint64) ([]Entry, error) {
 		more, err := l.readBatch(r, lo+uint64(len(out)), min(hi, r.last+1), &maxBytes, len(out) > 0)
 		out = append(out, more...)
 		if err != nil {
-			if first, _ := l.Bounds(); first > lo {
-				return nil, ErrCut
+			l.mu.RLock()
+			defer l.mu.RUnlock()
+			if lo < l.state.first {
+				err = ErrCut
 			}
 			return nil, err
 		}
@@ -286,27 +288,6 @@ func (p *padReader) Read(b []byte) (int, error) {
 	p.pad.apply(b[:n], p.at)
 	p.at += int64(n)
 	return n, err
-}
-
-// Bounds returns the first entry and the last one, which is first-1 if the log is empty.
-func (l *Log) Bounds() (first, last uint64) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.state.first, l.state.last
-}
-
-// Terms returns the terms of the entries, and that of the one in front of them, 0 if it is not known.
-func (l *Log) Terms() (before uint64, runs []Run) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.state.base, slices.Clone(l.state.runs)
-}
-
-// Hard returns the hard state.
-func (l *Log) Hard() HardState {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.state.hard
 }
 
 // Close closes the log. Nothing has to be written for that.
