@@ -74,12 +74,12 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	s := m.store
 	kill := o.header(s, true)
 	kill.ToIncarnation = s.identity.Incarnation + 1
-	if err := endpointOf(s).Accept(kill, o.certificate()); err == nil {
+	if err := acceptStream(s, kill, o.certificate()); err == nil {
 		t.Error("a stream was accepted that says that the directory was emptied")
 	}
 	for _, urgent := range []bool{true, false} {
 		h := o.header(s, urgent)
-		if err := endpointOf(s).Accept(h, o.certificate()); err == nil {
+		if err := acceptStream(s, h, o.certificate()); err == nil {
 			t.Errorf("a stream was accepted, urgent: %v", urgent)
 		}
 		for _, typ := range []pb.MessageType{pb.MsgVote, pb.MsgPreVote, pb.MsgApp, pb.MsgHeartbeat,
@@ -94,20 +94,20 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	snapshot.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1 << 40)),
 		Term: new(uint64(injectedTerm)), ConfState: &pb.ConfState{Voters: []uint64{o.id}}}}
 	sent := 0
-	err := endpointOf(s).ReceiveSnapshot(o.certificate(), func() (*peerpb.Chunk, error) {
+	err := sendSnapshot(s, o.header(s, false), o.certificate(), func() (*peerpb.Chunk, error) {
 		if sent++; sent > 1 {
 			return nil, io.EOF
 		}
-		return &peerpb.Chunk{Header: o.header(s, false), Message: encoded(t, snapshot)}, nil
+		return &peerpb.Chunk{Message: encoded(t, snapshot)}, nil
 	})
-	if err == nil || sent != 1 {
+	if err == nil || sent != 0 {
 		t.Errorf("%d chunks of a checkpoint were read: %v", sent, err)
 	}
 	if answer, err := endpointOf(s).Hello(&peerpb.HelloRequest{Cluster: s.identity.Cluster, Member: o.id},
 		o.certificate()); err == nil {
 		t.Errorf("it was told %v", answer)
 	}
-	if err := endpointOf(s).MayCall(o.certificate()); err == nil {
+	if err := endpointOf(s).Judge(o.header(s, false), o.certificate(), false); err == nil {
 		t.Error("it may call what is for members")
 	}
 	status, err := s.Status(testContext(t))
@@ -278,7 +278,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		gone.attack(t, m)
 		// Not even a member is heard then: it could have been removed.
 		h := b.header(m.store, true)
-		if err := endpointOf(m.store).Accept(h, b.certificate()); err != nil {
+		if err := acceptStream(m.store, h, b.certificate()); err != nil {
 			t.Fatal(err)
 		}
 		if err := endpointOf(m.store).Receive(h, frameOf(t, b.injected(m.store, pb.MsgApp))); err != nil {
@@ -305,7 +305,7 @@ func TestClaimOfAnEmptiedDirectory(t *testing.T) {
 	asked := s.roster.Concluded()
 	h := endpointOf(from).Header(s.Member(), true)
 	h.ToIncarnation++
-	if err := endpointOf(s).Accept(h, from.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
+	if err := acceptStream(s, h, from.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
 		t.Errorf("accepted with %v", err)
 	}
 	c.poll("the others to be asked", func() bool { return s.roster.Concluded() > asked })
@@ -323,7 +323,7 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 	m := c.ready(others(c.names, lead.name)[0])
 	s, from := m.store, lead.store
 	h := endpointOf(from).Header(s.Member(), true)
-	if err := endpointOf(s).Accept(h, from.network.(*memEnd).certificate()); err != nil {
+	if err := acceptStream(s, h, from.network.(*memEnd).certificate()); err != nil {
 		t.Fatal(err)
 	}
 	status, err := s.Status(testContext(t))

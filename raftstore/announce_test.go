@@ -186,7 +186,7 @@ func TestChangedSenderIsRefused(t *testing.T) {
 	m := c.leader()
 	s, from := m.store, c.nodes[others(c.names, m.name)[0]].store
 	h := endpointOf(from).Header(s.Member(), true)
-	if err := endpointOf(s).Accept(h, nil); err != nil {
+	if err := acceptStream(s, h, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(h *peerpb.Header){

@@ -8,8 +8,6 @@ import (
 	"net"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peers"
 )
@@ -42,8 +40,8 @@ type Cluster struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Listen listens for other members; nil: over TCP.
 	Listen func(address string) (net.Listener, error)
-	// Services, if set, adds the server's own services to those that members offer each other.
-	Services func(grpc.ServiceRegistrar)
+	// Services, if set, serve the layers above the log on other members.
+	Services *peers.Services
 	// Settings, if set, are what should be the same on all members; members tell each other, and what differs
 	// is logged, see Store.Unlike. Any goroutine may call it.
 	Settings func() []Setting

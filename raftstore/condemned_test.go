@@ -1,12 +1,9 @@
 package raftstore
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
-
-	"github.com/coordd/coordd/raftstore/roster"
 )
 
 func TestCondemnInMemory(t *testing.T) {
@@ -60,34 +57,4 @@ func TestCheckpointBecomesOverdue(t *testing.T) {
 		t.Error("somebody waits for a checkpoint, and it waits for others")
 	}
 	stop(t, s)
-}
-
-// A caller is the member that it says it is only if it is one, and has the certificate for it.
-func TestIdentify(t *testing.T) {
-	t.Parallel()
-	c := newGRPCCluster(t, 3, newPeerTLS(t))
-	m := c.leader()
-	c.waitPublished(m)
-	other := c.nodes[others(c.names, m.name)[0]].store
-	if err := m.store.Identify(t.Context(), other.Member()); !errors.Is(err, roster.ErrCertificate) {
-		t.Errorf("without a certificate: %v", err)
-	}
-	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, roster.ErrUnknownHere) {
-		t.Errorf("a stranger: %v", err)
-	}
-	plain := newTestCluster(t, 3, 531)
-	m = plain.leader()
-	plain.waitPublished(m)
-	other = plain.nodes[others(plain.names, m.name)[0]].store
-	if err := m.store.Identify(t.Context(), other.Member()); err != nil {
-		t.Errorf("where nobody has certificates: %v", err)
-	}
-	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, roster.ErrUnknownHere) {
-		t.Errorf("a stranger where nobody has certificates: %v", err)
-	}
-	alone := open(t, Config{InMemory: true, Logger: noLog})
-	defer stop(t, alone)
-	if err := alone.Identify(t.Context(), 1); err == nil {
-		t.Error("a server alone knows another member")
-	}
 }

@@ -280,12 +280,12 @@ func TestStreamThatIsOpenedAgainAtOnce(t *testing.T) {
 	leader, m, heal := c.cutOffFollower()
 	s := m.store
 	old := endpointOf(leader.store).Header(s.Member(), true)
-	if err := endpointOf(s).Accept(old, nil); err != nil {
+	if err := acceptStream(s, old, nil); err != nil {
 		t.Fatal(err)
 	}
 	m.ask(func(*loop) {
 		endpointOf(s).Lost(old)
-		if err := endpointOf(s).Accept(endpointOf(leader.store).Header(s.Member(), true), nil); err != nil {
+		if err := acceptStream(s, endpointOf(leader.store).Header(s.Member(), true), nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -303,7 +303,7 @@ func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	s := m.store
 	older, newer := endpointOf(leader.store).Header(s.Member(), true), endpointOf(leader.store).Header(s.Member(), true)
 	for _, h := range []*peerpb.Header{older, newer} {
-		if err := endpointOf(s).Accept(h, nil); err != nil {
+		if err := acceptStream(s, h, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

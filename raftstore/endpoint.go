@@ -47,26 +47,34 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 	return a, nil
 }
 
-// Accept implements peers.Server. Only members are accepted, see package roster; removed ones and those with another
-// data directory are told so.
-func (e endpoint) Accept(h *peerpb.Header, certificate *x509.Certificate) error {
+// Judge implements peers.Server. Only members are admitted, see package roster; removed ones and those with another
+// data directory learn that.
+func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, messages bool) error {
 	err := e.judgeHeader(h, certificate)
 	if err != nil {
 		e.s.refused.tell(e.s.cfg.Logger, time.Now(), e.Admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
 	}
+	if !messages && !e.s.roster.Open() {
+		return roster.ErrNotAsked
+	}
+	return nil
+}
+
+// Opened implements peers.Server.
+func (e endpoint) Opened(h *peerpb.Header) {
 	e.s.roster.Hear(h)
 	e.s.peers.Learn(h.GetFrom(), h.GetAddress())
 	e.s.unlike.compare(e.s, h, time.Now())
 	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
-	return nil
 }
 
 func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) error {
 	self := e.s.identity
 	switch {
 	case h.GetFormat() != peers.Format:
-		return fmt.Errorf("the sender speaks version %d, this member version %d", h.GetFormat(), peers.Format)
+		return fmt.Errorf("the server that called speaks version %d of the protocol between servers, this one version "+
+			"%d: run the same release on both", h.GetFormat(), peers.Format)
 	case h.GetCluster() != self.Cluster:
 		return e.callerOfOtherCluster(h)
 	case h.GetTo() != self.Member:
@@ -162,11 +170,6 @@ func (e endpoint) Lost(h *peerpb.Header) {
 	if h.GetUrgent() {
 		e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h, ended: true}) })
 	}
-}
-
-// MayCall implements peers.Server.
-func (e endpoint) MayCall(certificate *x509.Certificate) error {
-	return e.s.roster.MayCall(certificate)
 }
 
 // Admitted implements peers.Server and peers.Member.

@@ -98,7 +98,7 @@ func (w *emptiedWorld) ask() {
 func (w *emptiedWorld) open() {
 	h := w.b.headerOf(true)
 	h.Incarnation = w.now
-	err := endpointOf(w.b).Accept(h, nil)
+	err := acceptStream(w.b, h, nil)
 	w.expect("open a stream", err)
 	if known := endpointOf(w.b).Header(h.GetFrom(), true).GetToIncarnation(); known != 0 != (len(w.bound) > 0) {
 		w.t.Fatalf("seed %d: b tells %d, bound %v", w.seed, known, w.bound)

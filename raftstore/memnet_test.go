@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -18,6 +19,24 @@ import (
 
 // endpointOf returns a store as the other members see it.
 func endpointOf(s *Store) endpoint { return endpoint{s} }
+
+// acceptStream does what a network does with the header of a stream of messages.
+func acceptStream(s *Store, h *peerpb.Header, certificate *x509.Certificate) error {
+	if err := endpointOf(s).Judge(h, certificate, true); err != nil {
+		return err
+	}
+	endpointOf(s).Opened(h)
+	return nil
+}
+
+// sendSnapshot does what a network does with a snapshot.
+func sendSnapshot(s *Store, h *peerpb.Header, certificate *x509.Certificate,
+	next func() (*peerpb.Chunk, error)) error {
+	if err := endpointOf(s).Judge(h, certificate, false); err != nil {
+		return err
+	}
+	return endpointOf(s).ReceiveSnapshot(h, next)
+}
 
 // memNet is a network in memory whose faults follow a seed.
 type memNet struct {
@@ -131,9 +150,10 @@ func (e *memEnd) Messages(ctx context.Context, address string, header *peerpb.He
 	if in == nil || lost || e.net.isMute(address) {
 		return nil, errNoRoute
 	}
-	if err := in.Accept(header, e.certificate()); err != nil {
+	if err := in.Judge(header, e.certificate(), true); err != nil {
 		return nil, err
 	}
+	in.Opened(header)
 	s := &memStream{net: e.net, from: e.address, to: address, in: in, header: header,
 		frames: make(chan *peerpb.Frame, 64), done: make(chan struct{}), gone: make(chan struct{})}
 	e.net.mu.Lock()
@@ -184,6 +204,8 @@ func (e *memEnd) certificate() *x509.Certificate {
 	return &x509.Certificate{DNSNames: []string{host}}
 }
 
+func (s *memStream) Conn() *grpc.ClientConn { return nil }
+
 func (s *memStream) Ended() <-chan struct{} { return s.done }
 
 func (s *memStream) reset() { s.once.Do(func() { close(s.done) }) }
@@ -233,12 +255,16 @@ func (s *memStream) run() {
 	}
 }
 
-func (e *memEnd) Snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
+func (e *memEnd) Snapshot(ctx context.Context, address string, header *peerpb.Header,
+	next func() (*peerpb.Chunk, error)) error {
 	in, lost, _ := e.net.fate(e.address, address)
 	if in == nil || lost || e.net.isMute(address) {
 		return errNoRoute
 	}
-	return in.ReceiveSnapshot(e.certificate(), func() (*peerpb.Chunk, error) {
+	if err := in.Judge(header, e.certificate(), false); err != nil {
+		return err
+	}
+	return in.ReceiveSnapshot(header, func() (*peerpb.Chunk, error) {
 		c, err := next()
 		if errors.Is(err, io.EOF) {
 			return nil, io.EOF

@@ -83,7 +83,7 @@ func FuzzPeerMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, frame []byte) {
 		defer func() { s.inbox.mail = mail{} }()
 		given, said := &peerpb.Header{}, &peerpb.Frame{}
-		if proto.Unmarshal(header, given) == nil && endpointOf(s).Accept(given, nil) == nil {
+		if proto.Unmarshal(header, given) == nil && acceptStream(s, given, nil) == nil {
 			if given.GetCluster() != s.identity.Cluster || given.GetTo() != s.identity.Member ||
 				given.GetFrom() == s.identity.Member {
 				t.Fatalf("accepted a stream with %v", given)
@@ -168,9 +168,9 @@ func FuzzPeerSnapshot(f *testing.F) {
 		if json.Valid(record) {
 			sealed = files.Seal(json.RawMessage(record))
 		}
-		stream := []*peerpb.Chunk{{Header: h, Message: message}, {Rows: chunk.GetRows()},
+		stream := []*peerpb.Chunk{{Message: message}, {Rows: chunk.GetRows()},
 			{Checkpoint: sealed}}
-		err := endpointOf(s).ReceiveSnapshot(nil, func() (*peerpb.Chunk, error) {
+		err := sendSnapshot(s, h, nil, func() (*peerpb.Chunk, error) {
 			if len(stream) == 0 {
 				return nil, io.EOF
 			}

@@ -45,7 +45,7 @@ func TestPeersRow(t *testing.T) {
 
 	// A member may not speak for another, nor send what only this one says to itself.
 	h := endpointOf(other).Header(s.Member(), false)
-	if err := endpointOf(s).Accept(h, nil); err != nil {
+	if err := acceptStream(s, h, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, forged := range map[string]*pb.Message{
@@ -72,7 +72,7 @@ func TestPeersRow(t *testing.T) {
 	// Another cluster.
 	h = endpointOf(other).Header(s.Member(), true)
 	h.Cluster++
-	if err := endpointOf(s).Accept(h, nil); !errors.Is(err, ErrOtherCluster) {
+	if err := acceptStream(s, h, nil); !errors.Is(err, ErrOtherCluster) {
 		t.Errorf("another cluster: %v", err)
 	}
 	c.settle()
@@ -95,9 +95,9 @@ func TestOversizedSnapshot(t *testing.T) {
 		Term: new(uint64(9)), Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1000)),
 			Term: new(uint64(9)), ConfState: &pb.ConfState{}}}})
 	sent := 0
-	err := endpointOf(a).ReceiveSnapshot(nil, func() (*peerpb.Chunk, error) {
+	err := sendSnapshot(a, header, nil, func() (*peerpb.Chunk, error) {
 		if sent++; sent == 1 {
-			return &peerpb.Chunk{Header: header, Message: first}, nil
+			return &peerpb.Chunk{Message: first}, nil
 		} else if sent > 100 {
 			return nil, io.EOF
 		}
@@ -119,11 +119,11 @@ func TestOversizedMessages(t *testing.T) {
 	m := c.leader()
 	c.waitPublished(m)
 	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
+	from := endpointOf(other).Header(s.Member(), false)
 	sent := 0
-	err := s.network.Snapshot(testContext(t), s.cfg.Cluster.address(), func() (*peerpb.Chunk, error) {
+	err := s.network.Snapshot(testContext(t), s.cfg.Cluster.address(), from, func() (*peerpb.Chunk, error) {
 		sent++
-		return &peerpb.Chunk{Header: endpointOf(other).Header(s.Member(), false),
-			Message: make([]byte, peers.MessageMax+1)}, nil
+		return &peerpb.Chunk{Message: make([]byte, peers.MessageMax+1)}, nil
 	})
 	if err == nil {
 		t.Error("a chunk beyond the bound was taken")

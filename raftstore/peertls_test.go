@@ -138,8 +138,8 @@ func TestCertificateOfTheSender(t *testing.T) {
 		if err := endpointOf(s).judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
 		}
-		calls := endpointOf(s).MayCall(tc.certificate)
-		if want := tc.certificate == here; (calls == nil) != want {
+		calls := endpointOf(s).Judge(tc.header, tc.certificate, false)
+		if (calls == nil) != tc.good {
 			t.Errorf("%s may call: %v", name, calls)
 		}
 	}

@@ -41,7 +41,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 	} {
 		h := endpointOf(other).Header(s.Member(), true)
 		tc.change(h)
-		err := endpointOf(s).Accept(h, nil)
+		err := acceptStream(s, h, nil)
 		crossed := peers.FromStatus(peers.ToStatus(err))
 		for _, want := range tc.want {
 			if !errors.Is(crossed, ErrOtherCluster) || !strings.Contains(crossed.Error(), want) {
@@ -176,7 +176,7 @@ func TestCallersOfAnotherListLearnBoth(t *testing.T) {
 	s := c.ready("a").store
 	h := endpointOf(c.nodes["b"].store).Header(s.Member(), true)
 	h.Cluster, h.Members = 5, "a=a:1,z=z:1\x1b[2J"
-	err := peers.FromStatus(peers.ToStatus(endpointOf(s).Accept(h, nil)))
+	err := peers.FromStatus(peers.ToStatus(acceptStream(s, h, nil)))
 	for _, want := range []string{"with the members a=a:1,b=b:1,c=c:1", "with the members a=a:1,z=z:1[2J"} {
 		if !errors.Is(err, ErrOtherCluster) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)

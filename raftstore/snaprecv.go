@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/roster"
 )
 
 // This file is how a member installs the checkpoint of another one, because the log between has been cut
@@ -56,23 +54,16 @@ var errReceiving = errors.New("another checkpoint is being received")
 
 // ReceiveSnapshot implements peers.Server. Raft hears of the checkpoint only when the file is whole, checked
 // and durable, because it answers at once that this member has everything up to there.
-func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error {
+func (e endpoint) ReceiveSnapshot(h *peerpb.Header, next func() (*peerpb.Chunk, error)) error {
 	first, err := next()
 	if err != nil {
 		return err
-	}
-	from := first.GetHeader().GetFrom()
-	if err := e.Accept(first.GetHeader(), certificate); err != nil {
-		return err
-	}
-	if !e.s.roster.Open() {
-		return roster.ErrNotAsked
 	}
 	m := &pb.Message{}
 	if err := proto.Unmarshal(first.GetMessage(), m); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	if err := checkMessage(first.GetHeader(), m); err != nil {
+	if err := checkMessage(h, m); err != nil {
 		return err
 	}
 	if m.GetType() != pb.MsgSnap || m.GetSnapshot().GetMetadata().GetIndex() == 0 {
@@ -92,7 +83,7 @@ func (e endpoint) ReceiveSnapshot(certificate *x509.Certificate, next func() (*p
 	e.s.inbox.put(func(waiting *mail) {
 		waiting.tasks = append(waiting.tasks, func(l *loop) {
 			l.offered = file
-			if e.s.roster.Open() && e.s.roster.StillWelcome(from) == nil {
+			if e.s.roster.Open() && e.s.roster.StillWelcome(h.GetFrom()) == nil {
 				l.receive(m)
 			}
 		})

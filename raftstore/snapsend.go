@@ -12,7 +12,6 @@ import (
 
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
-	"github.com/coordd/coordd/raftstore/peers"
 )
 
 // lastCheckpoint answers raft.Storage's Snapshot: it names the last checkpoint, which sendSnapshot sends.
@@ -48,7 +47,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 	p.Meta.Conf = p.Meta.Conf.Including(m.GetTo(), l.conf)
 	first := proto.CloneOf(m)
 	first.Snapshot.Metadata.ConfState = p.Meta.Conf.ConfState()
-	sends := l.s.peers.SendSnapshot(m.GetTo(), chunks(endpoint{l.s}, first, p), func(err error) {
+	sends := l.s.peers.SendSnapshot(m.GetTo(), chunks(first, p), func(err error) {
 		l.s.keeper.release(p)
 		l.s.inbox.put(func(mail *mail) {
 			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.Read, err})
@@ -78,7 +77,7 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 
 // chunks returns a function that returns the chunks of a pinned checkpoint one after the other, within a bound on the
 // rate, and then io.EOF. m is the message that raft has for the receiver.
-func chunks(from peers.Member, m *pb.Message, p *datadir.Pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
+func chunks(m *pb.Message, p *datadir.Pinned) func(ctx context.Context) (*peerpb.Chunk, error) {
 	var begun time.Time
 	ended := false
 	return func(ctx context.Context) (*peerpb.Chunk, error) {
@@ -86,7 +85,7 @@ func chunks(from peers.Member, m *pb.Message, p *datadir.Pinned) func(ctx contex
 		case begun.IsZero():
 			begun = time.Now()
 			message, err := proto.Marshal(m)
-			return &peerpb.Chunk{Header: from.Header(m.GetTo(), false), Message: message}, err
+			return &peerpb.Chunk{Message: message}, err
 		case ended:
 			return nil, io.EOF
 		}

@@ -385,16 +385,6 @@ func (s *Store) KeptOut() (out bool, why string) {
 	return true, s.roster.Why()
 }
 
-// Identify refuses a caller of one of the server's own services (Cluster.Services) that says it is the member
-// of an id and is not, as far as the members and the caller's certificate tell.
-func (s *Store) Identify(ctx context.Context, id uint64) error {
-	if s.roster == nil {
-		return roster.ErrUnknownHere
-	}
-	_, err := s.roster.Identify(id, peers.CertificateOf(ctx))
-	return err
-}
-
 // newNode makes the raft state machine; its constructor panics on a log it cannot use.
 func newNode(s *Store) (node *raft.RawNode, err error) {
 	defer func() {

@@ -25,18 +25,23 @@ type transport interface {
 	Announce()
 	Announced(client string) bool
 	Connected(id uint64) (up, tried bool)
-	UrgentConn(id uint64) *grpc.ClientConn
+	Conn(id uint64, urgent bool) *grpc.ClientConn
+	RenewBulk(id uint64)
 	Close()
 }
 
-// UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another
-// member; nil while there is none. Calls over it must be small. It is closed when the members connect anew.
-func (s *Store) UrgentConn(member uint64) *grpc.ClientConn { return s.peers.UrgentConn(member) }
-
-// DialPeer makes a connection to another member for the server's own services, see Cluster.Services.
-func (s *Store) DialPeer(address string) (*grpc.ClientConn, error) {
-	return s.cfg.Cluster.grpc(s.cfg.Logger).Dial(address)
+// PeerConn returns one of the two connections to another member, for peers.Ask and peers.Open; nil while it is not
+// connected. Over the urgent one go heartbeats and the answers to them: calls over it must be small. It is closed when
+// the members connect anew.
+func (s *Store) PeerConn(member uint64, urgent bool) *grpc.ClientConn {
+	if s.peers == nil {
+		return nil
+	}
+	return s.peers.Conn(member, urgent)
 }
+
+// RenewPeerConn replaces the connection to a member that is not urgent: a firewall may have forgotten the present one.
+func (s *Store) RenewPeerConn(member uint64) { s.peers.RenewBulk(member) }
 
 // Crowded returns the last time at which there were too many connections to the address for other members, the zero
 // time if there never were.

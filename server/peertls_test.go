@@ -7,16 +7,22 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/coordd/coordd/internal/testmode"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -69,17 +75,42 @@ func TestPeerCertificates(t *testing.T) {
 	// A busy machine may take longer for a handshake than a server waits.
 	patient, enough := context.WithTimeout(t.Context(), waitMax)
 	defer enough()
-	call := func(config *tls.Config, options ...grpc.CallOption) codes.Code {
+	dial := func(config *tls.Config) *grpc.ClientConn {
 		conn, err := grpc.NewClient("passthrough:///"+address,
 			grpc.WithTransportCredentials(credentials.NewTLS(config)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		return status.Code(conn.Invoke(patient, "/coordd.relay.v1.Relay/Execute",
-			&relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse), options...))
+		t.Cleanup(func() { conn.Close() })
+		return conn
 	}
 	answered := grpc.WaitForReady(true)
+	hello := func(config *tls.Config) (*peerpb.HelloResponse, codes.Code) {
+		answer, err := peerpb.NewPeerClient(dial(config)).Hello(patient, &peerpb.HelloRequest{}, answered)
+		return answer, status.Code(err)
+	}
+	known, got := hello(a.client("peer"))
+	members, err := membership.Decode(known.GetMembership())
+	if got != codes.OK || err != nil || len(members.Members) != 3 {
+		t.Fatalf("a member is told %v: %v, %v", known, got, err)
+	}
+
+	// The header names the calling member, and the certificate has to be the one of that member.
+	i := slices.IndexFunc(members.Members, func(m membership.Record) bool { return m.ID != known.GetMember() })
+	header, err := proto.Marshal(&peerpb.Header{Format: peers.Format, Cluster: known.GetCluster(),
+		From: members.Members[i].ID, To: known.GetMember(), Incarnation: members.Members[i].Incarnation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	question, err := anypb.New(&relaypb.ExecuteRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(config *tls.Config, options ...grpc.CallOption) codes.Code {
+		_, err := peerpb.NewPeerClient(dial(config)).Ask(
+			metadata.AppendToOutgoingContext(patient, "coordd-peer-bin", string(header)), question, options...)
+		return status.Code(err)
+	}
 	if got := call(a.client("peer"), answered); got != codes.InvalidArgument { // it has no command
 		t.Errorf("a member's call: %v", got)
 	}
@@ -90,22 +121,8 @@ func TestPeerCertificates(t *testing.T) {
 		t.Errorf("a call without a certificate: %v", got)
 	}
 
-	// Who asks what cluster this is has to be a member as well.
+	// A caller of Hello, which needs no header, has to be a member as well.
 	a.issue("ops", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	hello := func(config *tls.Config) (*peerpb.HelloResponse, codes.Code) {
-		conn, err := grpc.NewClient("passthrough:///"+address,
-			grpc.WithTransportCredentials(credentials.NewTLS(config)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		answer := new(peerpb.HelloResponse)
-		err = conn.Invoke(patient, "/coordd.peer.v1.Peer/Hello", &peerpb.HelloRequest{}, answer, answered)
-		return answer, status.Code(err)
-	}
-	if answer, got := hello(a.client("peer")); got != codes.OK || len(answer.GetMembership()) == 0 {
-		t.Errorf("a member is told %v: %v", answer, got)
-	}
 	for _, name := range []string{"elsewhere", "ops"} {
 		if answer, got := hello(a.client(name)); got != codes.Unauthenticated {
 			t.Errorf("%s is told %v: %v", name, answer, got)

@@ -35,11 +35,11 @@ import (
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/inspect"
@@ -234,10 +234,9 @@ func (s *Server) openGroup(ctx context.Context) error {
 		Stall: c.backupStall}
 	cluster := c.Cluster
 	cluster.Settings, cluster.Listen = s.sharedSettings, c.hooks.Listen
-	cluster.Services = func(r grpc.ServiceRegistrar) {
-		clusterpb.RegisterClusterServer(r, admin.Leader{Cluster: s.admin})
-		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
-	}
+	cluster.Services = new(peers.Services)
+	admin.Leader{Cluster: s.admin}.Register(cluster.Services)
+	inspect.Peer{Service: s.inspect.Load}.Register(cluster.Services)
 	log := raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
 		ReserveBytes: c.DiskReserve}
 	if c.hooks.Log != nil {

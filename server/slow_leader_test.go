@@ -28,7 +28,7 @@ func TestFollowerWaitsForASlowLeader(t *testing.T) {
 func (c *testCluster) fillFollower(try int) (full bool) {
 	t := c.t
 	leader, follower := c.leader()
-	led := c.initial[fmt.Sprint("server-", leader)] // not who is the leader later, whom nobody holds up
+	led := c.servers[leader].store.Member() // the later leaders are held up by nobody
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const streams, each = 12, 2 // half as much again as may be under way
@@ -61,7 +61,7 @@ func (c *testCluster) fillFollower(try int) (full bool) {
 	c.eventually("the follower to read its clients no further", func() bool {
 		_, waiting := g.RequestBytes()
 		full = waiting >= streams/3
-		return full || g.LeaderAddress() != led
+		return full || g.OtherLeader() != led
 	})
 	if spent, _ := g.RequestBytes(); full && spent > 16<<20 {
 		t.Errorf("%d bytes of requests are under way", spent)

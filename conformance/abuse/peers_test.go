@@ -22,22 +22,22 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// peers are the servers of a cluster, as processes.
-type peers struct {
+// peerServers are the servers of a cluster, as processes.
+type peerServers struct {
 	t         *testing.T
 	directory string
 	port      string // of all for each other: each has a host of its own
@@ -130,24 +130,35 @@ func TestInsecurePeersAbuse(t *testing.T) {
 	}
 	p.begin(0)
 	p.servers[0].await(t)
-	conn := p.dial(p.peer(0), "")
-	defer conn.Close()
-	command := codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none",
-		Administrator: true})
-	answer, err := relaypb.NewRelayClient(conn).Execute(t.Context(),
-		&relaypb.ExecuteRequest{Command: command})
-	if err != nil {
-		t.Fatalf("%v: a stranger cannot do any more what docs/security.md says", err)
-	}
 	clients, err := grpc.NewClient(p.servers[0].address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer clients.Close()
+	root := caller{clients, goodToken}
+	added, err := adminpb.NewClusterClient(clients).Add(root.ctx(t.Context()),
+		&adminpb.AddMemberRequest{Name: "s1", PeerAddress: p.peer(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := p.dial(p.peer(0), "")
+	defer conn.Close()
+	known, err := peerpb.NewPeerClient(conn).Hello(t.Context(), &peerpb.HelloRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none",
+		Administrator: true})
+	answer := &relaypb.ExecuteResponse{}
+	err = peers.Ask(withHeader(t.Context(), &peerpb.Header{Format: peers.Format, Cluster: known.GetCluster(),
+		From: number(added.GetId()), To: known.GetMember(), Incarnation: 1}), conn,
+		&relaypb.ExecuteRequest{Command: command}, answer)
+	if err != nil {
+		t.Fatalf("%v: a stranger cannot do any more what docs/security.md says", err)
+	}
 	var users adminpb.ListResponse
-	if err := (caller{clients, goodToken}).manage(t.Context(), "List", &adminpb.ListRequest{},
-		&users); err != nil {
+	if err := root.manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(users.GetUsers(),
@@ -166,9 +177,9 @@ func TestInsecurePeersAbuse(t *testing.T) {
 	p.stop(0)
 }
 
-func newPeers(t *testing.T, insecure bool) *peers {
+func newPeers(t *testing.T, insecure bool) *peerServers {
 	t.Helper()
-	p := &peers{t: t, directory: t.TempDir(), insecure: insecure,
+	p := &peerServers{t: t, directory: t.TempDir(), insecure: insecure,
 		servers: make([]*server, 3)}
 	_, port, err := net.SplitHostPort(testserver.Address(t))
 	if err != nil {
@@ -188,19 +199,19 @@ func newPeers(t *testing.T, insecure bool) *peers {
 	return p
 }
 
-func (p *peers) path(name string) string { return filepath.Join(p.directory, name) }
+func (p *peerServers) path(name string) string { return filepath.Join(p.directory, name) }
 
 // peer is where a server listens for the others.
-func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%s", i+1, p.port) }
+func (p *peerServers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%s", i+1, p.port) }
 
 // certificate makes one with which a server at a host shows itself to others, of the authority that all have.
-func (p *peers) certificate(name, host string) {
+func (p *peerServers) certificate(name, host string) {
 	p.t.Helper()
 	testserver.Run(p.t, "cert", "--dir", p.directory, "--peer", name, "--host", host)
 }
 
 // begin starts a server, and does not wait for it.
-func (p *peers) begin(i int) {
+func (p *peerServers) begin(i int) {
 	p.t.Helper()
 	name := fmt.Sprint("s", i)
 	arguments := []string{"--listen", "127.0.0.1:0", "--listen-http", "off", "--data-dir",
@@ -223,7 +234,7 @@ func (p *peers) begin(i int) {
 	p.servers[i] = &server{Process: testserver.Launch(p.t, c)}
 }
 
-func (p *peers) stop(which ...int) {
+func (p *peerServers) stop(which ...int) {
 	p.t.Helper()
 	var stopping sync.WaitGroup
 	for _, i := range which {
@@ -239,7 +250,7 @@ func (p *peers) stop(which ...int) {
 // identityOf is what a data directory says of whose it is.
 type identityOf struct{ Cluster, Member, Incarnation string }
 
-func (p *peers) identity(i int) (id identityOf) {
+func (p *peerServers) identity(i int) (id identityOf) {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.path(fmt.Sprint("data-s", i)), "identity.json"))
 	if err == nil {
@@ -252,7 +263,7 @@ func (p *peers) identity(i int) (id identityOf) {
 }
 
 // removeLast removes the last server from the cluster. It ends by itself.
-func (p *peers) removeLast(conn *grpc.ClientConn) {
+func (p *peerServers) removeLast(conn *grpc.ClientConn) {
 	p.t.Helper()
 	root := caller{conn, goodToken}
 	ctx, cancel := context.WithTimeout(root.ctx(p.t.Context()), peersPatience)
@@ -268,7 +279,7 @@ func (p *peers) removeLast(conn *grpc.ClientConn) {
 	}
 }
 
-func (p *peers) members(conn *grpc.ClientConn) (names []string) {
+func (p *peerServers) members(conn *grpc.ClientConn) (names []string) {
 	p.t.Helper()
 	root := caller{conn, goodToken}
 	status, err := adminpb.NewClusterClient(conn).Status(root.ctx(p.t.Context()),
@@ -284,7 +295,7 @@ func (p *peers) members(conn *grpc.ClientConn) (names []string) {
 }
 
 // dial connects to a peer port with the certificate of a name, or in plain text without one.
-func (p *peers) dial(address, name string) *grpc.ClientConn {
+func (p *peerServers) dial(address, name string) *grpc.ClientConn {
 	p.t.Helper()
 	security := insecure.NewCredentials()
 	if name != "" {
@@ -308,15 +319,23 @@ func (p *peers) dial(address, name string) *grpc.ClientConn {
 	return conn
 }
 
+// number is an id as people write it.
+func number(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 16, 64)
+	return n
+}
+
+// withHeader is the context of a call that claims to be of a member.
+func withHeader(ctx context.Context, h *peerpb.Header) context.Context {
+	encoded, _ := proto.Marshal(h)
+	return metadata.AppendToOutgoingContext(ctx, "coordd-peer-bin", string(encoded))
+}
+
 // attack says to a server, over and over, whatever might end it or be taken for another server's word.
-func (p *peers) attack(ctx context.Context, name string, who identityOf, at int) {
-	number := func(text string) uint64 {
-		n, _ := strconv.ParseUint(text, 16, 64)
-		return n
-	}
+func (p *peerServers) attack(ctx context.Context, name string, who identityOf, at int) {
 	target := p.identity(at)
 	header := func(to string) *peerpb.Header {
-		return &peerpb.Header{Format: 1, Cluster: number(who.Cluster), From: number(who.Member),
+		return &peerpb.Header{Format: peers.Format, Cluster: number(who.Cluster), From: number(who.Member),
 			To: number(target.Member), Incarnation: number(who.Incarnation), ToIncarnation: number(to),
 			Address: "127.0.0.9:" + p.port}
 	}
@@ -329,7 +348,7 @@ func (p *peers) attack(ctx context.Context, name string, who identityOf, at int)
 			p.t.Errorf("%s is told %v", name, answer)
 		}
 		for _, h := range []*peerpb.Header{header("1234567890abcdef"), header(target.Incarnation)} {
-			stream, err := peer.Messages(ctx)
+			stream, err := peer.Messages(withHeader(ctx, h))
 			if err != nil {
 				continue
 			}
@@ -340,23 +359,31 @@ func (p *peers) attack(ctx context.Context, name string, who identityOf, at int)
 			if err != nil {
 				p.t.Error(err)
 			}
-			_ = stream.Send(&peerpb.Frame{Header: h})
 			_ = stream.Send(&peerpb.Frame{Messages: [][]byte{message}})
 			if _, err := stream.CloseAndRecv(); err == nil {
 				p.t.Errorf("%s is listened to", name)
 			}
-			if snapshot, err := peer.Snapshot(ctx); err == nil {
-				_ = snapshot.Send(&peerpb.Chunk{Header: h, Message: message})
+			if snapshot, err := peer.Snapshot(withHeader(ctx, h)); err == nil {
+				_ = snapshot.Send(&peerpb.Chunk{Message: message})
 				if _, err := snapshot.CloseAndRecv(); err == nil {
 					p.t.Errorf("a snapshot of %s is taken", name)
 				}
 			}
 		}
-		_, err := relaypb.NewRelayClient(conn).Execute(ctx,
-			&relaypb.ExecuteRequest{Command: codec.AppendCommand(nil,
-				&coordination.AddUser{Name: "evil", PasswordHash: "none"})})
-		if code := status.Code(err); code == codes.OK {
-			p.t.Errorf("a command of %s is executed", name)
+		for _, ctx := range []context.Context{ctx, withHeader(ctx, header(target.Incarnation))} {
+			err := peers.Ask(ctx, conn, &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil,
+				&coordination.AddUser{Name: "evil", PasswordHash: "none"})}, &relaypb.ExecuteResponse{})
+			if err == nil {
+				p.t.Errorf("a command of %s is executed", name)
+			}
+			relay, err := peers.Open[relaypb.ToLeader, relaypb.FromLeader](ctx, conn, "relay")
+			if err != nil {
+				continue
+			}
+			_ = relay.Send(&relaypb.ToLeader{Hello: &relaypb.Hello{}, Renew: 1})
+			if _, err := relay.Recv(); err == nil {
+				p.t.Errorf("a relay of %s is served", name)
+			}
 		}
 		_ = conn.Close()
 	}

@@ -110,7 +110,7 @@ var trials = []trial{
 	{name: "emptied members", folder: "raftstore", tests: "^Test(EmptiedBefore|IncarnationIs)"},
 	{name: "turns", folder: "internal/turn", tests: "^TestUnlock"},
 	{name: "connections between servers", folder: "raftstore",
-		tests: "^Test(LatestHeader|Awaited)"},
+		tests: "^Test(LatestHeader|Awaited|QuestionsOf)"},
 	{name: "callers of the port for servers", folder: "raftstore/peers", tests: "^Test"},
 	{name: "connections", folder: "internal/netguard", tests: "^Test"},
 	{name: "checkpoints", folder: "raftstore",

@@ -16,22 +16,19 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// acceptedKey is in the header that answers a stream of messages.
-const acceptedKey = "coordd-accepted"
-
 // GRPC is the network of a running server.
 type GRPC struct {
 	Address string // to listen on
 	TLS     *TLS   // nil: plain text
-	// Services registers further services for current members; nil: none.
-	Services func(grpc.ServiceRegistrar)
+	// Services serve the layers above the log; nil: no question is answered.
+	Services *Services
 	Dialer   func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
 	Listener func(address string) (net.Listener, error)                  // nil: over TCP
 	Logger   *slog.Logger
@@ -69,16 +66,17 @@ func (n *GRPC) Listen(in Server) (func(), error) {
 	from := newCallers(l, peerLimits, func(certificate *x509.Certificate) bool {
 		return n.TLS == nil || in.Certifies(certificate)
 	}, func() { n.crowded.Store(time.Now().UnixNano()) }, n.Logger)
-	options = append(options,
-		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			from.prove(ctx, CertificateOf(ctx))
-			return ctx, nil
-		}))
-	srv := grpc.NewServer(options...)
-	peerpb.RegisterPeerServer(srv, peerService{in: in})
+	options = append(options, grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		certificate := CertificateOf(ctx)
+		from.prove(ctx, certificate)
+		return identify(ctx, in, certificate, call)
+	}))
+	var services Services
 	if n.Services != nil {
-		n.Services(guardedServices{srv, in})
+		services = *n.Services
 	}
+	srv := grpc.NewServer(options...)
+	peerpb.RegisterPeerServer(srv, peerService{in: in, services: services})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -87,8 +85,9 @@ func (n *GRPC) Listen(in Server) (func(), error) {
 	return func() { from.guard.CloseAll(); srv.Stop(); <-done }, nil
 }
 
-// Dial makes a connection of its own, so that closing it drops everything that waits in it.
-func (n *GRPC) Dial(address string) (*grpc.ClientConn, error) {
+// dial makes a connection of its own, so that closing it drops everything that waits in it. The header goes with every
+// call on it; nil: with none.
+func (n *GRPC) dial(address string, header *peerpb.Header) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if n.TLS != nil {
 		creds = credentials.NewTLS(n.TLS.ClientSide())
@@ -110,13 +109,20 @@ func (n *GRPC) Dial(address string) (*grpc.ClientConn, error) {
 	if n.Dialer != nil {
 		options = append(options, grpc.WithContextDialer(n.Dialer))
 	}
+	if header != nil {
+		encoded, err := proto.Marshal(header)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, grpc.WithPerRPCCredentials(handshake(encoded)))
+	}
 	return grpc.NewClient("passthrough:///"+address, options...)
 }
 
 // Hello implements Network.
 func (n *GRPC) Hello(ctx context.Context, address string,
 	req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
-	conn, err := n.Dial(address)
+	conn, err := n.dial(address, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +133,12 @@ func (n *GRPC) Hello(ctx context.Context, address string,
 
 // Messages implements Network.
 func (n *GRPC) Messages(ctx context.Context, address string, header *peerpb.Header) (Stream, error) {
-	conn, err := n.Dial(address)
+	conn, err := n.dial(address, header)
 	if err != nil {
 		return nil, err
 	}
 	client := peerpb.NewPeerClient(conn)
 	s, err := client.Messages(ctx)
-	if err == nil {
-		err = sendOn(s, &peerpb.Frame{Header: header})
-	}
 	if err != nil {
 		conn.Close()
 		return nil, FromStatus(err)
@@ -148,8 +151,9 @@ func (n *GRPC) Messages(ctx context.Context, address string, header *peerpb.Head
 }
 
 // Snapshot implements Network.
-func (n *GRPC) Snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
-	conn, err := n.Dial(address)
+func (n *GRPC) Snapshot(ctx context.Context, address string, header *peerpb.Header,
+	next func() (*peerpb.Chunk, error)) error {
+	conn, err := n.dial(address, header)
 	if err != nil {
 		return err
 	}
@@ -172,51 +176,6 @@ func (n *GRPC) Snapshot(ctx context.Context, address string, next func() (*peerp
 	}
 	_, err = s.CloseAndRecv()
 	return FromStatus(err)
-}
-
-// peerService serves what the other members call.
-type peerService struct {
-	peerpb.UnimplementedPeerServer
-	in Server
-}
-
-// Hello implements peerpb.PeerServer.
-func (p peerService) Hello(ctx context.Context, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
-	answer, err := p.in.Hello(req, CertificateOf(ctx))
-	return answer, ToStatus(err)
-}
-
-// Messages implements peerpb.PeerServer.
-func (p peerService) Messages(s grpc.ClientStreamingServer[peerpb.Frame, peerpb.Received]) error {
-	f, err := s.Recv()
-	if err != nil {
-		return err
-	}
-	h := f.GetHeader()
-	if err := p.in.Accept(h, CertificateOf(s.Context())); err != nil {
-		return ToStatus(err)
-	}
-	defer p.in.Lost(h)
-	if err := s.SendHeader(metadata.Pairs(acceptedKey, "1")); err != nil {
-		return err
-	}
-	for {
-		f, err := s.Recv()
-		if err != nil {
-			return err
-		}
-		if err := p.in.Receive(h, f); err != nil {
-			return ToStatus(err)
-		}
-	}
-}
-
-// Snapshot implements peerpb.PeerServer.
-func (p peerService) Snapshot(s grpc.ClientStreamingServer[peerpb.Chunk, peerpb.Received]) error {
-	if err := p.in.ReceiveSnapshot(CertificateOf(s.Context()), s.Recv); err != nil {
-		return ToStatus(err)
-	}
-	return s.SendAndClose(&peerpb.Received{})
 }
 
 // Crowded returns the last time at which there were too many connections, the zero time if there never were.

@@ -26,15 +26,15 @@ type lane struct {
 	mu         sync.Mutex
 	queue      []*pb.Message
 	bytes      int
-	held       *pb.Message            // see hold
-	stream     context.CancelFunc     // ends the open stream, nil if there is none
-	conn       *grpc.ClientConn       // under the open stream, nil if there is none
-	up         atomic.Bool            // the other member takes this one's messages
-	tried      atomic.Bool            // it was up, or could not be connected, at least once
-	sentClient atomic.Pointer[string] // the client address in the last header sent
-	announcing bool                   // what this member says of itself has changed
-	anew       bool                   // the stream was ended to be opened again
-	shut       bool                   // the stream was ended, and there is to be none for now
+	held       *pb.Message                     // see hold
+	stream     context.CancelFunc              // ends the open stream; nil without one
+	conn       atomic.Pointer[grpc.ClientConn] // under the open stream; nil without one
+	up         atomic.Bool                     // the other member takes this one's messages
+	tried      atomic.Bool                     // it was up, or could not be connected, at least once
+	sentClient atomic.Pointer[string]          // the client address in the last header sent
+	announcing bool                            // the header has changed
+	anew       bool                            // the stream was ended to be opened again
+	shut       bool                            // the stream was ended, and is not opened for now
 }
 
 func newLane(p *Transport, to *peer, urgent bool) *lane {
@@ -206,10 +206,8 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 		return false, err
 	}
 	defer out.Close()
-	if carried, ok := out.(*grpcFrames); ok {
-		l.carry(carried.conn)
-		defer l.carry(nil)
-	}
+	l.conn.Store(out.Conn())
+	defer l.conn.Store(nil)
 	defer func() {
 		select {
 		case <-out.Accepted():
@@ -264,13 +262,6 @@ func (l *lane) taken() {
 	l.up.Store(true)
 	l.tried.Store(true)
 	l.tellReach(nil)
-}
-
-// carry notes the connection under the open stream.
-func (l *lane) carry(conn *grpc.ClientConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conn = conn
 }
 
 // failed tells raft that messages were lost. A refusal that is for ever has other members asked: only what a

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/x509"
 
+	"google.golang.org/grpc"
+
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -15,11 +17,10 @@ type Network interface {
 	Listen(in Server) (closeListener func(), err error)
 	// Hello asks the server at an address for its identity.
 	Hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error)
-	// Messages opens a stream of frames, the first with the header. Urgent streams have a connection of their
-	// own.
+	// Messages opens a stream of frames on a connection of its own.
 	Messages(ctx context.Context, address string, header *peerpb.Header) (Stream, error)
 	// Snapshot sends chunks until next returns io.EOF and waits until the receiver has stored all of them.
-	Snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error
+	Snapshot(ctx context.Context, address string, header *peerpb.Header, next func() (*peerpb.Chunk, error)) error
 }
 
 // Stream is one open stream of frames. Send blocks while the receiver lags; it fails once the stream is broken.
@@ -29,24 +30,27 @@ type Stream interface {
 	Accepted() <-chan struct{}
 	// Ended is closed when the stream is broken; Send returns the reason.
 	Ended() <-chan struct{}
+	// Conn is the connection below, for calls besides; nil in tests.
+	Conn() *grpc.ClientConn
 	Close()
 }
 
 // Server is the receiving end of a network. Any goroutine may call its methods.
 type Server interface {
-	// Hello, Accept and ReceiveSnapshot get the certificate of the connection, nil without TLS.
+	// Hello and Judge get the certificate of the connection, nil without TLS.
 	Hello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error)
 	// Certifies reports whether a certificate is a current member's.
 	Certifies(certificate *x509.Certificate) bool
-	// MayCall judges a certificate, or the lack of one; its answer changes only when Admitted does.
-	MayCall(certificate *x509.Certificate) error
+	// Judge returns the reason why a caller is refused, nil if it is admitted. Messages are admitted while this
+	// member does not yet take part in anything, but not heard.
+	Judge(h *peerpb.Header, certificate *x509.Certificate, messages bool) error
+	// Admitted is the list by which Judge decides.
 	Admitted() *membership.List
-	// Accept judges the header of a stream.
-	Accept(h *peerpb.Header, certificate *x509.Certificate) error
+	// Opened reports an admitted stream of messages, and Lost its end.
+	Opened(h *peerpb.Header)
 	Receive(h *peerpb.Header, f *peerpb.Frame) error
 	// ReceiveSnapshot reads chunks until next returns io.EOF.
-	ReceiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error
-	// Lost reports that an accepted stream of messages has ended.
+	ReceiveSnapshot(h *peerpb.Header, next func() (*peerpb.Chunk, error)) error
 	Lost(h *peerpb.Header)
 }
 

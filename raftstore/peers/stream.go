@@ -84,6 +84,8 @@ func (f *grpcFrames) Send(frame *peerpb.Frame) error {
 	return FromStatus(err)
 }
 
+func (f *grpcFrames) Conn() *grpc.ClientConn { return f.conn }
+
 func (f *grpcFrames) Ended() <-chan struct{} { return f.over }
 
 func (f *grpcFrames) Accepted() <-chan struct{} { return f.welcome }

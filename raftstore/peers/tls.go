@@ -7,15 +7,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 
 	"github.com/coordd/coordd/internal/lograte"
-	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // TLS has both sides of a connection between members. Both should ask for and check a certificate. On top
@@ -104,59 +101,4 @@ func CertificateOf(ctx context.Context) *x509.Certificate {
 func MadeFor(certificate *x509.Certificate, address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && certificate.VerifyHostname(host) == nil
-}
-
-// guardedServices registers services that only current members may call, see Cluster.Services.
-type guardedServices struct {
-	server *grpc.Server
-	in     Server
-}
-
-// RegisterService implements grpc.ServiceRegistrar.
-func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementation any) {
-	guarded := *service
-	guarded.Methods, guarded.Streams = slices.Clone(service.Methods), slices.Clone(service.Streams)
-	for i := range guarded.Methods {
-		handler := guarded.Methods[i].Handler
-		guarded.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
-			interceptor grpc.UnaryServerInterceptor) (any, error) {
-			if err := g.in.MayCall(CertificateOf(ctx)); err != nil {
-				return nil, err
-			}
-			return handler(srv, ctx, decode, interceptor)
-		}
-	}
-	for i := range guarded.Streams {
-		handler := guarded.Streams[i].Handler
-		guarded.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
-			if err := g.in.MayCall(CertificateOf(stream.Context())); err != nil {
-				return err
-			}
-			return handler(srv, &guardedStream{ServerStream: stream, in: g.in, judged: g.in.Admitted()})
-		}
-	}
-	g.server.RegisterService(&guarded, implementation)
-}
-
-// guardedStream ends when its caller ceases to be a member.
-type guardedStream struct {
-	grpc.ServerStream
-	in     Server
-	judged *membership.List // by which the caller is one
-}
-
-// RecvMsg implements grpc.ServerStream.
-func (g *guardedStream) RecvMsg(m any) error {
-	if err := g.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	now := g.in.Admitted()
-	if now == g.judged {
-		return nil
-	}
-	if err := g.in.MayCall(CertificateOf(g.Context())); err != nil {
-		return err
-	}
-	g.judged = now
-	return nil
 }

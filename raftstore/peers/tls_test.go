@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // onlyMembers is a receiving end that lets nobody call once err is set.
@@ -20,7 +21,7 @@ type onlyMembers struct {
 
 func (o *onlyMembers) Admitted() *membership.List { return o.list }
 
-func (o *onlyMembers) MayCall(*x509.Certificate) error { return o.err }
+func (o *onlyMembers) Judge(*peerpb.Header, *x509.Certificate, bool) error { return o.err }
 
 // silentStream is a stream on which empty messages come.
 type silentStream struct {
@@ -36,7 +37,8 @@ var errNotMember = errors.New("no member")
 // A removed server's calls for clients end with its membership.
 func TestGuardedStreamEnds(t *testing.T) {
 	in := &onlyMembers{list: &membership.List{}}
-	g := &guardedStream{ServerStream: silentStream{ctx: t.Context()}, in: in, judged: in.list}
+	ctx := WithCaller(t.Context(), &peerpb.Header{})
+	g := &memberStream{ServerStream: silentStream{ctx: ctx}, in: in, judged: in.list}
 	if err := g.RecvMsg(nil); err != nil {
 		t.Error(err)
 	}

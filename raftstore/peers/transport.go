@@ -13,7 +13,7 @@ import (
 )
 
 // Format is the version of what members say to each other.
-const Format = 1
+const Format = 2
 
 // Transport sends messages to the other members. Each has two lanes with a connection each, so that a heartbeat
 // never waits behind a megabyte of log. Send and Update are called within the turn; the other methods may be called
@@ -187,18 +187,28 @@ func (p *Transport) Connected(id uint64) (up, tried bool) {
 	return to != nil && to.urgent.up.Load(), to == nil || to.urgent.tried.Load()
 }
 
-// UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another
-// member; nil while there is none. Calls over it must be small. It is closed when the members connect anew.
-func (p *Transport) UrgentConn(id uint64) *grpc.ClientConn {
+// Conn returns one of the two connections to another member; nil while it is not connected. Over the urgent one go
+// heartbeats and the answers to them: calls over it must be small. It is closed when the members connect anew.
+func (p *Transport) Conn(id uint64, urgent bool) *grpc.ClientConn {
 	p.mu.Lock()
 	to := p.peers[id]
 	p.mu.Unlock()
 	if to == nil {
 		return nil
 	}
-	to.urgent.mu.Lock()
-	defer to.urgent.mu.Unlock()
-	return to.urgent.conn
+	if urgent {
+		return to.urgent.conn.Load()
+	}
+	return to.bulk.conn.Load()
+}
+
+// RenewBulk is Renew for the connection that is not urgent.
+func (p *Transport) RenewBulk(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to := p.peers[id]; to != nil {
+		to.bulk.renew()
+	}
 }
 
 // Announce makes each urgent lane send the member's header again.
@@ -234,7 +244,8 @@ func (p *Transport) SendSnapshot(to uint64, next func(ctx context.Context) (*pee
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.ctx, snapshotTimeMax)
 		defer cancel()
-		done(p.network.Snapshot(ctx, address, func() (*peerpb.Chunk, error) { return next(ctx) }))
+		done(p.network.Snapshot(ctx, address, p.self.Header(to, false),
+			func() (*peerpb.Chunk, error) { return next(ctx) }))
 	})
 	return true
 }

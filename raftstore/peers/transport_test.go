@@ -35,6 +35,8 @@ type listed struct {
 	list *membership.List
 }
 
+func (l *listed) Header(uint64, bool) *peerpb.Header { return nil }
+
 func (l *listed) Admitted() *membership.List { return l.list }
 
 // The addresses of senders that are no members any more are forgotten.
@@ -65,7 +67,7 @@ type drained struct {
 	err error
 }
 
-func (d drained) Snapshot(_ context.Context, _ string, next func() (*peerpb.Chunk, error)) error {
+func (d drained) Snapshot(_ context.Context, _ string, _ *peerpb.Header, next func() (*peerpb.Chunk, error)) error {
 	for {
 		if _, err := next(); errors.Is(err, io.EOF) {
 			return d.err

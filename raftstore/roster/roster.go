@@ -172,19 +172,6 @@ func (r *Roster) Certifies(certificate *x509.Certificate) bool {
 	})
 }
 
-// MayCall judges a certificate, or the lack of one.
-func (r *Roster) MayCall(certificate *x509.Certificate) error {
-	switch {
-	case r.cfg.TLS == nil:
-		return nil
-	case !r.Certifies(certificate):
-		return ErrCertificate
-	case !r.Open():
-		return ErrNotAsked
-	}
-	return nil
-}
-
 // Identify finds the member that a header names: it has to be one by the list, and by its certificate.
 func (r *Roster) Identify(id uint64, certificate *x509.Certificate) (*membership.Record, error) {
 	list := r.List()

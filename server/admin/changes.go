@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/group/streams"
 )
@@ -25,7 +25,7 @@ func (s *Cluster) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminp
 	if err := validMember(r.GetName(), r.GetPeerAddress()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	answer, unclear, err := onLeader(ctx, s, r, Leader.Add, clusterpb.ClusterClient.Add)
+	answer, unclear, err := onLeader(ctx, s, r, Leader.Add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
 		// by an attempt whose answer was lost
 		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil {
@@ -43,7 +43,7 @@ func (s *Cluster) Promote(ctx context.Context,
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
 	}
-	answer, _, err := onLeader(ctx, s, r, Leader.Promote, clusterpb.ClusterClient.Promote)
+	answer, _, err := onLeader(ctx, s, r, Leader.Promote)
 	return answer, err
 }
 
@@ -59,8 +59,7 @@ func (s *Cluster) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*
 	if m, err := s.findMember(r.GetMember()); err == nil {
 		resolved.Member = raftstore.IDText(m.ID)
 	}
-	answer, unclear, err := onLeader(ctx, s, resolved, Leader.Remove,
-		clusterpb.ClusterClient.Remove)
+	answer, unclear, err := onLeader(ctx, s, resolved, Leader.Remove)
 	switch {
 	case unclear && status.Code(err) == codes.NotFound, err != nil && s.removed(resolved.Member):
 		return &adminpb.RemoveMemberResponse{}, nil // by an attempt whose answer was lost
@@ -78,56 +77,42 @@ func (s *Cluster) TransferLeader(ctx context.Context,
 	if err := s.administerNow(ctx); err != nil {
 		return nil, err
 	}
-	answer, _, err := onLeader(ctx, s, r, Leader.TransferLeader,
-		clusterpb.ClusterClient.TransferLeader)
+	answer, _, err := onLeader(ctx, s, r, Leader.TransferLeader)
 	return answer, err
 }
 
 // onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from
 // InTime or AsLongAsAsked, and for calls.Patience at most. unclear says that an attempt before the last one may
 // have succeeded.
-func onLeader[Request, Response any](ctx context.Context, s *Cluster, r *Request,
-	here func(Leader, context.Context, *Request) (*Response, error),
-	there func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error),
-) (answer *Response, unclear bool, err error) {
+func onLeader[Request, Response proto.Message](ctx context.Context, s *Cluster, r Request,
+	here func(Leader, context.Context, Request) (Response, error)) (answer Response, unclear bool, err error) {
 	patience, cancel := context.WithTimeout(ctx, s.Longest())
 	defer cancel()
 	unasked := s.Group.AskLeader(patience, func(bool) group.Asked {
-		leader := s.Group.LeaderAddress()
-		if leader != "" {
-			answer, err = askLeader(ctx, s, leader, r, there)
+		leader := s.Group.OtherLeader()
+		if leader != 0 {
+			got := answer.ProtoReflect().New().Interface()
+			err = peers.Ask(ctx, s.Store.PeerConn(leader, false), r, got)
+			answer = got.(Response)
 		} else {
 			answer, err = here(Leader{Cluster: s}, ctx, r)
 		}
 		switch code := status.Code(err); {
-		case code == codes.Aborted:
+		case code == codes.Aborted, errors.Is(err, peers.ErrNotConnected):
 			return group.NotLed
 		case code == codes.Unavailable, code == codes.Canceled && ctx.Err() == nil: // the leader went away
 			unclear = true
 			return group.LeaderGone
-		case code == codes.DeadlineExceeded && leader != "" && ctx.Err() != nil: // it did not answer in time
+		case code == codes.DeadlineExceeded && leader != 0 && ctx.Err() != nil: // it did not answer in time
 			unclear, err = true, s.nobodyLeads(true)
 		}
 		return group.Answered
 	})
 	switch {
 	case errors.Is(unasked, streams.ErrStopped):
-		return nil, unclear, status.Error(codes.Unavailable, streams.ErrStopped.Error())
+		return answer, unclear, status.Error(codes.Unavailable, streams.ErrStopped.Error())
 	case unasked != nil:
-		return nil, unclear, s.nobodyLeads(unclear)
+		return answer, unclear, s.nobodyLeads(unclear)
 	}
 	return answer, unclear, err
-}
-
-// askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and
-// with it the answer to a change that makes another server lead.
-func askLeader[Request, Response any](ctx context.Context, s *Cluster, address string, r *Request,
-	ask func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response,
-		error)) (*Response, error) {
-	conn, err := s.Store.DialPeer(address)
-	if err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	defer conn.Close()
-	return ask(clusterpb.NewClusterClient(conn), ctx, r)
 }

@@ -12,19 +12,15 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
 // transferPoll is the pause between two looks for the new leader, which nobody announces.
 const transferPoll = 20 * time.Millisecond
 
-// Leader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster
-// where this server leads; elsewhere it answers errLeadsElsewhere.
-type Leader struct {
-	clusterpb.UnimplementedClusterServer
-	*Cluster
-}
+// Leader answers other servers of the cluster, which have checked the rights of their clients. It changes the cluster
+// where this server leads; elsewhere it answers errLeadsElsewhere. Other refusals are those for the client.
+type Leader struct{ *Cluster }
 
 // errLeadsElsewhere is returned by Leader, which then has done nothing; it never reaches a client.
 var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
@@ -32,7 +28,7 @@ var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 // promotePoll is how often a promotion that waits looks at the learner again.
 const promotePoll = 100 * time.Millisecond
 
-// Add implements clusterpb.ClusterServer.
+// Add adds a learner.
 func (s Leader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
@@ -53,7 +49,7 @@ func (s Leader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.
 	return &adminpb.AddMemberResponse{Id: raftstore.IDText(id)}, nil
 }
 
-// Promote implements clusterpb.ClusterServer.
+// Promote gives a learner a vote.
 func (s Leader) Promote(ctx context.Context,
 	r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	ctx, cancel := s.promotionTime(ctx, r)
@@ -83,7 +79,7 @@ func (s Leader) Promote(ctx context.Context,
 	}
 }
 
-// Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands
+// Remove removes another member: if it is to remove itself it hands
 // over the leadership, and the next leader is asked.
 func (s Leader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.InTime(ctx)
@@ -119,7 +115,7 @@ func (s Leader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*ad
 	return &adminpb.RemoveMemberResponse{}, nil
 }
 
-// TransferLeader implements clusterpb.ClusterServer.
+// TransferLeader hands over the leadership, and waits for the next leader.
 func (s Leader) TransferLeader(ctx context.Context,
 	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
 	ctx, cancel := s.InTime(ctx)

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/readiness"
 )
 
@@ -31,7 +31,8 @@ func (s *Cluster) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (
 	var ofLeader *adminpb.ClusterStatus
 	if conn := s.Group.RelayConn(); conn != nil && !s.Group.Leads() {
 		bounded, cancel := context.WithTimeout(ctx, statusPatience)
-		if answer, err := clusterpb.NewClusterClient(conn).Status(bounded, r); err == nil {
+		answer := &adminpb.ClusterStatus{}
+		if peers.Ask(bounded, conn, r, answer) == nil {
 			ofLeader = answer
 		}
 		cancel()
@@ -46,13 +47,22 @@ func (s *Cluster) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (
 	return own, nil
 }
 
-// Status implements clusterpb.ClusterServer.
+// Status answers other servers.
 func (s Leader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	own, err := s.ownStatus(ctx)
 	if err == nil && !own.LeaderAnswered {
 		return nil, errLeadsElsewhere
 	}
 	return own, err
+}
+
+// Register registers the answers.
+func (s Leader) Register(services *peers.Services) {
+	peers.Answer(services, s.Status)
+	peers.Answer(services, s.Add)
+	peers.Answer(services, s.Promote)
+	peers.Answer(services, s.Remove)
+	peers.Answer(services, s.TransferLeader)
 }
 
 // ownStatus is what this server knows by itself.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/group/streams"
@@ -72,19 +73,20 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 		}
 	}
 	if conn := g.uplink.Conn(); conn != nil {
-		return g.executeThere(ctx, relaypb.NewRelayClient(conn), a)
+		return g.executeThere(ctx, conn, a)
 	}
 	return outcome.Outcome{}, streams.ErrNotLeading
 }
 
 // executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone,
 // that of ctx.
-func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome, error) {
+func (g *Group) executeThere(ctx context.Context, leader *grpc.ClientConn, a *attempt) (outcome.Outcome, error) {
 	if a.encoded == nil {
 		a.encoded = codec.AppendCommand(nil, a.command)
 	}
-	response, err := leader.Execute(ctx,
-		&relaypb.ExecuteRequest{Command: a.encoded, Since: uint64(a.since), Repeated: a.repeated})
+	response := &relaypb.ExecuteResponse{}
+	err := peers.Ask(ctx, leader,
+		&relaypb.ExecuteRequest{Command: a.encoded, Since: uint64(a.since), Repeated: a.repeated}, response)
 	switch code := status.Code(err); {
 	case err == nil:
 		g.seeOwnWrite(ctx)
@@ -183,31 +185,11 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	}
 }
 
-// relayService is what the servers of a cluster say to each other for their clients.
-type relayService struct {
-	relaypb.UnimplementedRelayServer
-	group *Group
-}
-
-// Exchange implements relaypb.RelayServer.
-func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error {
-	return s.group.relays.Exchange(rpc)
-}
-
-// Permit implements relaypb.RelayServer.
-func (s relayService) Permit(rpc relaypb.Relay_PermitServer) error {
-	return s.group.relays.GivePermit(rpc)
-}
-
-// Execute implements relaypb.RelayServer.
-func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
-	return s.group.executeForPeer(ctx, r)
-}
-
-// Services registers what the servers of a cluster say to each other about the group.
-func (g *Group) Services(registrar grpc.ServiceRegistrar) {
-	relaypb.RegisterRelayServer(registrar, relayService{group: g})
-	relaypb.RegisterDigestsServer(registrar, g.comparer)
+// register registers what the servers of a cluster ask each other about the group.
+func (g *Group) register(services *peers.Services) {
+	peers.Answer(services, g.executeForPeer)
+	peers.Answer(services, g.comparer.Compare)
+	g.relays.Register(services)
 }
 
 // leaderRetry is how long whoever wants something of the leader waits before asking again without having

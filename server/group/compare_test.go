@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/relaypb"
@@ -501,27 +500,23 @@ func TestOtherHashesAreNotCompared(t *testing.T) {
 	}
 }
 
-// TestOnlyMembersReport: a report is taken from a member only, and for itself.
+// TestOnlyMembersReport: a report is kept as that of the member that sends it.
 func TestOnlyMembersReport(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	g := c.groups[0]
 	self, other := g.store.Member(), c.groups[1].store.Member()
 	eventually(t, "all members to be known", func() bool { return len(g.store.Members()) == 3 })
-	service := g.comparer
-	for _, from := range []uint64{0, self, self + 1} {
-		if from == other || from == c.groups[2].store.Member() {
-			continue
-		}
-		if _, err := service.Compare(t.Context(),
-			&relaypb.DigestReport{Server: from, Index: 5,
-				HashVersion: 1}); status.Code(err) != codes.PermissionDenied {
-			t.Errorf("%x was heard: %v", from, err)
-		}
+	report := func(from, index uint64) (*relaypb.DigestReport, error) {
+		return g.comparer.Compare(peers.WithCaller(t.Context(), &peerpb.Header{From: from}),
+			&relaypb.DigestReport{Index: index, HashVersion: 1})
 	}
-	if answer, err := service.Compare(t.Context(),
-		&relaypb.DigestReport{Server: other, Index: 1 << 60, HashVersion: 1}); err != nil ||
-		answer.GetServer() != self || answer.GetIndex() != 0 {
+	if answer, err := report(other, 1<<60); err != nil || answer.GetIndex() != 0 {
 		t.Errorf("got %v, %v", answer, err)
+	}
+	if outsider := self + 1; outsider != other && outsider != c.groups[2].store.Member() {
+		if _, err := report(outsider, 5); err != nil {
+			t.Error(err)
+		}
 	}
 	if heard := g.comparer.Heard(); len(heard) != 1 || len(heard[other]) != 1 {
 		t.Errorf("heard %v", heard)

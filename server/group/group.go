@@ -4,14 +4,13 @@ import (
 	"context"
 	"log/slog"
 
-	"google.golang.org/grpc"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
@@ -30,12 +29,10 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 	g := newGroup(config)
 	log := g.config.Log
 	log.Cluster.Version = g.config.Formats.Version
-	log.Cluster.Services = func(registrar grpc.ServiceRegistrar) {
-		g.Services(registrar)
-		if others := config.Log.Cluster.Services; others != nil {
-			others(registrar)
-		}
+	if log.Cluster.Services == nil {
+		log.Cluster.Services = new(peers.Services)
 	}
+	g.register(log.Cluster.Services)
 	stored, err := newLoader(config)
 	if err != nil {
 		return nil, err
@@ -236,12 +233,6 @@ func (g inside) MaySpeak() bool { return g.lease.MaySpeak() }
 
 // Put implements streams.Core.
 func (g inside) Put(s streams.Said) { g.queue.put(event{Said: s}) }
-
-// IsMember implements streams.Core.
-func (g inside) IsMember(server uint64) bool {
-	_, is := g.store.Members().Find(server)
-	return is || g.alone()
-}
 
 // Look implements limiter.Core.
 func (g inside) Look(ctx context.Context, rows int,

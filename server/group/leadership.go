@@ -62,13 +62,12 @@ func (g *Group) leadAgain(term coordination.Term) {
 // RelayConn is the connection to the leader, nil if there is none.
 func (g *Group) RelayConn() *grpc.ClientConn { return g.uplink.Conn() }
 
-// LeaderAddress is where the leader listens for other servers; empty if it is this server, or unknown.
-func (g *Group) LeaderAddress() string {
-	leader := g.store.Leader()
-	if leader == g.store.Member() {
-		return ""
+// OtherLeader returns the member that leads; 0 if it is this server, or unknown.
+func (g *Group) OtherLeader() uint64 {
+	if leader := g.store.Leader(); leader != g.store.Member() {
+		return leader
 	}
-	return streams.AddressOf(g.store, leader)
+	return 0
 }
 
 // HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one

@@ -33,7 +33,7 @@ type fuzzedRelay struct {
 func newFuzzedRelay(ctx context.Context, batch *relaypb.ToLeader) *fuzzedRelay {
 	attach := coordination.Forward{Attach: &coordination.AttachRequest{Path: testNode.String(),
 		TimeoutMillis: 5_000}}
-	begin := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7},
+	begin := &relaypb.ToLeader{Hello: &relaypb.Hello{},
 		Forwards: []*relaypb.Forward{relaypb.EncodeForward(fuzzedStream, &attach)}}
 	return &fuzzedRelay{ctx: ctx, batches: []*relaypb.ToLeader{begin, batch},
 		attached: make(chan struct{}, 1)}
@@ -94,7 +94,7 @@ func fuzzedForwards() *relaypb.ToLeader {
 		Attach: &coordination.AttachRequest{Path: testNode.String(), TimeoutMillis: 5_000,
 			Description: "fuzz", Server: 7, Identity: coordination.Identity{Kind: coordination.IdentityUser,
 				User: accounts.Position{Index: 5, Place: 1}}}}
-	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1,
+	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{}, Renew: 1,
 		Forwards: []*relaypb.Forward{relaypb.EncodeForward(7, &attach)}}
 	for _, kind := range []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 255, 256, 257, 1 << 31} {
 		batch.Forwards = append(batch.Forwards,
@@ -133,7 +133,7 @@ func FuzzRelayToLeader(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(f, fuzzedForwards()))
 	for _, forward := range fuzzedForwards().GetForwards() {
-		f.Add(marshal(f, &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7},
+		f.Add(marshal(f, &relaypb.ToLeader{Hello: &relaypb.Hello{},
 			Forwards: []*relaypb.Forward{forward}}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -148,7 +148,7 @@ func FuzzRelayToLeader(f *testing.F) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
 		}
-		if err := g.relays.Exchange(newFuzzedRelay(t.Context(), batch)); err != nil && err != io.EOF {
+		if err := g.relays.Exchange(7, newFuzzedRelay(t.Context(), batch)); err != nil && err != io.EOF {
 			t.Fatalf("the exchange ended with %v", err)
 		}
 		wantAlive(t, g)

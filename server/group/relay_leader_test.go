@@ -25,14 +25,14 @@ type deafRelay struct {
 // Context implements grpc.ServerStream.
 func (r *deafRelay) Context() context.Context { return r.ctx }
 
-// Send implements relaypb.Relay_ExchangeServer.
+// Send implements grpc.BidiStreamingServer.
 func (r *deafRelay) Send(*relaypb.FromLeader) error {
 	close(r.sending)
 	<-r.ctx.Done()
 	return io.EOF
 }
 
-// Recv implements relaypb.Relay_ExchangeServer.
+// Recv implements grpc.BidiStreamingServer.
 func (r *deafRelay) Recv() (*relaypb.ToLeader, error) {
 	select {
 	case batch := <-r.first:
@@ -49,11 +49,11 @@ func TestDeafRelayEnds(t *testing.T) {
 	open := func(number uint64) (*deafRelay, <-chan error, context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := &deafRelay{ctx: ctx, first: make(chan *relaypb.ToLeader, 1), sending: make(chan struct{})}
-		r.first <- &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7, Process: 1, Number: number}, Renew: 1}
+		r.first <- &relaypb.ToLeader{Hello: &relaypb.Hello{Process: 1, Number: number}, Renew: 1}
 		ended := make(chan error, 1)
 		go func() {
 			defer cancel()
-			ended <- g.relays.Exchange(r)
+			ended <- g.relays.Exchange(7, r)
 		}()
 		<-r.sending
 		return r, ended, cancel

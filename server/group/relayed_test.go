@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/group/streams"
 )
@@ -19,7 +20,7 @@ func TestPermitOverTheHeartbeats(t *testing.T) {
 	f := c.groups[follower]
 	openSession(t, f, 60_000)
 	eventually(t, "a permit over the connection of the heartbeats", func() bool {
-		conn := f.store.UrgentConn(c.groups[leader].store.Member())
+		conn := f.store.PeerConn(c.groups[leader].store.Member(), true)
 		var relay *streams.RelayEnd
 		for end := range f.Still().Sent {
 			if end.ToLeader && end.Process != 0 {
@@ -31,12 +32,12 @@ func TestPermitOverTheHeartbeats(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		permit, err := relaypb.NewRelayClient(conn).Permit(ctx)
+		permit, err := peers.Open[relaypb.PermitRequest, relaypb.PermitGrant](ctx, conn, "permit")
 		if err != nil {
 			return false
 		}
-		_ = permit.Send(&relaypb.PermitRequest{Relay: &relaypb.Hello{Server: f.store.Member(),
-			Process: relay.Process, Number: relay.Number}, Renew: 1 << 40})
+		_ = permit.Send(&relaypb.PermitRequest{Relay: &relaypb.Hello{Process: relay.Process,
+			Number: relay.Number}, Renew: 1 << 40})
 		grant, err := permit.Recv()
 		return err == nil && grant.GetRenewed() == 1<<40
 	})

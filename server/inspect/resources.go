@@ -56,16 +56,8 @@ func (s *Service) bucketsOf(ctx context.Context, members raftstore.Members, m ra
 	if m.ID == s.Group.Log().Member() {
 		return s.bucketsHere(request), ""
 	}
-	conn, why := s.dial(members, m.ID)
-	if why != "" {
-		return nil, why
-	}
-	defer conn.Close()
-	answer, err := clusterpb.NewInspectClient(conn).Buckets(ctx, request)
-	if err != nil {
-		return nil, s.unanswered(members, m.ID, err)
-	}
-	return answer, ""
+	answer = &clusterpb.BucketsResponse{}
+	return answer, s.ask(ctx, members, m.ID, request, answer)
 }
 
 // bucketsHere tells what this server has of resources.

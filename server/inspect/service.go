@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
@@ -149,13 +150,19 @@ func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
 
 // Peer answers the other servers of the cluster.
 type Peer struct {
-	clusterpb.UnimplementedInspectServer
 	// Service is that of the server. It is asked for when there is a call: the log is opened before there is
 	// one.
 	Service func() *Service
 }
 
-// Sessions implements clusterpb.InspectServer.
+// Register registers the answers.
+func (p Peer) Register(services *peers.Services) {
+	peers.Answer(services, p.Sessions)
+	peers.Answer(services, p.Clients)
+	peers.Answer(services, p.Buckets)
+}
+
+// Sessions lists sessions as the leader knows them.
 func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse, error) {
 	s := p.Service()
 	if s == nil {
@@ -167,7 +174,7 @@ func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clus
 		coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})
 }
 
-// Clients implements clusterpb.InspectServer.
+// Clients lists the clients of streams that this server holds.
 func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterpb.ClientsResponse, error) {
 	s := p.Service()
 	switch {
@@ -180,7 +187,7 @@ func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterp
 	return s.clientsHere(r.GetStreams()), nil
 }
 
-// Buckets implements clusterpb.InspectServer.
+// Buckets lists what this server has of resources.
 func (p Peer) Buckets(_ context.Context, r *clusterpb.BucketsRequest) (*clusterpb.BucketsResponse, error) {
 	s := p.Service()
 	switch {

@@ -7,12 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
@@ -22,9 +23,6 @@ import (
 
 // clientPatience is how long a page waits for the servers that hold the streams of its sessions.
 const clientPatience = 300 * time.Millisecond
-
-var errOlderLeader = status.Error(codes.Unimplemented,
-	"The leader has no inspection service: it is of an older version")
 
 // Connection is who is at the other end of a stream. The group's clients have it.
 type Connection interface {
@@ -38,14 +36,10 @@ func (s *Service) sessions(ctx context.Context, r *adminpb.PageRequest,
 		if s.Group.Leads() {
 			page, err = s.sessionsHere(ctx, r, caller)
 		} else if conn := s.Group.RelayConn(); conn != nil {
-			page, err = clusterpb.NewInspectClient(conn).Sessions(ctx,
-				&clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject),
-					Enforced: caller.Enforced})
-			switch code := status.Code(err); {
-			case code == codes.Unimplemented:
-				err = errOlderLeader
-			case ctx.Err() == nil && (code == codes.Unavailable || code == codes.Canceled):
-				// the leader went away
+			page = &clusterpb.SessionsResponse{}
+			err = peers.Ask(ctx, conn, &clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject),
+				Enforced: caller.Enforced}, page)
+			if code := status.Code(err); ctx.Err() == nil && (code == codes.Unavailable || code == codes.Canceled) {
 				return group.LeaderGone
 			}
 		} else {
@@ -124,40 +118,26 @@ func (s *Service) clientsOf(ctx context.Context, members raftstore.Members, serv
 	if server == s.Group.Log().Member() {
 		return s.clientsHere(streams).GetClients(), ""
 	}
-	conn, unknown := s.dial(members, server)
-	if unknown != "" {
-		return nil, unknown
+	answer := &clusterpb.ClientsResponse{}
+	unknown = s.ask(ctx, members, server, &clusterpb.ClientsRequest{Streams: streams}, answer)
+	if unknown == "" && len(answer.GetClients()) != len(streams) {
+		unknown = "server " + members.NameOf(server) + " does not answer"
 	}
-	defer conn.Close()
-	answer, err := clusterpb.NewInspectClient(conn).Clients(ctx, &clusterpb.ClientsRequest{Streams: streams})
-	if err != nil || len(answer.GetClients()) != len(streams) {
-		return nil, s.unanswered(members, server, err)
-	}
-	return answer.GetClients(), ""
+	return answer.GetClients(), unknown
 }
 
-// dial makes a connection to another server, or says why that cannot be.
-func (s *Service) dial(members raftstore.Members, server uint64) (conn *grpc.ClientConn, why string) {
+// ask asks another server. It returns the reason why there is no answer, "" if there is one.
+func (s *Service) ask(ctx context.Context, members raftstore.Members, server uint64,
+	question, answer proto.Message) (unknown string) {
 	name := members.NameOf(server)
-	member, found := members.Find(server)
-	if !found {
-		return nil, fmt.Sprintf("server %s is no member any more", name)
+	if _, found := members.Find(server); !found {
+		return fmt.Sprintf("server %s is no member any more", name)
 	}
-	conn, err := s.Group.Log().DialPeer(member.PeerAddress)
-	if err != nil {
-		return nil, fmt.Sprintf("server %s cannot be asked", name)
+	if err := peers.Ask(ctx, s.Group.Log().PeerConn(server, false), question, answer); err != nil {
+		s.Logger.Debug("a server did not tell what only it knows", "server", name, "error", err)
+		return fmt.Sprintf("server %s does not answer", name)
 	}
-	return conn, ""
-}
-
-// unanswered says why another server did not tell what it was asked.
-func (s *Service) unanswered(members raftstore.Members, server uint64, err error) string {
-	name := members.NameOf(server)
-	if status.Code(err) == codes.Unimplemented {
-		return fmt.Sprintf("server %s does not tell: it is of an older version", name)
-	}
-	s.Logger.Debug("a server did not tell what only it knows", "server", name, "error", err)
-	return fmt.Sprintf("server %s does not answer", name)
+	return ""
 }
 
 // clientsHere tells who the clients of streams of this server are, an empty one for a stream that is gone.

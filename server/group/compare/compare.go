@@ -11,11 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
@@ -30,8 +28,6 @@ const (
 	// ends.
 	divergedHandOver = 500 * time.Millisecond
 )
-
-var errNoMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
 
 // DivergedError says that this server's state is not the one that a majority of the voters shares, so it must
 // not go on.
@@ -98,7 +94,6 @@ type Config struct {
 
 // Comparer compares the state of this server with those of the others.
 type Comparer struct {
-	relaypb.UnimplementedDigestsServer
 	core    Core
 	logger  *slog.Logger
 	config  Config
@@ -200,8 +195,7 @@ func (c *Comparer) askOthers(ctx context.Context, own report, asked map[uint64]b
 	for _, m := range others {
 		calls.Go(func() {
 			err := c.exchangeDigests(ctx, m, own)
-			// an older server has nothing to say
-			if status.Code(err) != codes.OK && status.Code(err) != codes.Unimplemented {
+			if err != nil {
 				c.logger.Debug("could not compare digests", "server", m.Name, "err", err)
 				return
 			}
@@ -214,44 +208,27 @@ func (c *Comparer) askOthers(ctx context.Context, own report, asked map[uint64]b
 }
 
 func (c *Comparer) exchangeDigests(ctx context.Context, m raftstore.Member, own report) error {
-	conn, err := c.core.Store().DialPeer(m.PeerAddress)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	answer, err := relaypb.NewDigestsClient(conn).Compare(ctx, reportToPB(c.core.Store().Member(), own))
-	switch {
-	case err != nil:
-		return err
-	case answer.GetServer() != m.ID:
-		return errNoMember
-	case answer.GetIndex() == own.index:
+	answer := &relaypb.DigestReport{}
+	err := peers.Ask(ctx, c.core.Store().PeerConn(m.ID, false), reportToPB(own), answer)
+	if err == nil && answer.GetIndex() == own.index {
 		c.digests.heard(m.ID, reportFromPB(answer), c.electorate().members)
 	}
-	return nil
+	return err
 }
 
-func reportToPB(server uint64, r report) *relaypb.DigestReport {
-	return &relaypb.DigestReport{Server: server, Index: r.index, HashVersion: r.version, Digest: r.digest}
+func reportToPB(r report) *relaypb.DigestReport {
+	return &relaypb.DigestReport{Index: r.index, HashVersion: r.version, Digest: r.digest}
 }
 
 func reportFromPB(p *relaypb.DigestReport) report {
 	return report{index: p.GetIndex(), version: p.GetHashVersion(), digest: p.GetDigest()}
 }
 
-// Compare implements relaypb.DigestsServer. Only the member itself may tell its digest.
+// Compare answers another member's digest with this server's as of the same index.
 func (c *Comparer) Compare(ctx context.Context, r *relaypb.DigestReport) (*relaypb.DigestReport, error) {
-	from := r.GetServer()
-	members := c.electorate().members
-	if from == c.core.Store().Member() || !slices.Contains(members, from) {
-		return nil, errNoMember
-	}
-	if err := c.core.Store().Identify(ctx, from); err != nil {
-		return nil, err
-	}
 	own, _ := c.digests.at(r.GetIndex())
-	c.digests.heard(from, reportFromPB(r), members)
-	return reportToPB(c.core.Store().Member(), own), nil
+	c.digests.heard(peers.Caller(ctx), reportFromPB(r), c.electorate().members)
+	return reportToPB(own), nil
 }
 
 // judge tells of what the comparison of the digests shows, and returns why this server has to end, if it has.

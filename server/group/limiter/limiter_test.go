@@ -125,7 +125,7 @@ func TestDemandsDuringATick(t *testing.T) {
 	l, _ := limiterOf(t)
 	l.wake = l.clock.AfterFunc(0, nil)
 	link := new(streams.Local)
-	peer := streams.NewPeer(new(streams.Peers), link, new(relaypb.Hello))
+	peer := streams.NewPeer(new(streams.Peers), link, 7, new(relaypb.Hello))
 	demands := func() {
 		l.streams.Follow(link)
 		l.Demanded(peer, []quota.Demand{{Resource: quotaKey, Asks: true}})
@@ -153,7 +153,7 @@ func TestDemandsOfAServerThatIsGone(t *testing.T) {
 	l, _ := limiterOf(t)
 	link := new(streams.Local)
 	l.streams.Follow(link)
-	peer := streams.NewPeer(new(streams.Peers), link, new(relaypb.Hello))
+	peer := streams.NewPeer(new(streams.Peers), link, 7, new(relaypb.Hello))
 	l.Demanded(peer, []quota.Demand{{Resource: quotaKey, Asks: true}})
 	l.findDemands(held, m)
 	l.Demanded(peer, []quota.Demand{{Resource: coordination.ResourceKey{Node: 1, ID: 77}, Asks: true}})
@@ -164,7 +164,7 @@ func TestDemandsOfAServerThatIsGone(t *testing.T) {
 	if l.shares.Knows(quotaKey) || len(l.peers) != 0 || len(l.wanted) != 0 {
 		t.Errorf("%d servers ask, %d demands wait", len(l.peers), len(l.wanted))
 	}
-	l.Demanded(streams.NewPeer(new(streams.Peers), new(streams.Local), new(relaypb.Hello)),
+	l.Demanded(streams.NewPeer(new(streams.Peers), new(streams.Local), 7, new(relaypb.Hello)),
 		[]quota.Demand{{Resource: quotaKey, Asks: true}})
 	if len(l.peers) != 0 {
 		t.Error("a relay of another reign is heard")

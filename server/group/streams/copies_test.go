@@ -13,7 +13,7 @@ import (
 // comes, in its order, as clients take it.
 func TestDescriptionsWaitForRoom(t *testing.T) {
 	const each, many, room = 100_000, 9, 450_000
-	p := NewPeer(&Peers{}, nil, &relaypb.Hello{Version: relayRoom})
+	p := NewPeer(&Peers{}, nil, 7, &relaypb.Hello{})
 	r := &Relay{streams: New(Config{})}
 	held := 0
 	r.streams.Copies.Adjust(maxCopiedBytes - room)

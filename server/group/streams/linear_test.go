@@ -13,7 +13,7 @@ import (
 func TestRelaysAreLinear(t *testing.T) {
 	linear.Test(t, "github.com/coordd/coordd/server/group/streams", []linear.Row{
 		{Name: "send what the leader has said", Prepare: func(_ *testing.T, n int) func() {
-			p := NewPeer(nil, nil, &relaypb.Hello{Version: relayRoom})
+			p := NewPeer(nil, nil, 7, &relaypb.Hello{})
 			s := &RemoteStream{peer: p}
 			large := strings.Repeat("x", relayBatchBytes)
 			return func() {

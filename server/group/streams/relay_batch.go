@@ -13,10 +13,9 @@ const (
 	// answer, do not wait behind all that a leader change brings up. A larger message goes in pieces, so that
 	// both ends see that it moves; to a server that knows none, it goes alone.
 	relayBatchBytes = 128 << 10
-	// relayPieces is the version of relaypb.Hello from which on a server knows pieces.
-	relayPieces = 1
-	// relayRoom is that from which on a server says how much it takes of descriptions.
-	relayRoom = 2
+	// relayStream and permitStream are the names of the streams between servers.
+	relayStream  = "relay"
+	permitStream = "permit"
 	// maxPiecedBytes bounds what pieces make up: the largest description, or roster, and what is around it.
 	maxPiecedBytes = 80 << 20
 	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit

@@ -13,29 +13,30 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/turn"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
 const (
 	// renewInterval is how often a follower asks the leader for permit to speak.
 	renewInterval = 100 * time.Millisecond
-	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection:
-	// one that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer
+	// relaySilence bounds the time that a follower goes on asking without an answer. Then the members connect anew: a
+	// connection that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer
 	// than the cut.
 	relaySilence = 1500 * time.Millisecond
 	// relayRetry is how long a follower waits after a relay broke.
 	relayRetry = 20 * time.Millisecond
 )
 
-// Relay is a follower's way to the leader: one connection, one stream of batches each way.
+// Relay is a follower's way to the leader: one stream of batches each way.
 type Relay struct {
-	self    uint64
 	process uint64 // of this server, and number of this relay, as in relaypb.Hello
 	number  uint64
 	streams *Set
 	limiter Units // nil in tests
 	clock   clock.Clock
 	ready   func()                  // called when there is a leader
+	mute    func()                  // called when the leader is silent: the connection may be dead
 	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
 	permit  atomic.Int64            // coordination.Instant until which the leader's permit to speak is good
 	day     atomic.Int64            // the time of day until which it is: a machine that slept has none
@@ -48,7 +49,6 @@ type Relay struct {
 	asking  bool               // that is not yet sent
 	asked   map[uint64]moment
 	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
-	version uint32               // of the leader, as in relaypb.FromLeader; 0 until it has said it
 	// sentCount and heardCount are how many messages were put, and delivered, see Stillness.
 	sentCount, heardCount uint64
 	demands               []*relaypb.Demand // of the limiter, not yet sent
@@ -99,7 +99,7 @@ func (r *Relay) MaySpeak() bool {
 func (r *Relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	exchange, err := relaypb.NewRelayClient(conn).Exchange(ctx)
+	exchange, err := peers.Open[relaypb.ToLeader, relaypb.FromLeader](ctx, conn, relayStream)
 	if err != nil {
 		return err
 	}
@@ -131,10 +131,10 @@ func (r *Relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 func (r *Relay) hello() *relaypb.Hello {
-	return &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number, Version: relayRoom}
+	return &relaypb.Hello{Process: r.process, Number: r.number}
 }
 
-func (r *Relay) write(ctx context.Context, exchange relaypb.Relay_ExchangeClient) {
+func (r *Relay) write(ctx context.Context, exchange grpc.BidiStreamingClient[relaypb.ToLeader, relaypb.FromLeader]) {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
 	hello := r.hello()
@@ -144,6 +144,7 @@ func (r *Relay) write(ctx context.Context, exchange relaypb.Relay_ExchangeClient
 			return
 		case <-ticker.C:
 			if r.silent() {
+				r.mute()
 				return
 			}
 			r.renew()
@@ -166,8 +167,7 @@ func (r *Relay) take() *relaypb.ToLeader {
 	if r.asking {
 		out.Renew, r.asking = r.last, false
 	}
-	if r.version >= relayPieces && len(r.cut) == 0 && len(r.out) > 0 &&
-		proto.Size(r.out[0]) > relayBatchBytes {
+	if len(r.cut) == 0 && len(r.out) > 0 && proto.Size(r.out[0]) > relayBatchBytes {
 		r.cut, _ = proto.Marshal(r.out[0]) // it cannot fail: put has judged it
 		r.out[0] = nil
 		r.out = r.out[1:]
@@ -221,7 +221,6 @@ func (r *Relay) renew() {
 func (r *Relay) receive(batch *relaypb.FromLeader) error {
 	r.mutex.Lock()
 	r.heard = r.clock.Now()
-	r.version = max(r.version, batch.GetVersion())
 	r.mutex.Unlock()
 	defer r.count(batch.GetCounted())
 	if number := batch.GetRenewed(); number != 0 {

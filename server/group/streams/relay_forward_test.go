@@ -5,16 +5,16 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
 // TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is
 // left as it is by the turn, however many links it describes.
 func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
-	p := &Peer{bell: turn.NewBell()}
+	p := NewPeer(&Peers{}, nil, 7, &relaypb.Hello{})
+	p.room = 1 << 40
 	described := &coordination.SemaphoreDescription{Name: "lock",
-		Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
+		Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 100))}
 	for range 2 {
 		(&RemoteStream{peer: p, number: 3}).deliver(nil,
 			&coordination.Message{Kind: coordination.MessageDescribed, Description: described})
@@ -23,7 +23,7 @@ func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
 		t.Errorf("the turn left %d messages as they were, and %d translated", len(p.said), len(p.out))
 	}
 	out := p.take().GetMessages()
-	if len(out) != 2 || out[0].GetStream() != 3 || len(out[0].GetDescription().GetWaiters()) != 5000 {
+	if len(out) != 2 || out[0].GetStream() != 3 || len(out[0].GetDescription().GetWaiters()) != 100 {
 		t.Errorf("%d messages are sent", len(out))
 	}
 	if more := p.take(); more != nil {
@@ -37,7 +37,7 @@ func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
 func TestLyingFollowerIsCutOff(t *testing.T) {
 	const each = 1 << 20
 	core := new(silentServer)
-	p := NewPeer(&Peers{core: core, streams: testSet(nil, 0)}, new(Local), &relaypb.Hello{Server: 7})
+	p := NewPeer(&Peers{core: core, streams: testSet(nil, 0)}, new(Local), 7, &relaypb.Hello{})
 	if err := p.forward([]*relaypb.Forward{{Stream: 1,
 		Kind: &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: "/local/node"}}}}); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -45,8 +46,6 @@ var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothin
 
 var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
 
-var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
-
 // Peer is the leader's end of the relay to one other server. Three goroutines meet in it: the one that
 // reads what the other server sends, the one that writes to it, and whoever holds the turn, who leaves there
 // what the leader says.
@@ -59,9 +58,8 @@ var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster h
 type Peer struct {
 	peers *Peers
 	link  *Local // to the leader of the reign in which the relay was opened
-	// from is the other server; process, number and version are as it gave them in its Hello.
+	// from is the other server; process and number are as it gave them in its Hello.
 	from, process, number uint64
-	version               uint32
 
 	// How it ends. Each channel is closed once: ended by the reader, with err, when nothing comes any more;
 	// superseded by Peers, when the other server has opened another relay; frozen by watch, when nothing
@@ -81,7 +79,7 @@ type Peer struct {
 	renew   uint64                   // number of the last request for a permit, 0 once it is given
 	heard   coordination.Instant     // when something last came; at first, when the relay was opened
 	watch   hooks.Timer              // looks at heard
-	// how much of descriptions the other server takes, from version relayRoom on
+	// how much of descriptions the other server takes
 	room uint64
 	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
 	sentCount, heardCount uint64
@@ -117,9 +115,9 @@ type relayedMessage struct {
 }
 
 // NewPeer returns the leader's end of a relay that another server has opened.
-func NewPeer(peers *Peers, link *Local, hello *relaypb.Hello) *Peer {
-	return &Peer{peers: peers, link: link, from: hello.GetServer(), process: hello.GetProcess(),
-		number: hello.GetNumber(), version: hello.GetVersion(), streams: make(map[uint64]*RemoteStream),
+func NewPeer(peers *Peers, link *Local, from uint64, hello *relaypb.Hello) *Peer {
+	return &Peer{peers: peers, link: link, from: from, process: hello.GetProcess(),
+		number: hello.GetNumber(), streams: make(map[uint64]*RemoteStream),
 		outgoing: outgoing{behind: make(map[uint64]int)}, bell: turn.NewBell(), ended: make(chan struct{}),
 		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
 }
@@ -156,7 +154,7 @@ func (s *RemoteStream) deliver(_ Leader, m *coordination.Message) {
 
 // Exchange serves the relay of one other server until it breaks, or this server leads no more: then the other
 // side has to look for the next leader, which may be this server again.
-func (r *Peers) Exchange(rpc relaypb.Relay_ExchangeServer) error {
+func (r *Peers) Exchange(from uint64, rpc grpc.BidiStreamingServer[relaypb.ToLeader, relaypb.FromLeader]) error {
 	first, err := rpc.Recv()
 	if err != nil {
 		return err
@@ -165,12 +163,7 @@ func (r *Peers) Exchange(rpc relaypb.Relay_ExchangeServer) error {
 	if link == nil { // it may not even serve yet
 		return ErrNotLeading
 	}
-	hello := first.GetHello()
-	from := hello.GetServer()
-	if !r.core.IsMember(from) {
-		return errNotMember
-	}
-	p := NewPeer(r, link, hello)
+	p := NewPeer(r, link, from, first.GetHello())
 	if !r.add(p) {
 		return errSuperseded
 	}
@@ -238,7 +231,7 @@ func (p *Peer) endWatch() {
 }
 
 // write sends what there is to be sent, until the relay is over or breaks.
-func (p *Peer) write(rpc relaypb.Relay_ExchangeServer) error {
+func (p *Peer) write(rpc grpc.BidiStreamingServer[relaypb.ToLeader, relaypb.FromLeader]) error {
 	for {
 		var later <-chan time.Time
 		if p.owesPermit() {
@@ -271,7 +264,7 @@ func (p *Peer) take() *relaypb.FromLeader {
 	for i := range said {
 		m := &said[i]
 		waits := m.message.Description != nil && p.isFull(room)
-		if p.version >= relayPieces && (m.isLarge() || waits || p.behind[m.stream] > 0) {
+		if m.isLarge() || waits || p.behind[m.stream] > 0 {
 			p.behind[m.stream]++
 			m.after = p.left + uint64(len(p.out))
 			p.large = append(p.large, *m)
@@ -282,9 +275,6 @@ func (p *Peer) take() *relaypb.FromLeader {
 		}
 	}
 	out := &relaypb.FromLeader{Renewed: renewed}
-	if renewed != 0 && p.version > 0 {
-		out.Version = relayRoom
-	}
 	out.Messages, p.out = firstOf(p.out)
 	p.left += uint64(len(out.Messages))
 	for _, message := range out.Messages {
@@ -306,7 +296,7 @@ func (m *relayedMessage) isLarge() bool {
 }
 
 // isFull reports whether the other server has no room for another description.
-func (p *Peer) isFull(room uint64) bool { return p.version >= relayRoom && p.sent >= room }
+func (p *Peer) isFull(room uint64) bool { return p.sent >= room }
 
 // nextPiece returns the next piece of the first large message. It returns nil if there is none, if messages
 // that were said before it still wait, or if the other server has no room for it.

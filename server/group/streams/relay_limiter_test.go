@@ -11,7 +11,7 @@ import (
 // What a server does not take is dropped after some ticks, and what is much goes in parts.
 func TestUnsentQuanta(t *testing.T) {
 	for _, count := range []int{1, maxRelayedQuanta, maxRelayedQuanta + 1} {
-		p := NewPeer(nil, new(Local), new(relaypb.Hello))
+		p := NewPeer(nil, new(Local), 7, new(relaypb.Hello))
 		quanta := make([]quota.Quantum, count)
 		for i := range quanta {
 			quanta[i] = quota.Quantum{Resource: coordination.ResourceKey{Node: 1,

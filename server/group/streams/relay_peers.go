@@ -52,11 +52,11 @@ func (r *Peers) add(p *Peer) bool {
 	return true
 }
 
-// find is the relay that a Hello names, nil if another one has taken its place, or it is over.
-func (r *Peers) find(hello *relaypb.Hello) *Peer {
+// find is the relay of another server that a Hello names, nil if another one has taken its place, or it is over.
+func (r *Peers) find(from uint64, hello *relaypb.Hello) *Peer {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if p := r.open[hello.GetServer()]; p != nil && p.process == hello.GetProcess() &&
+	if p := r.open[from]; p != nil && p.process == hello.GetProcess() &&
 		p.number == hello.GetNumber() {
 		return p
 	}

@@ -5,10 +5,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
@@ -19,12 +18,11 @@ import (
 // the sessions behind a relay as detached relayLease after the loss: whatever permit it gave was asked for
 // before that.
 
-// askForPermit asks for a permit until ctx is done, over the connection that connect finds. A leader that
-// does not know the question gives a permit over the relay alone.
+// askForPermit asks for a permit until ctx is done, over the connection that connect finds.
 func (r *Relay) askForPermit(ctx context.Context, connect func() *grpc.ClientConn) {
 	for ctx.Err() == nil {
-		if conn := connect(); conn != nil && status.Code(r.askOver(ctx, conn)) == codes.Unimplemented {
-			return
+		if conn := connect(); conn != nil {
+			_ = r.askOver(ctx, conn)
 		}
 		select {
 		case <-ctx.Done():
@@ -37,7 +35,7 @@ func (r *Relay) askForPermit(ctx context.Context, connect func() *grpc.ClientCon
 func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	permit, err := relaypb.NewRelayClient(conn).Permit(ctx)
+	permit, err := peers.Open[relaypb.PermitRequest, relaypb.PermitGrant](ctx, conn, permitStream)
 	if err != nil {
 		return err
 	}
@@ -80,14 +78,21 @@ func (r *Relay) ask() uint64 {
 	return r.renewal
 }
 
+// Register registers the streams that other servers open.
+func (r *Peers) Register(services *peers.Services) {
+	peers.Serve(services, relayStream, r.Exchange)
+	peers.Serve(services, permitStream, r.GivePermit)
+}
+
 // GivePermit serves what one other server asks.
-func (r *Peers) GivePermit(rpc relaypb.Relay_PermitServer) error {
+func (r *Peers) GivePermit(from uint64,
+	rpc grpc.BidiStreamingServer[relaypb.PermitRequest, relaypb.PermitGrant]) error {
 	for {
 		request, err := rpc.Recv()
 		if err != nil {
 			return err
 		}
-		if p := r.find(request.GetRelay()); p == nil || !p.givesPermit() {
+		if p := r.find(from, request.GetRelay()); p == nil || !p.givesPermit() {
 			continue // it asks again
 		}
 		if err := rpc.Send(&relaypb.PermitGrant{Renewed: request.GetRenew()}); err != nil {

@@ -20,19 +20,22 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 	if !g.peers.add(c.peer) {
 		t.Fatal("the relay is not taken up")
 	}
-	gives := func(hello *relaypb.Hello) bool {
-		p := g.peers.find(hello)
+	givesTo := func(from uint64, hello *relaypb.Hello) bool {
+		p := g.peers.find(from, hello)
 		return p != nil && p.givesPermit()
 	}
-	mine := &relaypb.Hello{Server: c.peer.from, Process: c.peer.process, Number: c.peer.number}
+	gives := func(hello *relaypb.Hello) bool { return givesTo(c.peer.from, hello) }
+	mine := &relaypb.Hello{Process: c.peer.process, Number: c.peer.number}
 	c.peer.heard = leader.Now()
 	if !gives(mine) {
 		t.Fatal("no permit for the relay that is there")
 	}
-	for _, other := range []*relaypb.Hello{{},
-		{Server: mine.Server + 1, Process: mine.Process, Number: mine.Number},
-		{Server: mine.Server, Process: mine.Process + 1, Number: mine.Number},
-		{Server: mine.Server, Process: mine.Process, Number: mine.Number + 1}} {
+	if givesTo(c.peer.from+1, mine) {
+		t.Error("a permit for another server")
+	}
+	for _, other := range []*relaypb.Hello{
+		{Process: mine.Process + 1, Number: mine.Number},
+		{Process: mine.Process, Number: mine.Number + 1}} {
 		if gives(other) {
 			t.Errorf("a permit for %v", other)
 		}

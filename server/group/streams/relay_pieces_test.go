@@ -24,7 +24,8 @@ func described(n int) *coordination.Message {
 // overtakes what is large, but not within a stream, everything comes, and no batch is much larger than it
 // should be.
 func TestLargeAnswersInPieces(t *testing.T) {
-	p := NewPeer(&Peers{}, nil, &relaypb.Hello{Version: relayPieces})
+	p := NewPeer(&Peers{}, nil, 7, &relaypb.Hello{})
+	p.room = 1 << 40
 	sizes := map[uint64][]int{1: {10, 5 * relayBatchBytes, 20, 3*relayBatchBytes + 1, 30},
 		2: {2 * relayBatchBytes}, 3: {1, 2, 3}}
 	for place := range 5 {
@@ -75,7 +76,7 @@ func TestLargeAnswersInPieces(t *testing.T) {
 func TestAnswersKeepTheirOrder(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		p := NewPeer(&Peers{}, nil, &relaypb.Hello{Version: relayRoom})
+		p := NewPeer(&Peers{}, nil, 7, &relaypb.Hello{})
 		p.room = 1 << 40
 		if seed%2 == 1 {
 			p.room = relayBatchBytes
@@ -130,23 +131,6 @@ func TestAnswersKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestServersThatKnowNoPieces: to a server of an earlier version a large message goes whole, in its place.
-func TestServersThatKnowNoPieces(t *testing.T) {
-	p := NewPeer(&Peers{}, nil, &relaypb.Hello{})
-	for range 2 {
-		(&RemoteStream{peer: p, number: 1}).deliver(nil, described(3*relayBatchBytes))
-	}
-	for range 2 {
-		if out := p.take(); len(out.GetMessages()) != 1 || out.GetPiece() != nil {
-			t.Errorf("got %d messages, and a piece: %v", len(out.GetMessages()), out.GetPiece() != nil)
-		}
-	}
-	r := &Relay{streams: New(Config{}), out: []*relaypb.Forward{largeForward(1)}}
-	if out := r.take(); len(out.GetForwards()) != 1 || out.GetPiece() != nil {
-		t.Errorf("got %d, and a piece: %v", len(out.GetForwards()), out.GetPiece() != nil)
-	}
-}
-
 func largeForward(stream uint64) *relaypb.Forward {
 	return &relaypb.Forward{Stream: stream,
 		Kind: &relaypb.Forward_Request{Request: &relaypb.Request{Data: make([]byte, 3*relayBatchBytes)}}}
@@ -157,7 +141,7 @@ func TestLargeRequestsInPieces(t *testing.T) {
 	small := func(stream uint64) *relaypb.Forward {
 		return &relaypb.Forward{Stream: stream, Kind: &relaypb.Forward_Detach{Detach: &relaypb.Detach{}}}
 	}
-	r := &Relay{streams: New(Config{}), version: relayPieces,
+	r := &Relay{streams: New(Config{}),
 		out: []*relaypb.Forward{small(1), largeForward(2), small(3), largeForward(4), small(5)}}
 	var coming pieces
 	var got []uint64

@@ -232,9 +232,6 @@ func (*silentServer) Member() uint64 { return 0 }
 // Traced implements Core.
 func (*silentServer) Traced(*coordination.Message, string) {}
 
-// IsMember implements Core.
-func (*silentServer) IsMember(uint64) bool { return true }
-
 // Put implements Core.
 func (s *silentServer) Put(words Said) { s.queue = append(s.queue, words) }
 
@@ -476,10 +473,10 @@ type silenceRelay struct {
 // open connects a follower to a leader; the first request for a permit goes out at once.
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
-	c.relay = &Relay{self: 1, streams: from.streams, clock: clock.New(from),
+	c.relay = &Relay{streams: from.streams, clock: clock.New(from),
 		bell: turn.NewBell(), asked: make(map[uint64]moment), ready: func() {}}
-	c.peer = NewPeer(to.peers, to.streams.LocalLink(),
-		&relaypb.Hello{Server: 1, Version: relayPieces})
+	c.peer = NewPeer(to.peers, to.streams.LocalLink(), 1, &relaypb.Hello{})
+	c.peer.room = 1 << 40
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
 		c.peer.beginWatch()

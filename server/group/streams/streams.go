@@ -71,8 +71,6 @@ type Core interface {
 	MaySpeak() bool
 	// Member returns the id of this server.
 	Member() uint64
-	// IsMember reports whether another server with this id may relay to this one.
-	IsMember(id uint64) bool
 	// Traced notes the trace of a client that has a session from now on.
 	Traced(attached *coordination.Message, trace string)
 }

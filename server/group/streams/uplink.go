@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// leaderPoll is how often the right to speak is looked at, and a leader's address that is not known yet.
+	// leaderPoll is the pause between two looks at the right to speak, or for a connection to the leader.
 	leaderPoll = 20 * time.Millisecond
 )
 
@@ -115,15 +115,15 @@ func (m *Uplink) leaderOf() (leader uint64, change <-chan struct{}) {
 func (m *Uplink) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		leader, change := m.leaderOf()
-		if address := AddressOf(m.store, leader); address != "" {
-			m.relayTo(ctx, leader, address, change)
+		if conn := m.store.PeerConn(leader, false); conn != nil {
+			m.relayTo(ctx, leader, conn, change)
 			select {
 			case <-ctx.Done():
 			case <-time.After(relayRetry):
 			}
 			continue
 		}
-		wait := time.After(leaderPoll) // the leader's address may not be known yet
+		wait := time.After(leaderPoll) // the leader may not be connected yet
 		if leader == 0 {
 			wait = nil
 		}
@@ -135,15 +135,8 @@ func (m *Uplink) relay(ctx context.Context) {
 	}
 }
 
-// AddressOf returns where the member with an id listens for others; "" if that is not known.
-func AddressOf(store *raftstore.Store, id uint64) string {
-	member, _ := store.Members().Find(id)
-	return member.PeerAddress
-}
-
-// relayTo relays to the leader, which is the member at address, until the relay breaks or another member
-// leads.
-func (m *Uplink) relayTo(ctx context.Context, leader uint64, address string, change <-chan struct{}) {
+// relayTo relays to the leader over conn, until the relay breaks or another member leads.
+func (m *Uplink) relayTo(ctx context.Context, leader uint64, conn *grpc.ClientConn, change <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -153,22 +146,17 @@ func (m *Uplink) relayTo(ctx context.Context, leader uint64, address string, cha
 		case <-ctx.Done():
 		}
 	}()
-	conn, err := m.store.DialPeer(address)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
 	m.relays++
-	r := &Relay{self: m.store.Member(), process: m.process, number: m.relays, streams: m.streams,
-		limiter: m.units, clock: m.clock,
+	r := &Relay{process: m.process, number: m.relays, streams: m.streams, limiter: m.units, clock: m.clock,
 		bell: turn.NewBell(), asked: make(map[uint64]moment),
-		urgent: func() *grpc.ClientConn { return m.store.UrgentConn(leader) }, ready: func() {
+		urgent: func() *grpc.ClientConn { return m.store.PeerConn(leader, true) },
+		mute:   func() { m.store.RenewPeerConn(leader) }, ready: func() {
 			m.opened.Add(1)
 			m.setConn(conn)
 			m.ready()
 		}}
 	if err := r.run(ctx, conn); err != nil && ctx.Err() == nil {
-		m.logger.Debug("the relay to the leader broke", "leader", address, "err", err)
+		m.logger.Debug("the relay to the leader broke", "leader", raftstore.IDText(leader), "err", err)
 	}
 	m.setConn(nil)
 }
