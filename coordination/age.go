@@ -35,3 +35,42 @@ type absence struct {
 func (a absence) leftMillis(clock uint64) uint64 {
 	return a.totalMillis - min(a.totalMillis, clock-min(clock, a.since))
 }
+
+// calm is the time in which no client can have heard of its session but from leaders that the log knows of. A leader
+// behind one that is lost does not know for how long that one, or a server that has its permit, goes on to speak, and
+// grants every session a grace period for it. The heir of a leader that hands over knows: since Quiet nobody speaks.
+// What its predecessor has served counts toward the grace period that it had to grant, so a line of heirs grants it
+// once.
+type calm struct {
+	quiet Term   // of the last entry, if Quiet is its last command
+	heir  Term   // of the last leader that began behind Quiet
+	since uint64 // with one of them: the log clock at the beginning of the first leader of the line
+}
+
+// begins notes the first entry of a term, or one that changes members: neither has commands. A leader that has
+// executed the first entry of its term may have spoken, so another one behind it knows nothing of calm.
+func (c *calm) begins(term Term) {
+	if c.quiet != 0 && term > c.quiet {
+		c.heir = term
+	}
+	c.quiet = 0
+}
+
+// ends executes Quiet.
+func (c *calm) ends(term Term, clock *logClock) {
+	if c.heir != term {
+		if c.since = clock.millis; clock.term == term { // otherwise the term has proven nothing
+			c.since = clock.base
+		}
+	}
+	c.quiet, c.heir = term, 0
+}
+
+// millis returns the part of the grace period that is over when the leader of a term begins, whose first entry is the
+// last one.
+func (c *calm) millis(term Term, clock *logClock) uint64 {
+	if c.heir != term {
+		return 0
+	}
+	return clock.millis - c.since
+}

@@ -89,6 +89,12 @@ type EndAbsence struct {
 // Age changes nothing: its entry moves the log clock on.
 type Age struct{}
 
+// Quiet records that no server speaks to clients any more, since the leader hands over. If nothing but the first entry
+// of the next term is behind it, the next leader knows that nobody has heard of a session since (see calm).
+type Quiet struct {
+	Over bool // the hand-over has failed: the leader goes on once it has executed this
+}
+
 // CreateSemaphore makes a persistent semaphore (§3.2).
 type CreateSemaphore struct {
 	Origin
@@ -235,6 +241,7 @@ func (c *ExpireWaiter) subject() (NodeID, SessionID)  { return c.Node, c.Session
 func (*Mark) subject() (NodeID, SessionID)            { return 0, 0 }
 func (c *BeginAbsence) subject() (NodeID, SessionID)  { return c.Node, c.Session }
 func (c *EndAbsence) subject() (NodeID, SessionID)    { return c.Node, c.Session }
+func (*Quiet) subject() (NodeID, SessionID)           { return 0, 0 }
 func (*Age) subject() (NodeID, SessionID)             { return 0, 0 }
 
 // BeginLineage says that the state was restored from a backup, or recovered without the servers that had the

@@ -122,7 +122,10 @@ func (l *Leader) stopWait(n *ledNode, order OrderID) {
 
 // NextDeadline is when Tick has something to do; Never if nothing is due.
 func (l *Leader) NextDeadline() Instant {
-	if l.takeover != nil {
+	switch {
+	case l.quiet:
+		return Never
+	case l.takeover != nil:
 		return l.ages.began
 	}
 	first := firstDeadline(l.wakeups)
@@ -144,6 +147,9 @@ const maxExpiriesPerTick = 1000
 // Tick proposes the end of every session and wait whose time is up, and has the log know of what is about to
 // run out. In a new leader it first takes over some more of what that has found.
 func (l *Leader) Tick(now Instant) {
+	if l.quiet {
+		return
+	}
 	l.continueTakeover()
 	for range maxExpiriesPerTick {
 		if firstDeadline(l.wakeups) > now {

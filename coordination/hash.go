@@ -70,7 +70,8 @@ func (r MachineRow) hash() uint64 {
 			later(8, l.Reserve).later(9, l.Links)
 	}
 	return uint64(h.later(10, r.ClockMillis).later(11, r.ClockBaseMillis).later(12, uint64(r.ClockTerm)).
-		later(13, r.LineageSince))
+		later(13, r.LineageSince).later(14, uint64(r.QuietTerm)).later(15, uint64(r.HeirTerm)).
+		later(16, r.CalmSinceMillis))
 }
 
 func (r PathRow) hash() uint64 {

@@ -59,7 +59,7 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey,
 	(*history).setLimits, (*history).administerEnd, (*history).removeSemaphore,
 	(*history).createResource, (*history).alterResource, (*history).dropResource,
-	(*history).beginAbsence, (*history).endAbsence,
+	(*history).beginAbsence, (*history).endAbsence, (*history).quiet,
 }
 
 // next appends an entry to the log.
@@ -238,6 +238,11 @@ func (h *history) beginAbsence(node coordination.NodeID) coordination.Command {
 func (h *history) endAbsence(node coordination.NodeID) coordination.Command {
 	s := h.session(node)
 	return &coordination.EndAbsence{Node: node, Session: s.Session, AttachEpoch: s.Epoch}
+}
+
+// quiet is followed by another term, now and then.
+func (h *history) quiet(coordination.NodeID) coordination.Command {
+	return &coordination.Quiet{Over: h.random.IntN(4) == 0}
 }
 
 func (h *history) expireWaiter(coordination.NodeID) coordination.Command {

@@ -26,6 +26,7 @@ type Leader struct {
 	strict    strictReads
 	takeover  *takeover     // nil once it is done
 	watches   int           // in all
+	quiet     bool          // a hand-over has begun: nothing is due
 	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
 	out       Output
@@ -107,7 +108,7 @@ func NewLeader(m *Machine, term Term, now Instant) *Leader {
 		attaching: make(map[Epoch]*attachment),
 		calling:   make(map[CallID]bool),
 	}
-	l.beginTakeover()
+	l.beginTakeover(m.calm.millis(term, &m.clock))
 	return l
 }
 

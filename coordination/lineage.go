@@ -48,6 +48,7 @@ func (m *Machine) beginLineage(c *BeginLineage) {
 		m.clock.base++
 	}
 	m.lineage = lineage{id: c.Lineage, base: m.lineage.base + LineageJump, since: m.clock.millis}
+	m.calm = calm{}
 	m.nextNode += LineageJump
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[id]
@@ -72,7 +73,8 @@ func (n *node) startAt(l lineage) {
 func (m *Machine) ownRow() MachineRow {
 	return MachineRow{Index: m.index, NextNode: m.nextNode, Lineage: m.lineage.id,
 		CounterBase: m.lineage.base, LineageSince: m.lineage.since, StampMillis: m.stampMillis, Limits: m.limits,
-		ClockMillis: m.clock.millis, ClockBaseMillis: m.clock.base, ClockTerm: m.clock.term}
+		ClockMillis: m.clock.millis, ClockBaseMillis: m.clock.base, ClockTerm: m.clock.term,
+		QuietTerm: m.calm.quiet, HeirTerm: m.calm.heir, CalmSinceMillis: m.calm.since}
 }
 
 // BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was
@@ -81,5 +83,8 @@ func (m *Machine) ownRow() MachineRow {
 func (l *Leader) BeginLineage(lineage uint64) {
 	if lineage != 0 && lineage != l.machine.lineage.id {
 		l.put(&BeginLineage{Lineage: lineage})
+		if l.takeover != nil { // what was handed over was another future
+			l.takeover.calmMillis = 0
+		}
 	}
 }

@@ -28,6 +28,7 @@ type Machine struct {
 	effects
 	occurrences
 	clock logClock
+	calm  calm
 	*room
 
 	nextNode NodeID
@@ -112,6 +113,9 @@ func (m *Machine) begin(e *Entry) {
 	m.index, m.place = e.Index, 0
 	m.stampMillis = max(m.stampMillis, e.StampMillis)
 	m.clock.proves(e.Term, e.ServedMillis)
+	if len(e.Commands) == 0 {
+		m.calm.begins(e.Term)
+	}
 	clear(m.list)
 	m.list = m.list[:0]
 }
@@ -132,6 +136,7 @@ func (m *Machine) mustBeBetween(what string) {
 // execute executes the next command of the entry that has begun, written in term, and returns its effects.
 func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 	m.place = place
+	m.calm.quiet = 0
 	before := len(m.list)
 	switch c := c.(type) {
 	case *AcquireSemaphore:
@@ -169,6 +174,10 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		m.setAbsence(c.Node, c.Session, c.AttachEpoch, absence{c.Since, c.TotalMillis})
 	case *EndAbsence:
 		m.setAbsence(c.Node, c.Session, c.AttachEpoch, absence{})
+	case *Quiet:
+		if !c.Over {
+			m.calm.ends(term, &m.clock)
+		}
 	case *Mark, *Age:
 	case *ExpireWaiter:
 		if n := m.nodes[c.Node]; n != nil {

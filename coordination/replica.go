@@ -1,5 +1,7 @@
 package coordination
 
+import "slices"
+
 // Replica is the rings of one server but for its Fronts: its copy of the machine and, while this server
 // leads, the leader on it. It is what everybody who runs the rings drives: a server, a script, a model, a
 // simulation. It decides nothing of the protocol itself; it knows what has to happen in which order around
@@ -128,6 +130,9 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	}
 	effects := r.machine.end()
 	r.marks.executed(now, e)
+	if r.IsQuiet() && e.Term == r.leader.term && slices.ContainsFunc(e.Commands, endsQuiet) {
+		r.leader.quiet = false
+	}
 	switch {
 	case r.leader != nil:
 		r.leader.ages.executed(now)
@@ -150,6 +155,32 @@ func (r *Replica[S, W]) serve(now Instant) {
 	r.marks.asked = false // what an earlier reign put out is executed, or lost
 	r.leader.BeginLineage(r.lineage)
 }
+
+// Quiet begins a hand-over: neither this server nor another one speaks to clients any more, which the caller sees to
+// before. Nothing is due until EndQuiet. Quiet reports whether there is something that the next leader takes from it.
+func (r *Replica[S, W]) Quiet() bool {
+	if r.leader == nil || r.leader.quiet || r.leader.ages.unreadable {
+		return false
+	}
+	r.leader.quiet = true
+	r.leader.put(&Quiet{})
+	return true
+}
+
+// EndQuiet goes on after a hand-over that has failed.
+func (r *Replica[S, W]) EndQuiet() { r.leader.put(&Quiet{Over: true}) }
+
+func endsQuiet(c Command) bool {
+	quiet, is := c.(*Quiet)
+	return is && quiet.Over
+}
+
+// IsQuiet reports whether a hand-over has begun and, as far as this server has executed the log, is not over: until
+// then nobody may speak to clients.
+func (r *Replica[S, W]) IsQuiet() bool { return r.leader != nil && r.leader.quiet }
+
+// Handed reports whether the leadership may be handed over: the log has Quiet and nothing behind it.
+func (r *Replica[S, W]) Handed() bool { return r.IsQuiet() && r.machine.calm.quiet == r.leader.term }
 
 // BarrierPassed tells that Work.Barrier is answered: this server was the leader when it was asked.
 func (r *Replica[S, W]) BarrierPassed(barrier uint64) {

@@ -166,6 +166,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
 	m.lineage = lineage{id: r.header.Lineage, base: r.header.CounterBase, since: r.header.LineageSince}
 	m.stampMillis = r.header.StampMillis
+	m.calm = calm{quiet: r.header.QuietTerm, heir: r.header.HeirTerm, since: r.header.CalmSinceMillis}
 	m.clock = logClock{millis: r.header.ClockMillis, base: r.header.ClockBaseMillis, term: r.header.ClockTerm}
 	m.limits = r.header.Limits
 	m.calls.complete = m.index

@@ -40,7 +40,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start(m *Machine) {
 	r.replica, r.machine = NewReplica[StreamID, CallID](m, Formats{Version: 2, Since: func(c Command) uint64 {
 		switch c.(type) {
-		case *Age, *BeginAbsence, *EndAbsence:
+		case *Age, *BeginAbsence, *EndAbsence, *Quiet:
 			return 2
 		}
 		return 1

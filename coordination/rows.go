@@ -51,6 +51,9 @@ type MachineRow struct {
 	ClockMillis, ClockBaseMillis uint64
 	ClockTerm                    Term
 	LineageSince                 uint64
+	// The hand-over that is under way, or was the last, see calm.
+	QuietTerm, HeirTerm Term
+	CalmSinceMillis     uint64
 }
 
 // PathRow is an entry of the path tree.

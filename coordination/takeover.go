@@ -9,14 +9,16 @@ package coordination
 type takeover struct {
 	walk  *walk
 	index Index // of the state that it found
+	// calmMillis is the part of the grace period that is over
+	calmMillis uint64
 }
 
 // takeoverRowsPerTick is how many nodes, sessions and links together a Tick takes over: about a millisecond's
 // work.
 const takeoverRowsPerTick = 256
 
-func (l *Leader) beginTakeover() {
-	if t := (takeover{walk: l.machine.beginWalk(), index: l.machine.index}); !t.walk.over() {
+func (l *Leader) beginTakeover(calmMillis uint64) {
+	if t := (takeover{l.machine.beginWalk(), l.machine.index, calmMillis}); !t.walk.over() {
 		l.takeover = &t
 	}
 }
@@ -51,12 +53,13 @@ func (l *Leader) inheritSession(n *node, s *session) {
 }
 
 // leftMillis returns the time that the takeover gives a session: the rest of a known absence, otherwise its timeout
-// and the grace period, since its client may have heard of it until a moment ago.
+// and what is left of the grace period, since its client may have heard of it until a moment ago.
 func (t *takeover) leftMillis(l *Leader, n *node, s *session) uint64 {
 	if a := l.machine.lineage.valid(s.absence); a.totalMillis != 0 {
 		return a.leftMillis(l.ages.clock)
 	}
-	return s.timeoutMillis + t.walk.graceMillis(n)
+	grace := t.walk.graceMillis(n)
+	return s.timeoutMillis + grace - min(grace, t.calmMillis)
 }
 
 func (l *Leader) inheritWait(n *node, link *link) {

@@ -9,6 +9,7 @@ type age struct {
 	began    time.Duration // when that was
 	comeBack uint64        // milliseconds that inherited sessions have before the log hears of their absence
 	lasted   uint64        // the last reign of which the log knows
+	calm     uint64        // for which leaders have served that handed over to each other, up to the present one
 }
 
 // clock returns the log clock behind an entry that is made now.
@@ -58,5 +59,6 @@ func (sess *session) inherited(m *Model) uint64 {
 	if sess.absence != nil {
 		return sess.absence.left(m.age.base)
 	}
-	return sess.timeoutMillis + m.node.config.grace()
+	grace := m.node.config.grace()
+	return sess.timeoutMillis + grace - min(grace, m.age.calm)
 }

@@ -340,7 +340,7 @@ func (g *generator) inFlight(r *run) step {
 }
 
 func (g *generator) restart(*run, int) step {
-	return step{op: pick(g, opRestart, opReload)}
+	return step{op: pick(g, opRestart, opReload, opHand)}
 }
 
 func (g *generator) node(*run, int) step {

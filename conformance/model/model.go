@@ -176,8 +176,12 @@ func (m *Model) later(sess *session, do func()) {
 }
 
 // Restart replaces the leader (§4.2). What is in flight is lost. clock is the log clock of the state
-// with which the new leader begins, in milliseconds.
-func (m *Model) Restart(clock uint64) {
+// with which the new leader begins, in milliseconds. Of the grace period what leaders have served is over that have
+// handed over to each other.
+func (m *Model) Restart(clock uint64, handedOver bool) {
+	if m.age.calm += clock - m.age.base; !handedOver {
+		m.age.calm = 0
+	}
 	m.age.restart(m.now, clock)
 	if len(m.queue) > 0 {
 		m.mark(markInFlightLost)

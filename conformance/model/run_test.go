@@ -197,14 +197,17 @@ func (r *run) server(s step) {
 		r.release()
 	case opRestart:
 		r.rings.Restart()
-		r.model.Restart(r.rings.Machine().ClockMillis())
+		r.model.Restart(r.rings.Machine().ClockMillis(), false)
 		r.release()
 	case opReload:
 		if err := r.rings.Reload(); err != nil {
 			r.differ("reload: " + err.Error())
 		}
-		r.model.Restart(r.rings.Machine().ClockMillis())
+		r.model.Restart(r.rings.Machine().ClockMillis(), false)
 		r.release()
+	case opHand:
+		r.rings.HandOver()
+		r.model.Restart(r.rings.Machine().ClockMillis(), true)
 	case opDrop:
 		r.rings.Call(func(call coordination.CallID) coordination.Command {
 			return &coordination.DropNode{CallID: call, Path: path}

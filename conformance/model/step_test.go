@@ -25,6 +25,7 @@ const (
 	opRelease op = "release"
 	opRestart op = "restart"
 	opReload  op = "reload" // restart from a checkpoint
+	opHand    op = "hand over"
 	opDrop    op = "drop"
 	opCreate  op = "create node"
 	opAlter   op = "alter node"
@@ -105,7 +106,7 @@ func (s step) String() string {
 		return fmt.Sprintf("advance to the next expiry and %v", s.by)
 	case opCreate, opAlter:
 		return fmt.Sprintf("%s %+v", s.op, s.config)
-	case opHold, opRelease, opRestart, opReload, opDrop:
+	case opHold, opRelease, opRestart, opReload, opHand, opDrop:
 		return string(s.op)
 	}
 	return fmt.Sprintf("c%d: %s", s.slot, s.op)

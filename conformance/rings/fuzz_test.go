@@ -110,7 +110,11 @@ func (r *fuzzRun) server(action byte) {
 	case 1, 2:
 		r.world.Release()
 	case 3:
-		r.world.Restart()
+		if r.next()%2 == 0 {
+			r.world.HandOver()
+		} else {
+			r.world.Restart()
+		}
 	case 4:
 		r.world.FailOver(int(r.next() % 4))
 	case 5:

@@ -219,6 +219,13 @@ func (w *World) restart(m *coordination.Machine) {
 	w.start(m)
 }
 
+// HandOver is Restart, but the leader hands over before.
+func (w *World) HandOver() {
+	w.replica.Quiet()
+	w.run()
+	w.Restart()
+}
+
 // FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and
 // tell it who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the
 // first kept ones are applied before the new leader takes over, the rest is lost with the old one.

@@ -146,6 +146,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.BeginAbsence)
 	case 31:
 		return new(coordination.EndAbsence)
+	case 32:
+		return new(coordination.Quiet)
 	case 33:
 		return new(coordination.Age)
 	}
@@ -297,6 +299,9 @@ func (w *wire) clusterCommand(c coordination.Command) protowire.Number {
 	case *coordination.EndAbsence:
 		w.absence(&c.Node, &c.Session, &c.AttachEpoch)
 		return 31
+	case *coordination.Quiet:
+		w.flag(1, &c.Over)
+		return 32
 	case *coordination.Age:
 		return 33
 	}

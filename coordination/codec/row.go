@@ -175,6 +175,9 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 9, &r.ClockBaseMillis)
 	number(w, 10, &r.ClockTerm)
 	number(w, 11, &r.LineageSince)
+	number(w, 12, &r.QuietTerm)
+	number(w, 13, &r.HeirTerm)
+	number(w, 14, &r.CalmSinceMillis)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {

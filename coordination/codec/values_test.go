@@ -26,7 +26,7 @@ func allCommands() []coordination.Command {
 		new(coordination.SetLimits), new(coordination.Mark), new(coordination.EndSession),
 		new(coordination.RemoveSemaphore), new(coordination.CreateResource), new(coordination.AlterResource),
 		new(coordination.DropResource), new(coordination.SetQuota), new(coordination.BeginAbsence),
-		new(coordination.EndAbsence), new(coordination.Age),
+		new(coordination.EndAbsence), new(coordination.Quiet), new(coordination.Age),
 	}
 }
 
@@ -63,8 +63,9 @@ var laterFields = map[string]uint64{"Position.Place": 2, "Origin.Answered": 2, "
 	"Attach.MayWrite": 2, "MachineRow.StampMillis": 2, "MachineRow.Limits": 2, "NodeRow.NextResource": 2,
 	"SessionRow.BeganMillis": 2, "SessionRow.Owner": 2, "LinkRow.BeganMillis": 2,
 	"MachineRow.ClockMillis": 4, "MachineRow.ClockBaseMillis": 4, "MachineRow.ClockTerm": 4,
-	"MachineRow.LineageSince": 4,
-	"SessionRow.AbsentSince":  4, "SessionRow.AbsentTotalMillis": 4, "LinkRow.Since": 4,
+	"MachineRow.LineageSince": 4, "MachineRow.QuietTerm": 4, "MachineRow.HeirTerm": 4,
+	"MachineRow.CalmSinceMillis": 4,
+	"SessionRow.AbsentSince":     4, "SessionRow.AbsentTotalMillis": 4, "LinkRow.Since": 4,
 	"StateLimits.Reserve": 3, "StateLimits.Links": 3, "Entry.Quota": 3}
 
 func (f *filler) fill(v reflect.Value) {

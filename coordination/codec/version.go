@@ -60,7 +60,7 @@ func Since(c coordination.Command) uint64 {
 		return sinceLimits(&c.Limits)
 	case *coordination.SetQuota:
 		return VersionQuotas
-	case *coordination.BeginAbsence, *coordination.EndAbsence, *coordination.Age:
+	case *coordination.BeginAbsence, *coordination.EndAbsence, *coordination.Quiet, *coordination.Age:
 		return VersionAges
 	case *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
 		*coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
@@ -92,7 +92,8 @@ func sinceRow(row coordination.Row) uint64 {
 			return VersionQuotas
 		}
 	case coordination.MachineRow:
-		if r.ClockMillis != 0 || r.ClockBaseMillis != 0 || r.ClockTerm != 0 || r.LineageSince != 0 {
+		if r.ClockMillis != 0 || r.ClockBaseMillis != 0 || r.ClockTerm != 0 || r.LineageSince != 0 ||
+			r.QuietTerm != 0 || r.HeirTerm != 0 || r.CalmSinceMillis != 0 {
 			return VersionAges
 		}
 		if r.Limits.Reserve != 0 || r.Limits.Links != 0 {

@@ -103,7 +103,7 @@ func (s Leader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*ad
 		if !now.QuorumWithout(m.ID) {
 			return nil, s.changeRefused(ctx, what, raftstore.ErrQuorum)
 		}
-		if err := s.Store.TransferLeader(ctx, 0); err != nil {
+		if err := s.Group.Transfer(ctx, 0); err != nil {
 			return nil, s.changeRefused(ctx, what, err)
 		}
 		return nil, errLeadsElsewhere
@@ -137,7 +137,7 @@ func (s Leader) TransferLeader(ctx context.Context,
 				"%s has no vote and cannot lead: promote it first", to.DisplayName())
 		}
 	}
-	if err := s.Store.TransferLeader(ctx, to.ID); err != nil {
+	if err := s.Group.Transfer(ctx, to.ID); err != nil {
 		return nil, s.changeRefused(ctx, "hand over the leadership", err)
 	}
 	for {

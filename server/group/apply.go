@@ -100,7 +100,11 @@ func (g *core) apply(e *raftstore.Entry) error {
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}
+	quiet := g.replica.IsQuiet()
 	g.limiter.Applied(g.token, g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
+	if quiet && !g.replica.IsQuiet() {
+		g.quiet.Store(false)
+	}
 	g.tellTimedOut(timingOut)
 	g.noteEvents()
 	if g.entry.Marked() {
@@ -143,6 +147,7 @@ func (g *core) noteEvents() {
 // setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
 // themselves, once they have their answers.
 func (g *core) setLeader() {
+	g.quiet.Store(false)
 	g.inFlight, g.unsaid = 0, streams.Unsaid{}
 	if g.link != nil {
 		g.link.End()

@@ -105,7 +105,7 @@ const markRetry = time.Minute
 // turn is held.
 func (g *core) mark() {
 	g.nextMark = coordination.Never
-	if g.config.Marks == (coordination.MarkPolicy{}) || g.replica.Reign() == 0 {
+	if g.config.Marks == (coordination.MarkPolicy{}) || g.replica.Reign() == 0 || g.replica.IsQuiet() {
 		return
 	}
 	now, due := g.clock.Now(), g.replica.MarkDue()

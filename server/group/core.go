@@ -54,6 +54,7 @@ type published struct {
 	size      publishedSize
 	watches   atomic.Int64
 	abdicated atomic.Bool // see Abdicate
+	quiet     atomic.Bool // this server leads, hands over, and lets nobody speak to clients
 	// index of the last entry that the leader has said is committed, 0 if it never said
 	committed atomic.Uint64
 	// index of the last entry that the machine has executed, or for a moment an earlier one

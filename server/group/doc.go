@@ -122,5 +122,7 @@
 //	Resume    Leader        takes the roster: the highest epoch wins, what was done before is answered as it was
 //	claims    Front         says that no leader has answered for the session yet; once one has, the stream speaks
 //	unfollow  Set           has the streams of a relay that broke wait for the next leader
+//	quiet     Group         before a planned change: nobody speaks to clients, and the log has it (Transfer)
+//	Hush      Peers         wants permits dropped for it; one that is not dropped lasts for relayLease at most
 //	abandon   Peer          detaches the streams behind a relay that broke, relayLease later
 package group

@@ -229,7 +229,10 @@ func (g inside) Traced(attached *coordination.Message, trace string) {
 }
 
 // MaySpeak implements streams.Core.
-func (g inside) MaySpeak() bool { return g.lease.MaySpeak() }
+func (g inside) MaySpeak() bool { return g.lease.MaySpeak() && !g.quiet.Load() }
+
+// IsQuiet implements streams.Core.
+func (g inside) IsQuiet() bool { return g.quiet.Load() }
 
 // Put implements streams.Core.
 func (g inside) Put(s streams.Said) { g.queue.put(event{Said: s}) }

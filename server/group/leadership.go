@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +15,10 @@ import (
 
 // ErrNotLeading says that this server leads nobody.
 var ErrNotLeading = errors.New("this server does not lead")
+
+// quietPatience bounds the wait of a leader that hands over for the silence of the other servers, and for the log.
+// Behind a longer one the next leader has to grant every session its grace period.
+const quietPatience = time.Second
 
 // leftOverPause is how long a server that has abdicated waits for what it had written before.
 const leftOverPause = time.Millisecond
@@ -73,20 +78,14 @@ func (g *Group) OtherLeader() uint64 {
 // HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one
 // is gone.
 func (g *Group) HandOver(ctx context.Context) {
-	if ctx.Err() != nil || !g.Leads() {
+	others := slices.ContainsFunc(g.store.Members(), func(m raftstore.Member) bool {
+		return m.ID != g.store.Member() && !m.Learner && m.Active
+	})
+	if ctx.Err() != nil || !g.Leads() || !others {
 		return
 	}
-	var heir raftstore.Member
-	for _, m := range g.store.Members() {
-		if m.ID != g.store.Member() && !m.Learner && m.Active && (heir.ID == 0 || m.Match > heir.Match) {
-			heir = m
-		}
-	}
-	if heir.ID == 0 {
-		return
-	}
-	if err := g.store.TransferLeader(ctx, heir.ID); err != nil {
-		g.logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
+	if err := g.Transfer(ctx, 0); err != nil {
+		g.logger.Warn("could not hand over the leadership", "err", err)
 		return
 	}
 	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
@@ -94,4 +93,57 @@ func (g *Group) HandOver(ctx context.Context) {
 	for g.store.Leader() == 0 && ctx.Err() == nil {
 		<-look.C
 	}
+}
+
+// Transfer hands the leadership to a member, as Store.TransferLeader does. Before that no server speaks to clients any
+// more, and the log has it: so the next leader knows of all sessions since when nobody has heard of them (see
+// coordination.Quiet), and nothing lasts longer because of the move.
+func (g *Group) Transfer(ctx context.Context, to uint64) error {
+	if g.Leads() && to != g.store.Member() {
+		g.quiet.Store(true) // no server is given a permit
+		g.relays.Hush()
+		defer func() {
+			g.hold(g.turn.Lock()).endSilence()
+			g.turn.Unlock()
+		}()
+		bounded, cancel := context.WithTimeout(ctx, quietPatience)
+		defer cancel()
+		look := time.NewTicker(time.Millisecond)
+		defer look.Stop()
+		for bounded.Err() == nil {
+			silent := g.hold(g.turn.Lock()).fallsSilent()
+			if g.turn.Unlock(); silent {
+				break
+			}
+			<-look.C
+		}
+	}
+	return g.store.TransferLeader(ctx, to)
+}
+
+// fallsSilent logs that no server speaks, once that is so, and reports whether there is nothing to wait for any more.
+func (g *core) fallsSilent() bool {
+	switch {
+	case g.closed || g.link == nil:
+		return true
+	case g.replica.IsQuiet():
+		return g.replica.Handed()
+	case g.relays.SilentFrom() > g.shell.Now():
+		return false
+	case !g.replica.Quiet():
+		return true
+	}
+	g.handleAll(nil)
+	return false
+}
+
+// endSilence resumes the work of a leader that leads still. One that has logged Quiet speaks once it has executed
+// the end.
+func (g *core) endSilence() {
+	if g.replica.IsQuiet() {
+		g.replica.EndQuiet()
+	} else {
+		g.quiet.Store(false)
+	}
+	g.handleAll(nil)
 }

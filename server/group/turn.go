@@ -106,7 +106,7 @@ func (g *core) handleAll(news []storeEvent) {
 		}
 	}
 	g.replica.Admit(g.readable(), g.Crowded()) // time may need commands too, before anybody asks for one
-	if full := g.logFull(); full || g.inFlight >= maxInFlightBytes {
+	if full := g.logFull(); full || g.inFlight >= maxInFlightBytes || g.replica.IsQuiet() {
 		g.waitsForCheckpoint = full
 		g.queue.hold()
 	} else {

@@ -407,9 +407,11 @@ func (x *Hello) GetNumber() uint64 {
 
 // Asks for a permit to speak on account of a relay.
 type PermitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Relay         *Hello                 `protobuf:"bytes,1,opt,name=relay,proto3" json:"relay,omitempty"`
-	Renew         uint64                 `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Relay *Hello                 `protobuf:"bytes,1,opt,name=relay,proto3" json:"relay,omitempty"`
+	Renew uint64                 `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
+	// Not 0: the server has dropped its permits, up to that of the request of this number.
+	Dropped       uint64 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,10 +460,19 @@ func (x *PermitRequest) GetRenew() uint64 {
 	return 0
 }
 
+func (x *PermitRequest) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
 type PermitGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the request.
-	Renewed       uint64 `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Renewed uint64 `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	// The leader hands over: it gives no permit, and wants all dropped that it has given.
+	Drop          bool `protobuf:"varint,2,opt,name=drop,proto3" json:"drop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -501,6 +512,13 @@ func (x *PermitGrant) GetRenewed() uint64 {
 		return x.Renewed
 	}
 	return 0
+}
+
+func (x *PermitGrant) GetDrop() bool {
+	if x != nil {
+		return x.Drop
+	}
+	return false
 }
 
 // What the Front of one stream has for the Leader.
@@ -1979,12 +1997,14 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x04last\x18\x02 \x01(\bR\x04last\"9\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"S\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"m\n" +
 	"\rPermitRequest\x12,\n" +
 	"\x05relay\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05relay\x12\x14\n" +
-	"\x05renew\x18\x02 \x01(\x04R\x05renew\"'\n" +
+	"\x05renew\x18\x02 \x01(\x04R\x05renew\x12\x18\n" +
+	"\adropped\x18\x03 \x01(\x04R\adropped\";\n" +
 	"\vPermitGrant\x12\x18\n" +
-	"\arenewed\x18\x01 \x01(\x04R\arenewed\"\xd4\x02\n" +
+	"\arenewed\x18\x01 \x01(\x04R\arenewed\x12\x12\n" +
+	"\x04drop\x18\x02 \x01(\bR\x04drop\"\xd4\x02\n" +
 	"\aForward\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.coordd.relay.v1.AttachH\x00R\x06attach\x124\n" +

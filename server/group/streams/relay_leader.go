@@ -71,7 +71,7 @@ type Peer struct {
 	admitting sync.Mutex
 	bell      turn.Bell // the writer listens
 
-	// mutex protects what follows, up to lost.
+	// mutex protects what follows, up to granted.
 	mutex   sync.Mutex
 	quanta  []*relaypb.Quanta        // shared out, and not yet sent
 	streams map[uint64]*RemoteStream // that the leader knows, by their numbers on the other server
@@ -84,6 +84,9 @@ type Peer struct {
 	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
 	sentCount, heardCount uint64
 	lost                  bool // nothing comes any more: there is no more permit
+	// the moment of the last permit that the other server may have, 0 without one; and its request
+	given   coordination.Instant
+	granted uint64
 
 	outgoing              // of the writer
 	coming   pieces       // of the reader: a message that comes in pieces
@@ -332,7 +335,7 @@ func (p *Peer) nextPiece(room uint64) *relaypb.Piece {
 func (p *Peer) takeSaid() (renewed, room uint64, said []relayedMessage) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.renew != 0 && !p.lost && p.peers.streams.grants(p.link) {
+	if p.renew != 0 && p.grants(p.renew) {
 		renewed, p.renew = p.renew, 0
 	}
 	said, p.said = p.said, nil
@@ -430,9 +433,7 @@ func (p *Peer) stream(number uint64, f *coordination.Forward) *RemoteStream {
 // given last: until then it may still tell its clients that their sessions live, so no timeout of these
 // sessions may begin.
 func (p *Peer) abandon() {
-	p.mutex.Lock()
-	p.lost = true
-	p.mutex.Unlock()
+	p.forsake()
 	p.peers.clock.AfterFunc(relayLease, func() {
 		p.mutex.Lock()
 		streams := p.streams
@@ -446,4 +447,12 @@ func (p *Peer) abandon() {
 		}
 		p.peers.core.Kick()
 	})
+}
+
+// forsake ends the permits of a relay, and returns when the last one was given.
+func (p *Peer) forsake() coordination.Instant {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.lost = true
+	return p.given
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
@@ -18,7 +19,10 @@ type Peers struct {
 
 	mutex sync.Mutex
 	open  map[uint64]*Peer
-	all   sync.WaitGroup
+	given coordination.Instant // the last permit over a relay that is over
+	// closed by Hush; nil if nobody waits
+	hushed chan struct{}
+	all    sync.WaitGroup
 }
 
 // NewPeers returns an empty set of relays to the group behind core. Their clock is shell.
@@ -43,6 +47,7 @@ func (r *Peers) add(p *Peer) bool {
 			return false
 		}
 		other.supersede()
+		r.given = max(r.given, other.forsake())
 	}
 	r.all.Add(1)
 	if r.open == nil {
@@ -68,9 +73,46 @@ func (r *Peers) remove(p *Peer) {
 	defer r.all.Done()
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	r.given = max(r.given, p.forsake())
 	if r.open[p.from] == p {
 		delete(r.open, p.from)
 	}
+}
+
+// SilentFrom returns the moment at which the last permit of another server is over, 0 without a permit.
+func (r *Peers) SilentFrom() coordination.Instant {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	given := r.given
+	for _, p := range r.open {
+		p.mutex.Lock()
+		given = max(given, p.given)
+		p.mutex.Unlock()
+	}
+	if given == 0 {
+		return 0
+	}
+	return given + coordination.Instant(relayLease)
+}
+
+// Hush wants all permits dropped. The core is quiet, so none is given any more.
+func (r *Peers) Hush() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.hushed != nil {
+		close(r.hushed)
+		r.hushed = nil
+	}
+}
+
+// whenHushed returns what the next Hush closes.
+func (r *Peers) whenHushed() <-chan struct{} {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.hushed == nil {
+		r.hushed = make(chan struct{})
+	}
+	return r.hushed
 }
 
 // Wait returns when all relays have ended, or ctx is done.

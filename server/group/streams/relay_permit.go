@@ -39,7 +39,7 @@ func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	broken := make(chan error, 1)
+	broken, dropped := make(chan error, 1), make(chan uint64)
 	go func() { // ends with ctx
 		for {
 			grant, err := permit.Recv()
@@ -47,17 +47,27 @@ func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 				broken <- err
 				return
 			}
-			r.granted(grant.GetRenewed())
+			if !grant.GetDrop() {
+				r.granted(grant.GetRenewed())
+				continue
+			}
+			select {
+			case dropped <- r.drop():
+			case <-ctx.Done():
+			}
 		}
 	}()
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
-	for {
-		if err := permit.Send(r.permitRequest()); err != nil {
+	for request := r.permitRequest(); ; {
+		if err := permit.Send(request); err != nil {
 			return <-broken // which says why
 		}
 		select {
 		case <-ticker.C:
+			request = r.permitRequest()
+		case number := <-dropped:
+			request = &relaypb.PermitRequest{Relay: request.GetRelay(), Dropped: number}
 		case err := <-broken:
 			return err
 		}
@@ -87,24 +97,75 @@ func (r *Peers) Register(services *peers.Services) {
 // GivePermit serves what one other server asks.
 func (r *Peers) GivePermit(from uint64,
 	rpc grpc.BidiStreamingServer[relaypb.PermitRequest, relaypb.PermitGrant]) error {
-	for {
-		request, err := rpc.Recv()
-		if err != nil {
-			return err
+	asked, broken := make(chan *relaypb.PermitRequest), make(chan error, 1)
+	go func() { // ends with the RPC
+		for {
+			request, err := rpc.Recv()
+			if err != nil {
+				broken <- err
+				return
+			}
+			select {
+			case asked <- request:
+			case <-rpc.Context().Done():
+			}
 		}
-		if p := r.find(from, request.GetRelay()); p == nil || !p.givesPermit() {
+	}()
+	var relay *relaypb.Hello // that the other server named last
+	for hushed := r.whenHushed(); ; {
+		request := new(relaypb.PermitRequest)
+		select {
+		case err := <-broken:
+			return err
+		case request = <-asked:
+			relay = request.GetRelay()
+		case <-hushed: // it is to be silent at once, and not when it asks again
+			hushed = r.whenHushed()
+		}
+		p := r.find(from, relay)
+		if p == nil {
 			continue // it asks again
 		}
-		if err := rpc.Send(&relaypb.PermitGrant{Renewed: request.GetRenew()}); err != nil {
-			return err
+		if grant := p.answer(request); grant != nil {
+			if err := rpc.Send(grant); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// givesPermit reports whether the leader holds the relay, hears of it, and may speak itself.
-func (p *Peer) givesPermit() bool {
+// answer gives a permit if the leader holds the relay, hears of it, and may speak itself. A leader that hands over
+// wants those dropped that it has given, until it hears that they are.
+func (p *Peer) answer(request *relaypb.PermitRequest) *relaypb.PermitGrant {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	moves := p.peers.clock.Now()-p.heard <= coordination.Instant(relayLease)
-	return moves && !p.lost && p.peers.streams.grants(p.link)
+	number, dropped := request.GetRenew(), request.GetDropped()
+	if dropped != 0 && dropped >= p.granted { // otherwise permits were given since
+		p.given = 0
+	}
+	switch moves := p.peers.clock.Now()-p.heard <= coordination.Instant(relayLease); {
+	case p.peers.core.IsQuiet() && p.given != 0:
+		return &relaypb.PermitGrant{Drop: true}
+	case number != 0 && moves && p.grants(number):
+		return &relaypb.PermitGrant{Renewed: number}
+	}
+	return nil
+}
+
+// grants reports whether a permit may be given, and takes note of it. The mutex is held.
+func (p *Peer) grants(number uint64) bool {
+	if p.lost || !p.peers.streams.grants(p.link) {
+		return false
+	}
+	p.given, p.granted = p.peers.clock.Now(), max(p.granted, number)
+	return true
+}
+
+// drop forgets all permits, and those that are on their way. It returns the last request for one.
+func (r *Relay) drop() uint64 {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	clear(r.asked)
+	r.permit.Store(0)
+	return r.renewal
 }

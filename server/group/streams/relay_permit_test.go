@@ -17,12 +17,9 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 	r.run(time.Second)
 	leader, c := r.a, r.first
 	g := leader
-	if !g.peers.add(c.peer) {
-		t.Fatal("the relay is not taken up")
-	}
 	givesTo := func(from uint64, hello *relaypb.Hello) bool {
 		p := g.peers.find(from, hello)
-		return p != nil && p.givesPermit()
+		return p != nil && p.answer(&relaypb.PermitRequest{Renew: 1}) != nil
 	}
 	gives := func(hello *relaypb.Hello) bool { return givesTo(c.peer.from, hello) }
 	mine := &relaypb.Hello{Process: c.peer.process, Number: c.peer.number}
@@ -103,5 +100,52 @@ func TestPermitCountsFromTheAsking(t *testing.T) {
 	r.day.Add(-int64(relayPermit)) // as if the machine had slept for as long
 	if r.MaySpeak() {
 		t.Error("a permit that ran out while the machine slept counts")
+	}
+}
+
+// TestPermitsAreDropped has a leader hand over: it gives no permit any more, wants those dropped that it has given, and
+// knows from when on the other server is silent.
+func TestPermitsAreDropped(t *testing.T) {
+	r := newSilenceRunOf(&choices{numbers: make([]float64, 10_000)}, true, 5000, [3]float64{1, 1, 1})
+	leader, p, follower := r.a, r.first.peer, r.first.relay
+	r.run(time.Second)
+	p.heard = leader.Now()
+	p.answer(&relaypb.PermitRequest{Renew: 500})
+	given := leader.Now()
+	r.run(r.now + 10*time.Millisecond)
+	leader.quiet = true
+	if at := leader.peers.SilentFrom(); at != given+coordination.Instant(relayLease) {
+		t.Errorf("silent from %d on", at)
+	}
+	p.renew = 501
+	if out := p.take(); out.GetRenewed() != 0 {
+		t.Error("a permit over the relay")
+	}
+	if grant := p.answer(&relaypb.PermitRequest{Renew: 502}); !grant.GetDrop() || grant.GetRenewed() != 0 {
+		t.Errorf("the answer is %v", grant)
+	}
+	if p.answer(&relaypb.PermitRequest{Dropped: 499}); leader.peers.SilentFrom() == 0 {
+		t.Error("permits that were dropped before these were given count")
+	}
+	late := follower.ask()
+	follower.drop()
+	if follower.granted(late); follower.MaySpeak() {
+		t.Error("a permit that was on its way counts")
+	}
+	p.answer(&relaypb.PermitRequest{Dropped: 502})
+	if at := leader.peers.SilentFrom(); at != 0 {
+		t.Errorf("all permits are dropped, and the other server is silent from %d on", at)
+	}
+	if grant := p.answer(&relaypb.PermitRequest{Renew: 503}); grant != nil {
+		t.Errorf("the answer is %v", grant)
+	}
+	leader.quiet = false
+	if grant := p.answer(&relaypb.PermitRequest{Renew: 504}); grant.GetRenewed() != 504 || grant.GetDrop() {
+		t.Errorf("the answer is %v", grant)
+	}
+	given = leader.Now()
+	leader.peers.remove(p)
+	if at := leader.peers.SilentFrom(); at != given+coordination.Instant(relayLease) {
+		t.Errorf("a relay that is over leaves the other server silent from %d on", at)
 	}
 }

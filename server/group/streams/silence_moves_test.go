@@ -15,14 +15,59 @@ import (
 // movesLast is for how long leaders move in a history of short reigns. Then one of them stays.
 const movesLast = 40 * time.Second
 
-// move has another server lead after a reign that is short. The old leader does not know it for a while, and the
-// follower connects to the new one a little later. Both may be long.
+// move has another server lead after a reign that is short.
 func (r *silenceRun) move(from, to *silentServer) {
+	c := r.choices
+	reign := c.upTo([]time.Duration{300 * time.Millisecond, 3 * time.Second}[int(c.next()*1.99)])
+	if !r.plans || c.next() < 0.3 {
+		r.change(from, to, r.now+reign, 600*time.Millisecond)
+		return
+	}
+	r.schedule(r.now+reign, nil, func() {
+		r.note("a hand-over begins")
+		from.quiet = true
+		r.handOver(from, to, r.now+time.Second)
+	})
+}
+
+// handOver goes on with a hand-over, as Group.Transfer does. The transfer may fail, and the leader be lost afterwards.
+func (r *silenceRun) handOver(from, to *silentServer, patience time.Duration) {
+	c := r.choices
+	switch {
+	case from.replica.Handed() || r.now > patience:
+		if from.replica.Handed() {
+			r.handed++
+		}
+		from.leaseUntil = 0
+		if c.next() < 0.7 {
+			r.change(from, to, r.now, 50*time.Millisecond)
+			return
+		}
+		r.note("the hand-over fails")
+		r.schedule(r.now+c.upTo(300*time.Millisecond), nil, func() {
+			if from.replica.IsQuiet() {
+				from.replica.EndQuiet()
+			} else {
+				from.quiet = false
+			}
+			from.turn()
+			r.change(from, to, r.now+c.upTo(700*time.Millisecond), 600*time.Millisecond)
+		})
+		return
+	case !from.replica.IsQuiet() && from.peers.SilentFrom() <= from.Now():
+		from.replica.Quiet()
+		from.turn()
+	}
+	r.schedule(r.now+5*time.Millisecond, nil, func() { r.handOver(from, to, patience) })
+}
+
+// change has another server lead. The old leader does not know it for a while, and the follower connects to the new one
+// a little later. Both may be long.
+func (r *silenceRun) change(from, to *silentServer, isolated, leaderless time.Duration) {
 	const unaware = 400 * time.Millisecond
 	c := r.choices
-	isolated := r.now + c.upTo([]time.Duration{300 * time.Millisecond, 3 * time.Second}[int(c.next()*1.99)])
 	r.schedule(isolated, nil, func() { from.confirms, r.leads = false, nil })
-	elected := isolated + 1 + c.upTo(600*time.Millisecond)
+	elected := isolated + 1 + c.upTo(leaderless)
 	deposed := elected + c.upTo(unaware)
 	r.schedule(elected, nil, func() {
 		to.pausedUntil, to.confirms = 0, true
@@ -150,6 +195,7 @@ func TestSilenceOfShortReigns(t *testing.T) {
 		first, last = *silenceSeed, *silenceSeed
 	}
 	var ends []time.Duration
+	handed := 0
 	for seed := first; seed <= last; seed++ {
 		c := &choices{random: rand.New(rand.NewPCG(seed, 5))}
 		timeout := []uint64{300, 1000, 5000}[seed%3]
@@ -158,6 +204,7 @@ func TestSilenceOfShortReigns(t *testing.T) {
 			r.apply(r.entry(r.a, &coordination.AlterNode{Path: []string{"local", "n"}, Config: coordination.NodeConfig{
 				AttachConsistencyMode: coordination.ConsistencyRelaxed}}), true)
 		}
+		r.plans = seed%4 > 1
 		slowest := c.upTo(150 * time.Millisecond)
 		r.latency = func() time.Duration { return c.upTo(slowest) }
 		r.kept = func(n int) int { return int(c.next() * (float64(n) + 0.99)) }
@@ -165,12 +212,13 @@ func TestSilenceOfShortReigns(t *testing.T) {
 		if err != nil {
 			t.Fatalf("-silence-seed=%d: %v\n%s", seed, err, strings.Join(r.history, "\n"))
 		}
-		ends = append(ends, more...)
+		ends, handed = append(ends, more...), handed+r.handed
 	}
-	if len(ends) < 10 {
-		t.Fatalf("only %d sessions ended", len(ends))
+	if len(ends) < 10 || last-first > 3 && handed < 10 {
+		t.Fatalf("only %d sessions ended, and %d hand-overs", len(ends), handed)
 	}
 	slices.Sort(ends)
-	t.Logf("%d sessions ended, half of them %v after the last word to their clients, all after %v", len(ends),
+	t.Logf("%d hand-overs; %d sessions ended, half of them %v after the last word to their clients, all after %v",
+		handed, len(ends),
 		ends[len(ends)/2], ends[len(ends)-1])
 }

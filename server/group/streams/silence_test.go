@@ -75,6 +75,8 @@ type silenceRun struct {
 	a, b, f        *silentServer
 	first          *silenceRelay // to a
 	relay          *silenceRelay // the last
+	plans          bool          // leaders hand over, mostly
+	handed         int           // how often the log had that
 }
 
 // margin is how much longer the session lived than the client may believe, by the clock of the leader that

@@ -79,6 +79,7 @@ type silentServer struct {
 	unsaid      Unsaid
 	queue       []Said
 	leaseUntil  coordination.Instant
+	quiet       bool // it hands over
 	due         hooks.Timer
 	confirms    bool // rounds that begin now will be answered
 	// what it has not heard of, as a leader that does not know that it leads no more
@@ -276,7 +277,10 @@ func (t *silenceTimer) Stop() bool {
 }
 
 // MaySpeak implements Core: the leader's lease.
-func (s *silentServer) MaySpeak() bool { return s.Now() < s.leaseUntil }
+func (s *silentServer) MaySpeak() bool { return s.Now() < s.leaseUntil && !s.quiet }
+
+// IsQuiet implements Core.
+func (s *silentServer) IsQuiet() bool { return s.quiet }
 
 // watch is Uplink.listen: a stream that was mute is sent as soon as it may speak.
 func (s *silentServer) watch() {
@@ -342,7 +346,11 @@ func (s *silentServer) depose() {
 // counts.
 func (s *silentServer) turn() {
 	now, queue := s.Now(), s.queue
-	s.queue = nil
+	if s.replica.IsQuiet() {
+		queue = nil
+	} else {
+		s.queue = nil
+	}
 	for i := range queue {
 		q := &queue[i]
 		s.replica.Forward(now, q.Reign, q.ID, q.Sink, q.Forward)
@@ -372,7 +380,7 @@ func (s *silentServer) until(t coordination.Instant) time.Duration { return cloc
 
 // setLeader is that of a group: the streams turn to the leader that the replica has now, or to none.
 func (s *silentServer) setLeader() {
-	s.unsaid = Unsaid{}
+	s.unsaid, s.quiet = Unsaid{}, false
 	if s.link != nil {
 		s.link.End()
 		s.link = nil
@@ -435,7 +443,11 @@ func (w *silenceWorld) apply(e silenceEntry, known bool) {
 			m.behind = append(m.behind, e)
 			continue
 		}
+		quiet := m.replica.IsQuiet()
 		effects := m.replica.Committed(m.Now(), &e.Entry)
+		if quiet && !m.replica.IsQuiet() {
+			m.quiet = false
+		}
 		if m == e.by || !serves && !known {
 			w.ends(effects, e.by)
 		}
@@ -479,6 +491,7 @@ func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Dura
 	c.peer.room = 1 << 40
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
+		to.peers.add(c.peer)
 		c.peer.beginWatch()
 	}
 	c.renew()
@@ -504,15 +517,34 @@ func (c *silenceRelay) askForPermit() {
 		return
 	}
 	w.schedule(w.now+time.Millisecond+slow, c.to, func() {
-		if c.peer.link == nil || !c.peer.givesPermit() || c.cutBack {
+		if c.peer.link == nil {
+			return
+		}
+		grant := c.peer.answer(request)
+		if grant == nil || c.cutBack {
 			return
 		}
 		w.schedule(w.now+time.Millisecond, c.from, func() {
-			if !c.over {
-				c.relay.granted(request.GetRenew())
+			switch {
+			case c.over:
+			case grant.GetDrop():
+				c.dropped(c.relay.drop())
+			default:
+				c.relay.granted(grant.GetRenewed())
 			}
 		})
 	})
+}
+
+// dropped reports to the leader that the follower has no permit, unless that is lost.
+func (c *silenceRelay) dropped(number uint64) {
+	if w := c.from.world; !c.cutThere {
+		w.schedule(w.now+time.Millisecond, c.to, func() {
+			if c.peer.link != nil {
+				c.peer.answer(&relaypb.PermitRequest{Dropped: number})
+			}
+		})
+	}
 }
 
 // pump sends what the follower has.
@@ -592,6 +624,7 @@ func (c *silenceRelay) breakAtLeader() {
 		c.lostThere = true
 		c.from.world.note("the leader notices that a relay broke")
 		c.peer.endWatch()
+		c.to.peers.remove(c.peer)
 		c.peer.abandon()
 	}
 }

@@ -67,8 +67,10 @@ type Core interface {
 	Ring()
 	// Put puts a message of a stream to the leader, which is here, into the queue.
 	Put(s Said)
-	// MaySpeak reports whether a majority has confirmed lately that this server leads.
+	// MaySpeak reports whether a majority has confirmed lately that this server leads, and it does not hand over.
 	MaySpeak() bool
+	// IsQuiet reports whether this server hands over: no server is to speak to clients.
+	IsQuiet() bool
 	// Member returns the id of this server.
 	Member() uint64
 	// Traced notes the trace of a client that has a session from now on.

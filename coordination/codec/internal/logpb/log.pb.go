@@ -138,6 +138,7 @@ type Command struct {
 	//	*Command_SetQuota
 	//	*Command_BeginAbsence
 	//	*Command_EndAbsence
+	//	*Command_Quiet
 	//	*Command_Age
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
@@ -451,6 +452,15 @@ func (x *Command) GetEndAbsence() *EndAbsence {
 	return nil
 }
 
+func (x *Command) GetQuiet() *Quiet {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Quiet); ok {
+			return x.Quiet
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetAge() *Age {
 	if x != nil {
 		if x, ok := x.Command.(*Command_Age); ok {
@@ -584,6 +594,10 @@ type Command_EndAbsence struct {
 	EndAbsence *EndAbsence `protobuf:"bytes,31,opt,name=end_absence,json=endAbsence,proto3,oneof"`
 }
 
+type Command_Quiet struct {
+	Quiet *Quiet `protobuf:"bytes,32,opt,name=quiet,proto3,oneof"`
+}
+
 type Command_Age struct {
 	Age *Age `protobuf:"bytes,33,opt,name=age,proto3,oneof"`
 }
@@ -647,6 +661,8 @@ func (*Command_SetQuota) isCommand_Command() {}
 func (*Command_BeginAbsence) isCommand_Command() {}
 
 func (*Command_EndAbsence) isCommand_Command() {}
+
+func (*Command_Quiet) isCommand_Command() {}
 
 func (*Command_Age) isCommand_Command() {}
 
@@ -1254,6 +1270,51 @@ func (*Age) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{8}
 }
 
+// Begins the hand-over of the leadership, or ends one that has failed.
+type Quiet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Over          bool                   `protobuf:"varint,1,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quiet) Reset() {
+	*x = Quiet{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quiet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quiet) ProtoMessage() {}
+
+func (x *Quiet) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quiet.ProtoReflect.Descriptor instead.
+func (*Quiet) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Quiet) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
 type CreateSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1273,7 +1334,7 @@ type CreateSemaphore struct {
 
 func (x *CreateSemaphore) Reset() {
 	*x = CreateSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1346,7 @@ func (x *CreateSemaphore) String() string {
 func (*CreateSemaphore) ProtoMessage() {}
 
 func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1359,7 @@ func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSemaphore.ProtoReflect.Descriptor instead.
 func (*CreateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateSemaphore) GetNode() uint64 {
@@ -1389,7 +1450,7 @@ type UpdateSemaphore struct {
 
 func (x *UpdateSemaphore) Reset() {
 	*x = UpdateSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1462,7 @@ func (x *UpdateSemaphore) String() string {
 func (*UpdateSemaphore) ProtoMessage() {}
 
 func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1475,7 @@ func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSemaphore.ProtoReflect.Descriptor instead.
 func (*UpdateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpdateSemaphore) GetNode() uint64 {
@@ -1498,7 +1559,7 @@ type DeleteSemaphore struct {
 
 func (x *DeleteSemaphore) Reset() {
 	*x = DeleteSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1571,7 @@ func (x *DeleteSemaphore) String() string {
 func (*DeleteSemaphore) ProtoMessage() {}
 
 func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1584,7 @@ func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphore.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteSemaphore) GetNode() uint64 {
@@ -1611,7 +1672,7 @@ type AcquireSemaphore struct {
 
 func (x *AcquireSemaphore) Reset() {
 	*x = AcquireSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1684,7 @@ func (x *AcquireSemaphore) String() string {
 func (*AcquireSemaphore) ProtoMessage() {}
 
 func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1697,7 @@ func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireSemaphore.ProtoReflect.Descriptor instead.
 func (*AcquireSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AcquireSemaphore) GetNode() uint64 {
@@ -1740,7 +1801,7 @@ type ReleaseSemaphore struct {
 
 func (x *ReleaseSemaphore) Reset() {
 	*x = ReleaseSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1813,7 @@ func (x *ReleaseSemaphore) String() string {
 func (*ReleaseSemaphore) ProtoMessage() {}
 
 func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1826,7 @@ func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSemaphore.ProtoReflect.Descriptor instead.
 func (*ReleaseSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReleaseSemaphore) GetNode() uint64 {
@@ -1846,7 +1907,7 @@ type CreateNode struct {
 
 func (x *CreateNode) Reset() {
 	*x = CreateNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1919,7 @@ func (x *CreateNode) String() string {
 func (*CreateNode) ProtoMessage() {}
 
 func (x *CreateNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1932,7 @@ func (x *CreateNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNode.ProtoReflect.Descriptor instead.
 func (*CreateNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateNode) GetNonce() uint64 {
@@ -1976,7 +2037,7 @@ type AlterNode struct {
 
 func (x *AlterNode) Reset() {
 	*x = AlterNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2049,7 @@ func (x *AlterNode) String() string {
 func (*AlterNode) ProtoMessage() {}
 
 func (x *AlterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2062,7 @@ func (x *AlterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterNode.ProtoReflect.Descriptor instead.
 func (*AlterNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AlterNode) GetNonce() uint64 {
@@ -2086,7 +2147,7 @@ type DropNode struct {
 
 func (x *DropNode) Reset() {
 	*x = DropNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2159,7 @@ func (x *DropNode) String() string {
 func (*DropNode) ProtoMessage() {}
 
 func (x *DropNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2172,7 @@ func (x *DropNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropNode.ProtoReflect.Descriptor instead.
 func (*DropNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DropNode) GetNonce() uint64 {
@@ -2156,7 +2217,7 @@ type MakeDirectory struct {
 
 func (x *MakeDirectory) Reset() {
 	*x = MakeDirectory{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2229,7 @@ func (x *MakeDirectory) String() string {
 func (*MakeDirectory) ProtoMessage() {}
 
 func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2242,7 @@ func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectory.ProtoReflect.Descriptor instead.
 func (*MakeDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MakeDirectory) GetNonce() uint64 {
@@ -2238,7 +2299,7 @@ type RemoveDirectory struct {
 
 func (x *RemoveDirectory) Reset() {
 	*x = RemoveDirectory{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2311,7 @@ func (x *RemoveDirectory) String() string {
 func (*RemoveDirectory) ProtoMessage() {}
 
 func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2324,7 @@ func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveDirectory.ProtoReflect.Descriptor instead.
 func (*RemoveDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RemoveDirectory) GetNonce() uint64 {
@@ -2309,7 +2370,7 @@ type ModifyPermissions struct {
 
 func (x *ModifyPermissions) Reset() {
 	*x = ModifyPermissions{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2382,7 @@ func (x *ModifyPermissions) String() string {
 func (*ModifyPermissions) ProtoMessage() {}
 
 func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2395,7 @@ func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ModifyPermissions) GetNonce() uint64 {
@@ -2401,7 +2462,7 @@ type AddUser struct {
 
 func (x *AddUser) Reset() {
 	*x = AddUser{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2474,7 @@ func (x *AddUser) String() string {
 func (*AddUser) ProtoMessage() {}
 
 func (x *AddUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2487,7 @@ func (x *AddUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUser.ProtoReflect.Descriptor instead.
 func (*AddUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AddUser) GetNonce() uint64 {
@@ -2491,7 +2552,7 @@ type SetPassword struct {
 
 func (x *SetPassword) Reset() {
 	*x = SetPassword{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2564,7 @@ func (x *SetPassword) String() string {
 func (*SetPassword) ProtoMessage() {}
 
 func (x *SetPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2577,7 @@ func (x *SetPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPassword.ProtoReflect.Descriptor instead.
 func (*SetPassword) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetPassword) GetNonce() uint64 {
@@ -2566,7 +2627,7 @@ type RemoveUser struct {
 
 func (x *RemoveUser) Reset() {
 	*x = RemoveUser{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2639,7 @@ func (x *RemoveUser) String() string {
 func (*RemoveUser) ProtoMessage() {}
 
 func (x *RemoveUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2652,7 @@ func (x *RemoveUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUser.ProtoReflect.Descriptor instead.
 func (*RemoveUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveUser) GetNonce() uint64 {
@@ -2639,7 +2700,7 @@ type RotateSigningKey struct {
 
 func (x *RotateSigningKey) Reset() {
 	*x = RotateSigningKey{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2712,7 @@ func (x *RotateSigningKey) String() string {
 func (*RotateSigningKey) ProtoMessage() {}
 
 func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2725,7 @@ func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKey.ProtoReflect.Descriptor instead.
 func (*RotateSigningKey) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RotateSigningKey) GetNonce() uint64 {
@@ -2743,7 +2804,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2816,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2829,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Limits) GetState() uint64 {
@@ -2828,7 +2889,7 @@ type SetQuota struct {
 
 func (x *SetQuota) Reset() {
 	*x = SetQuota{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2901,7 @@ func (x *SetQuota) String() string {
 func (*SetQuota) ProtoMessage() {}
 
 func (x *SetQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2914,7 @@ func (x *SetQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuota.ProtoReflect.Descriptor instead.
 func (*SetQuota) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetQuota) GetNonce() uint64 {
@@ -2913,7 +2974,7 @@ type SetLimits struct {
 
 func (x *SetLimits) Reset() {
 	*x = SetLimits{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +2986,7 @@ func (x *SetLimits) String() string {
 func (*SetLimits) ProtoMessage() {}
 
 func (x *SetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +2999,7 @@ func (x *SetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimits.ProtoReflect.Descriptor instead.
 func (*SetLimits) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetLimits) GetNonce() uint64 {
@@ -2986,7 +3047,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3059,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3072,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -3030,7 +3091,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3103,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3116,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 // Ends a session for an administrator, or for somebody who may erase rows on the node.
@@ -3074,7 +3135,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3147,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3160,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EndSession) GetNonce() uint64 {
@@ -3159,7 +3220,7 @@ type RemoveSemaphore struct {
 
 func (x *RemoveSemaphore) Reset() {
 	*x = RemoveSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3232,7 @@ func (x *RemoveSemaphore) String() string {
 func (*RemoveSemaphore) ProtoMessage() {}
 
 func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3245,7 @@ func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSemaphore.ProtoReflect.Descriptor instead.
 func (*RemoveSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RemoveSemaphore) GetNonce() uint64 {
@@ -3250,7 +3311,7 @@ type CreateResource struct {
 
 func (x *CreateResource) Reset() {
 	*x = CreateResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3323,7 @@ func (x *CreateResource) String() string {
 func (*CreateResource) ProtoMessage() {}
 
 func (x *CreateResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3336,7 @@ func (x *CreateResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResource.ProtoReflect.Descriptor instead.
 func (*CreateResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateResource) GetNonce() uint64 {
@@ -3375,7 +3436,7 @@ type AlterResource struct {
 
 func (x *AlterResource) Reset() {
 	*x = AlterResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3448,7 @@ func (x *AlterResource) String() string {
 func (*AlterResource) ProtoMessage() {}
 
 func (x *AlterResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3461,7 @@ func (x *AlterResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterResource.ProtoReflect.Descriptor instead.
 func (*AlterResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AlterResource) GetNonce() uint64 {
@@ -3493,7 +3554,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3566,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3579,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DropResource) GetNonce() uint64 {
@@ -3574,13 +3635,18 @@ type MachineRow struct {
 	ClockBaseMillis uint64 `protobuf:"varint,9,opt,name=clock_base_millis,json=clockBaseMillis,proto3" json:"clock_base_millis,omitempty"`
 	ClockTerm       uint64 `protobuf:"varint,10,opt,name=clock_term,json=clockTerm,proto3" json:"clock_term,omitempty"`
 	LineageSince    uint64 `protobuf:"varint,11,opt,name=lineage_since,json=lineageSince,proto3" json:"lineage_since,omitempty"`
+	// The term of the last entry if it begins a hand-over; the term that the last hand-over began; and what the log clock
+	// showed when the line of hand-overs began.
+	QuietTerm       uint64 `protobuf:"varint,12,opt,name=quiet_term,json=quietTerm,proto3" json:"quiet_term,omitempty"`
+	HeirTerm        uint64 `protobuf:"varint,13,opt,name=heir_term,json=heirTerm,proto3" json:"heir_term,omitempty"`
+	CalmSinceMillis uint64 `protobuf:"varint,14,opt,name=calm_since_millis,json=calmSinceMillis,proto3" json:"calm_since_millis,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3658,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3671,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -3685,6 +3751,27 @@ func (x *MachineRow) GetLineageSince() uint64 {
 	return 0
 }
 
+func (x *MachineRow) GetQuietTerm() uint64 {
+	if x != nil {
+		return x.QuietTerm
+	}
+	return 0
+}
+
+func (x *MachineRow) GetHeirTerm() uint64 {
+	if x != nil {
+		return x.HeirTerm
+	}
+	return 0
+}
+
+func (x *MachineRow) GetCalmSinceMillis() uint64 {
+	if x != nil {
+		return x.CalmSinceMillis
+	}
+	return 0
+}
+
 // An entry of the path tree.
 type PathRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -3706,7 +3793,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3805,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3818,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -3830,7 +3917,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +3929,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +3942,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -3946,7 +4033,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3958,7 +4045,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3971,7 +4058,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -4078,7 +4165,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4177,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4190,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -4158,7 +4245,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4257,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4270,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -4293,7 +4380,7 @@ type ResourceRow struct {
 
 func (x *ResourceRow) Reset() {
 	*x = ResourceRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4305,7 +4392,7 @@ func (x *ResourceRow) String() string {
 func (*ResourceRow) ProtoMessage() {}
 
 func (x *ResourceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4318,7 +4405,7 @@ func (x *ResourceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceRow.ProtoReflect.Descriptor instead.
 func (*ResourceRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResourceRow) GetPath() string {
@@ -4385,7 +4472,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4484,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4497,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -4459,7 +4546,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4558,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4571,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -4512,7 +4599,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4611,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4624,7 @@ func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions_Action.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions_Action) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *ModifyPermissions_Action) GetKind() uint32 {
@@ -4571,7 +4658,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4670,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4683,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -4621,7 +4708,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
 	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\x12#\n" +
-	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\xa7\x10\n" +
+	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\xcf\x10\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -4659,9 +4746,10 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\tset_quota\x18\x1d \x01(\v2\x17.coordd.log.v1.SetQuotaH\x00R\bsetQuota\x12B\n" +
 	"\rbegin_absence\x18\x1e \x01(\v2\x1b.coordd.log.v1.BeginAbsenceH\x00R\fbeginAbsence\x12<\n" +
 	"\vend_absence\x18\x1f \x01(\v2\x19.coordd.log.v1.EndAbsenceH\x00R\n" +
-	"endAbsence\x12&\n" +
+	"endAbsence\x12,\n" +
+	"\x05quiet\x18  \x01(\v2\x14.coordd.log.v1.QuietH\x00R\x05quiet\x12&\n" +
 	"\x03age\x18! \x01(\v2\x12.coordd.log.v1.AgeH\x00R\x03ageB\t\n" +
-	"\acommandJ\x04\b \x10!\"\xd8\x03\n" +
+	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -4716,7 +4804,9 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
 	"\x11attach_epoch_term\x18\x03 \x01(\x04R\x0fattachEpochTerm\x120\n" +
 	"\x14attach_epoch_counter\x18\x04 \x01(\x04R\x12attachEpochCounter\"\x05\n" +
-	"\x03Age\"\x9d\x02\n" +
+	"\x03Age\"\x1b\n" +
+	"\x05Quiet\x12\x12\n" +
+	"\x04over\x18\x01 \x01(\bR\x04over\"\x9d\x02\n" +
 	"\x0fCreateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -4939,7 +5029,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
 	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1a\n" +
-	"\bresource\x18\x06 \x01(\tR\bresource\"\xf9\x02\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\"\xe1\x03\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -4954,7 +5044,11 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"clock_term\x18\n" +
 	" \x01(\x04R\tclockTerm\x12#\n" +
-	"\rlineage_since\x18\v \x01(\x04R\flineageSince\"\xc7\x03\n" +
+	"\rlineage_since\x18\v \x01(\x04R\flineageSince\x12\x1d\n" +
+	"\n" +
+	"quiet_term\x18\f \x01(\x04R\tquietTerm\x12\x1b\n" +
+	"\their_term\x18\r \x01(\x04R\bheirTerm\x12*\n" +
+	"\x11calm_since_millis\x18\x0e \x01(\x04R\x0fcalmSinceMillis\"\xc7\x03\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5054,7 +5148,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -5065,42 +5159,43 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*BeginAbsence)(nil),             // 6: coordd.log.v1.BeginAbsence
 	(*EndAbsence)(nil),               // 7: coordd.log.v1.EndAbsence
 	(*Age)(nil),                      // 8: coordd.log.v1.Age
-	(*CreateSemaphore)(nil),          // 9: coordd.log.v1.CreateSemaphore
-	(*UpdateSemaphore)(nil),          // 10: coordd.log.v1.UpdateSemaphore
-	(*DeleteSemaphore)(nil),          // 11: coordd.log.v1.DeleteSemaphore
-	(*AcquireSemaphore)(nil),         // 12: coordd.log.v1.AcquireSemaphore
-	(*ReleaseSemaphore)(nil),         // 13: coordd.log.v1.ReleaseSemaphore
-	(*CreateNode)(nil),               // 14: coordd.log.v1.CreateNode
-	(*AlterNode)(nil),                // 15: coordd.log.v1.AlterNode
-	(*DropNode)(nil),                 // 16: coordd.log.v1.DropNode
-	(*MakeDirectory)(nil),            // 17: coordd.log.v1.MakeDirectory
-	(*RemoveDirectory)(nil),          // 18: coordd.log.v1.RemoveDirectory
-	(*ModifyPermissions)(nil),        // 19: coordd.log.v1.ModifyPermissions
-	(*AddUser)(nil),                  // 20: coordd.log.v1.AddUser
-	(*SetPassword)(nil),              // 21: coordd.log.v1.SetPassword
-	(*RemoveUser)(nil),               // 22: coordd.log.v1.RemoveUser
-	(*RotateSigningKey)(nil),         // 23: coordd.log.v1.RotateSigningKey
-	(*Limits)(nil),                   // 24: coordd.log.v1.Limits
-	(*SetQuota)(nil),                 // 25: coordd.log.v1.SetQuota
-	(*SetLimits)(nil),                // 26: coordd.log.v1.SetLimits
-	(*BeginLineage)(nil),             // 27: coordd.log.v1.BeginLineage
-	(*Mark)(nil),                     // 28: coordd.log.v1.Mark
-	(*EndSession)(nil),               // 29: coordd.log.v1.EndSession
-	(*RemoveSemaphore)(nil),          // 30: coordd.log.v1.RemoveSemaphore
-	(*CreateResource)(nil),           // 31: coordd.log.v1.CreateResource
-	(*AlterResource)(nil),            // 32: coordd.log.v1.AlterResource
-	(*DropResource)(nil),             // 33: coordd.log.v1.DropResource
-	(*MachineRow)(nil),               // 34: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 35: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 36: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 37: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 38: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 39: coordd.log.v1.LinkRow
-	(*ResourceRow)(nil),              // 40: coordd.log.v1.ResourceRow
-	(*UserRow)(nil),                  // 41: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 42: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 43: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 44: coordd.log.v1.PathRow.Permission
+	(*Quiet)(nil),                    // 9: coordd.log.v1.Quiet
+	(*CreateSemaphore)(nil),          // 10: coordd.log.v1.CreateSemaphore
+	(*UpdateSemaphore)(nil),          // 11: coordd.log.v1.UpdateSemaphore
+	(*DeleteSemaphore)(nil),          // 12: coordd.log.v1.DeleteSemaphore
+	(*AcquireSemaphore)(nil),         // 13: coordd.log.v1.AcquireSemaphore
+	(*ReleaseSemaphore)(nil),         // 14: coordd.log.v1.ReleaseSemaphore
+	(*CreateNode)(nil),               // 15: coordd.log.v1.CreateNode
+	(*AlterNode)(nil),                // 16: coordd.log.v1.AlterNode
+	(*DropNode)(nil),                 // 17: coordd.log.v1.DropNode
+	(*MakeDirectory)(nil),            // 18: coordd.log.v1.MakeDirectory
+	(*RemoveDirectory)(nil),          // 19: coordd.log.v1.RemoveDirectory
+	(*ModifyPermissions)(nil),        // 20: coordd.log.v1.ModifyPermissions
+	(*AddUser)(nil),                  // 21: coordd.log.v1.AddUser
+	(*SetPassword)(nil),              // 22: coordd.log.v1.SetPassword
+	(*RemoveUser)(nil),               // 23: coordd.log.v1.RemoveUser
+	(*RotateSigningKey)(nil),         // 24: coordd.log.v1.RotateSigningKey
+	(*Limits)(nil),                   // 25: coordd.log.v1.Limits
+	(*SetQuota)(nil),                 // 26: coordd.log.v1.SetQuota
+	(*SetLimits)(nil),                // 27: coordd.log.v1.SetLimits
+	(*BeginLineage)(nil),             // 28: coordd.log.v1.BeginLineage
+	(*Mark)(nil),                     // 29: coordd.log.v1.Mark
+	(*EndSession)(nil),               // 30: coordd.log.v1.EndSession
+	(*RemoveSemaphore)(nil),          // 31: coordd.log.v1.RemoveSemaphore
+	(*CreateResource)(nil),           // 32: coordd.log.v1.CreateResource
+	(*AlterResource)(nil),            // 33: coordd.log.v1.AlterResource
+	(*DropResource)(nil),             // 34: coordd.log.v1.DropResource
+	(*MachineRow)(nil),               // 35: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 36: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 37: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 38: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 39: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 40: coordd.log.v1.LinkRow
+	(*ResourceRow)(nil),              // 41: coordd.log.v1.ResourceRow
+	(*UserRow)(nil),                  // 42: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 43: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 44: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 45: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -5108,42 +5203,43 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	3,  // 2: coordd.log.v1.Command.stop_session:type_name -> coordd.log.v1.StopSession
 	4,  // 3: coordd.log.v1.Command.expire_session:type_name -> coordd.log.v1.ExpireSession
 	5,  // 4: coordd.log.v1.Command.expire_waiter:type_name -> coordd.log.v1.ExpireWaiter
-	9,  // 5: coordd.log.v1.Command.create_semaphore:type_name -> coordd.log.v1.CreateSemaphore
-	10, // 6: coordd.log.v1.Command.update_semaphore:type_name -> coordd.log.v1.UpdateSemaphore
-	11, // 7: coordd.log.v1.Command.delete_semaphore:type_name -> coordd.log.v1.DeleteSemaphore
-	12, // 8: coordd.log.v1.Command.acquire_semaphore:type_name -> coordd.log.v1.AcquireSemaphore
-	13, // 9: coordd.log.v1.Command.release_semaphore:type_name -> coordd.log.v1.ReleaseSemaphore
-	14, // 10: coordd.log.v1.Command.create_node:type_name -> coordd.log.v1.CreateNode
-	15, // 11: coordd.log.v1.Command.alter_node:type_name -> coordd.log.v1.AlterNode
-	16, // 12: coordd.log.v1.Command.drop_node:type_name -> coordd.log.v1.DropNode
-	17, // 13: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
-	18, // 14: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
-	19, // 15: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
-	20, // 16: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
-	21, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
-	22, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
-	23, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	27, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
-	26, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
-	28, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
-	29, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
-	30, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
-	31, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
-	32, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
-	33, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
-	25, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
+	10, // 5: coordd.log.v1.Command.create_semaphore:type_name -> coordd.log.v1.CreateSemaphore
+	11, // 6: coordd.log.v1.Command.update_semaphore:type_name -> coordd.log.v1.UpdateSemaphore
+	12, // 7: coordd.log.v1.Command.delete_semaphore:type_name -> coordd.log.v1.DeleteSemaphore
+	13, // 8: coordd.log.v1.Command.acquire_semaphore:type_name -> coordd.log.v1.AcquireSemaphore
+	14, // 9: coordd.log.v1.Command.release_semaphore:type_name -> coordd.log.v1.ReleaseSemaphore
+	15, // 10: coordd.log.v1.Command.create_node:type_name -> coordd.log.v1.CreateNode
+	16, // 11: coordd.log.v1.Command.alter_node:type_name -> coordd.log.v1.AlterNode
+	17, // 12: coordd.log.v1.Command.drop_node:type_name -> coordd.log.v1.DropNode
+	18, // 13: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
+	19, // 14: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
+	20, // 15: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
+	21, // 16: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
+	22, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
+	23, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
+	24, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
+	28, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	27, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
+	29, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
+	30, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
+	31, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
+	32, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
+	33, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
+	34, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
+	26, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
 	6,  // 29: coordd.log.v1.Command.begin_absence:type_name -> coordd.log.v1.BeginAbsence
 	7,  // 30: coordd.log.v1.Command.end_absence:type_name -> coordd.log.v1.EndAbsence
-	8,  // 31: coordd.log.v1.Command.age:type_name -> coordd.log.v1.Age
-	43, // 32: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	24, // 33: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	24, // 34: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	44, // 35: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	9,  // 31: coordd.log.v1.Command.quiet:type_name -> coordd.log.v1.Quiet
+	8,  // 32: coordd.log.v1.Command.age:type_name -> coordd.log.v1.Age
+	44, // 33: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	25, // 34: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	25, // 35: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	45, // 36: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -5182,16 +5278,17 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_SetQuota)(nil),
 		(*Command_BeginAbsence)(nil),
 		(*Command_EndAbsence)(nil),
+		(*Command_Quiet)(nil),
 		(*Command_Age)(nil),
 	}
-	file_coordination_codec_internal_logpb_log_proto_msgTypes[19].OneofWrappers = []any{}
+	file_coordination_codec_internal_logpb_log_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
