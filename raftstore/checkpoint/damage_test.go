@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/rig"
 )
 
@@ -72,7 +73,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 			content[bit/8] ^= 1 << (bit % 8)
 			_, err := Inspect(Options{FS: fs, Dir: dir}, add)
 			content[bit/8] ^= 1 << (bit % 8)
-			if !errors.As(err, new(*DamageError)) && !errors.As(err, new(*FormatError)) {
+			if !errors.As(err, new(*files.DamageError)) && !errors.As(err, new(*files.FormatError)) {
 				t.Fatalf("%s, byte %d, bit %d: %v", path, bit/8, bit%8, err)
 			}
 			if !strings.Contains(err.Error(), path) {
@@ -98,7 +99,8 @@ func TestCutFilesAreFound(t *testing.T) {
 			}
 			image := fs.Clone()
 			image.Put(path, append(slices.Clone(content), 'x')[:size])
-			if _, err := Inspect(Options{FS: image, Dir: dir}, nil); !errors.As(err, new(*DamageError)) {
+			_, err := Inspect(Options{FS: image, Dir: dir}, nil)
+			if !errors.As(err, new(*files.DamageError)) {
 				t.Fatalf("%s with %d of %d bytes: %v", path, size, len(content), err)
 			}
 		}
@@ -149,7 +151,7 @@ func TestDamageIsNotMerged(t *testing.T) {
 		for key := []byte{0}; err == nil && key != nil; {
 			key, _, err = p.Next()
 		}
-		if !errors.As(err, new(*DamageError)) {
+		if !errors.As(err, new(*files.DamageError)) {
 			t.Errorf("reading: %v", err)
 		}
 		content[at] ^= 1
@@ -159,7 +161,7 @@ func TestDamageIsNotMerged(t *testing.T) {
 	for more := true; more && err == nil; {
 		more, err = s.Tidy(true)
 	}
-	if !errors.As(err, new(*DamageError)) {
+	if !errors.As(err, new(*files.DamageError)) {
 		t.Errorf("merging: %v", err)
 	}
 	if !bytes.Equal(before, fs.Content(filepath.Join(dir, ManifestName))) {

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"github.com/coordd/coordd/raftstore/files"
@@ -20,7 +19,7 @@ type Image struct {
 }
 
 // Inspect reads and verifies a checkpoint, and passes each row to add unless that is nil. It changes nothing. What add
-// was given counts once Inspect has succeeded. Errors: *DamageError, *FormatError, os.ErrNotExist without a manifest,
+// was given counts once Inspect has succeeded. Errors: those of package files, os.ErrNotExist without a manifest,
 // and those of files and add.
 func Inspect(o Options, add func(key, value []byte) error) (*Image, error) {
 	i := &Image{o: o.withDefaults()}
@@ -41,7 +40,7 @@ func (i *Image) read(add func(key, value []byte) error) (err error) {
 		of += info.Rows
 		f := &file{FileInfo: info, path: filepath.Join(i.o.Dir, info.Name())}
 		if f.open, err = i.o.FS.Open(f.path); err != nil {
-			return &DamageError{f.path, fmt.Sprintf("the manifest has it: %v", err)}
+			return files.Damage(f.path, "the manifest has it: %v", err)
 		}
 		i.named = append(i.named, f)
 	}

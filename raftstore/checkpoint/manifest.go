@@ -31,10 +31,10 @@ func readManifest(o Options) (m manifest, err error) {
 		return m, err
 	}
 	if err := files.Unseal(b, &m); err != nil {
-		return m, &DamageError{path, err.Error()}
+		return m, files.Damage(path, "%v", err)
 	}
 	if m.Format != Format {
-		return m, &FormatError{path, m.Format}
+		return m, &files.FormatError{File: path, Found: m.Format, Known: Format}
 	}
 	return m, nil
 }

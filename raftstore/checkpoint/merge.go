@@ -3,10 +3,11 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"io"
 	"math"
 	"slices"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // source is one file of a checkpoint while it is read.
@@ -42,11 +43,11 @@ func (s *source) advance() error {
 	}
 	s.over = true
 	if _, err := s.in.ReadByte(); err != io.EOF {
-		return s.damage("something follows its end")
+		return files.Damage(s.name, "something follows its end")
 	}
 	if s.Totals() != s.file.Totals {
-		return s.damage(fmt.Sprintf("it is sound, but not the file of the manifest: %+v, not %+v", s.Totals(),
-			s.file.Totals))
+		return files.Damage(s.name, "it is sound, but not the file of the manifest: %+v, not %+v", s.Totals(),
+			s.file.Totals)
 	}
 	return nil
 }
@@ -60,9 +61,9 @@ type merge struct {
 	deleted bool      // deleted rows are given as well
 }
 
-func newMerge(files []*file) (*merge, error) {
+func newMerge(of []*file) (*merge, error) {
 	m := &merge{}
-	for age, f := range slices.Backward(files) {
+	for age, f := range slices.Backward(of) {
 		s, dropped, err := openSource(f)
 		if err != nil {
 			return nil, err

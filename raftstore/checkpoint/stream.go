@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // This file is the one form in which rows leave a program: a stream, in which each row has its own checksum and all
@@ -35,26 +37,6 @@ const (
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// DamageError reports a file or stream that is not as it was written.
-type DamageError struct {
-	File   string
-	Reason string
-}
-
-// Error names the file.
-func (e *DamageError) Error() string { return e.File + ": " + e.Reason }
-
-// FormatError reports a file or stream of a version that this program cannot read.
-type FormatError struct {
-	File  string
-	Found int
-}
-
-// Error names the file and the version.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s: format %d, this program reads %d", e.File, e.Found, Format)
-}
 
 // Totals sum up a stream: a checksum in each row does not show a row that is gone.
 type Totals struct {
@@ -95,7 +77,7 @@ func rowSum(key, stored []byte) uint32 {
 // Value returns the value of a stored row that is there.
 func Value(stored []byte) []byte { return stored[storedBytes:] }
 
-// CheckRow verifies a row that is there. The name stands in the error, a *DamageError.
+// CheckRow verifies a row that is there. The name stands in the error, a *files.DamageError.
 func CheckRow(name string, key, stored []byte) error {
 	return checkRow(name, key, stored, kindRow, kindRow)
 }
@@ -103,14 +85,14 @@ func CheckRow(name string, key, stored []byte) error {
 // checkRow verifies a row of some kinds.
 func checkRow(name string, key, stored []byte, lowest, highest byte) error {
 	if len(stored) < storedBytes {
-		return &DamageError{name, fmt.Sprintf("row %q is too short", key)}
+		return files.Damage(name, "row %q is too short", key)
 	}
 	sum, kind := binary.LittleEndian.Uint32(stored[1:]), stored[0]
 	if got := rowSum(key, stored); got != sum {
-		return &DamageError{name, fmt.Sprintf("row %q has checksum %08x, stored %08x", key, got, sum)}
+		return files.Damage(name, "row %q has checksum %08x, stored %08x", key, got, sum)
 	}
 	if kind < lowest || kind > highest || kind != kindRow && len(stored) > storedBytes {
-		return &DamageError{name, fmt.Sprintf("row %q is of kind %d", key, kind)}
+		return files.Damage(name, "row %q is of kind %d", key, kind)
 	}
 	return nil
 }
@@ -230,12 +212,10 @@ func NewReader(in io.Reader, magic, name string) *Reader {
 func (r *Reader) Next() (bool, error) {
 	more, err := r.next()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = r.damage("it ends too early")
+		err = files.Damage(r.name, "it ends too early")
 	}
 	return more, err
 }
-
-func (r *Reader) damage(reason string) error { return &DamageError{r.name, reason} }
 
 func (r *Reader) next() (bool, error) {
 	if !r.begun {
@@ -248,7 +228,7 @@ func (r *Reader) next() (bool, error) {
 	}
 	keyBytes, size := binary.LittleEndian.Uint32(r.frame), binary.LittleEndian.Uint32(r.frame[4:])
 	if keyBytes > KeyMax || size > StoredMax {
-		return false, r.damage(fmt.Sprintf("a row of %d and %d bytes", keyBytes, size))
+		return false, files.Damage(r.name, "a row of %d and %d bytes", keyBytes, size)
 	}
 	if err := r.read(int(keyBytes + size)); err != nil {
 		return false, err
@@ -266,7 +246,7 @@ func (r *Reader) next() (bool, error) {
 		return false, err
 	}
 	if err := r.order.next(r.Key, r.Stored); err != nil {
-		return false, r.damage(err.Error())
+		return false, files.Damage(r.name, "%v", err)
 	}
 	r.totals.Add(r.Stored)
 	return true, nil
@@ -275,15 +255,15 @@ func (r *Reader) next() (bool, error) {
 func (r *Reader) head() error {
 	r.begun = true
 	if err := r.read(headBytes); err != nil && len(r.frame) < magicBytes {
-		return r.damage("it is too short")
+		return files.Damage(r.name, "it is too short")
 	} else if err != nil {
 		return err
 	}
 	if string(r.frame[:magicBytes]) != r.magic {
-		return r.damage("it begins with something else")
+		return files.Damage(r.name, "it begins with something else")
 	}
 	if found := int(binary.LittleEndian.Uint32(r.frame[magicBytes:])); found != Format {
-		return &FormatError{r.name, found}
+		return &files.FormatError{File: r.name, Found: found, Known: Format}
 	}
 	return nil
 }
@@ -295,7 +275,7 @@ func (r *Reader) end() error {
 		return err
 	}
 	if got := binary.LittleEndian.Uint32(r.frame); got != want {
-		return r.damage(fmt.Sprintf("it has checksum %08x, stored %08x", want, got))
+		return files.Damage(r.name, "it has checksum %08x, stored %08x", want, got)
 	}
 	r.totals.Digest = want
 	return nil

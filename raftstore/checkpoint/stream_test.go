@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 func stream(t testing.TB, rows int) []byte {
@@ -92,12 +94,12 @@ func TestRowsOutOfOrder(t *testing.T) {
 func TestOtherFormats(t *testing.T) {
 	b := stream(t, 1)
 	b[8] = 2
-	if _, err := NewReader(bytes.NewReader(b), "a stream", "it").Next(); !errors.As(err, new(*FormatError)) {
+	if _, err := NewReader(bytes.NewReader(b), "a stream", "it").Next(); !errors.As(err, new(*files.FormatError)) {
 		t.Errorf("a stream of format 2: %v", err)
 	}
 	for _, text := range []string{"", "a", "a streak of light", "a stream"} {
 		_, err := NewReader(strings.NewReader(text), "a stream", "it").Next()
-		if !errors.As(err, new(*DamageError)) {
+		if !errors.As(err, new(*files.DamageError)) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/rig"
 )
 
@@ -535,7 +536,7 @@ func TestFilesThatAreMissingOrBack(t *testing.T) {
 			switch {
 			case named:
 				missing++
-				if !errors.As(err, new(*DamageError)) {
+				if !errors.As(err, new(*files.DamageError)) {
 					t.Fatalf("seed %d: without %s: %v", seed, path, err)
 				}
 			case filepath.Base(path) == ManifestName:

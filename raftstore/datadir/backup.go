@@ -135,7 +135,7 @@ func readBackup(in io.Reader, put func(key, stored []byte) error) (Meta, error) 
 			err = put(r.Key, r.Stored)
 		}
 		if err != nil {
-			return Meta{}, rowError(err)
+			return Meta{}, corruptAt(err, 0)
 		}
 	}
 	meta, err := DecodeMeta("backup", r.Record)

@@ -224,25 +224,9 @@ func createLog(d *Disk, dir string, id Identity, c Meta) error {
 	o.New = true
 	log, err := wal.Open(dir, o)
 	if err != nil {
-		return logError(err)
+		return corruptAt(err, 0)
 	}
 	return log.Close()
-}
-
-// logError returns an error of the log as one of this package.
-func logError(err error) error { return corruptAt(err, 0) }
-
-// corruptAt is logError for an error that concerns an entry.
-func corruptAt(err error, index uint64) error {
-	var damage *wal.DamageError
-	var format *wal.FormatError
-	switch {
-	case errors.As(err, &damage):
-		return corrupt(damage.File, index, "byte %d: %s", damage.Offset, damage.Reason)
-	case errors.As(err, &format):
-		return &FormatError{File: format.File, Found: format.Format, Known: wal.Format}
-	}
-	return err
 }
 
 // ErrFormer is returned for a directory of a version before the first release.

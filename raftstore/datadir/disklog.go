@@ -20,7 +20,7 @@ const spareEntries = 4096
 func openLog(found *wal.Image) (*Log, error) {
 	log, err := found.Open()
 	if err != nil {
-		return nil, logError(err)
+		return nil, corruptAt(err, 0)
 	}
 	return &Log{log: log}, nil
 }
@@ -36,7 +36,7 @@ func (l *Log) Append(hard *wal.HardState, entries []*pb.Entry) error {
 	if clear(l.flat); cap(l.flat) > spareEntries {
 		l.flat = nil
 	}
-	return logError(err)
+	return corruptAt(err, 0)
 }
 
 // Read returns entries [lo, hi), at least one, stopping after maxBytes.
@@ -49,10 +49,10 @@ func (l *Log) Read(lo, hi, maxBytes uint64) ([]*pb.Entry, error) {
 }
 
 // Cut removes entries below index as far as that frees space.
-func (l *Log) Cut(index uint64) error { return logError(l.log.Cut(index)) }
+func (l *Log) Cut(index uint64) error { return corruptAt(l.log.Cut(index), 0) }
 
 // Reset removes all entries; the next one is index+1, and index has this term.
-func (l *Log) Reset(index, term uint64) error { return logError(l.log.Reset(index, term)) }
+func (l *Log) Reset(index, term uint64) error { return corruptAt(l.log.Reset(index, term), 0) }
 
 // Close closes the files.
 func (l *Log) Close() error { return l.log.Close() }

@@ -44,7 +44,7 @@ func createState(d *Disk, dir string, first Meta) error {
 func (img *Image) openRows(dir string) (*Rows, error) {
 	s, err := img.rows.Open(img.Meta.stored())
 	if err != nil {
-		return nil, rowError(err)
+		return nil, corruptAt(err, 0)
 	}
 	return &Rows{s, filepath.Join(dir, CheckpointDir), img.Meta}, nil
 }
@@ -72,7 +72,7 @@ func (img *Image) loadRows(d *Disk, dir string, reader rowReader) error {
 		err = corrupt(manifest, 0, "the file is missing")
 	}
 	if err != nil {
-		return rowError(err)
+		return corruptAt(err, 0)
 	}
 	if img.Meta, err = readMeta(manifest, img.rows.Record); err != nil {
 		return err
@@ -84,29 +84,16 @@ func (img *Image) loadRows(d *Disk, dir string, reader rowReader) error {
 	return nil
 }
 
-// rowError returns an error of the checkpoint as one of this package.
-func rowError(err error) error {
-	var damage *checkpoint.DamageError
-	var format *checkpoint.FormatError
-	switch {
-	case errors.As(err, &damage):
-		return corrupt(damage.File, 0, "%s", damage.Reason)
-	case errors.As(err, &format):
-		return &FormatError{File: format.File, Found: format.Found, Known: checkpoint.Format}
-	}
-	return err
-}
-
 // Step writes one piece of the checkpoint that was finished, see checkpoint.Store.
 func (r *Rows) Step() (durable bool, err error) {
 	durable, err = r.Store.Step()
-	return durable, rowError(err)
+	return durable, corruptAt(err, 0)
 }
 
 // Tidy does one step of a merge, see checkpoint.Store.
 func (r *Rows) Tidy(room bool) (more bool, err error) {
 	more, err = r.Store.Tidy(room)
-	return more, rowError(err)
+	return more, corruptAt(err, 0)
 }
 
 // Finish ends the next checkpoint: it has everything, as of index.
@@ -160,7 +147,7 @@ func (p *Pinned) Each(fn func(key, stored []byte) (more bool, err error)) error 
 	for {
 		key, stored, err := p.pin.Next()
 		if err != nil || key == nil {
-			return rowError(err)
+			return corruptAt(err, 0)
 		}
 		p.Read += int64(len(key) + len(stored))
 		if more, err := fn(key, stored); err != nil || !more {

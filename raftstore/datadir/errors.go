@@ -34,20 +34,17 @@ func (e *CorruptionError) Error() string {
 }
 
 // FormatError says that a file was written by a newer program. Nothing was changed.
-type FormatError struct {
-	File  string
-	Found int // version in the file
-	Known int // highest version this program reads
-}
-
-// Error tells what to do: use the newer program.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf(
-		"%s has format %d, this program reads up to %d: use the version that wrote it or a later one", e.File,
-		e.Found, e.Known)
-}
+type FormatError = files.FormatError
 
 // Corrupt builds a CorruptionError.
 func corrupt(file string, index uint64, format string, args ...any) error {
 	return &CorruptionError{File: file, Index: index, Reason: fmt.Sprintf(format, args...)}
+}
+
+// corruptAt returns the damage of a file, if err is that, as damage that concerns an entry; 0 for none.
+func corruptAt(err error, index uint64) error {
+	if damage := (*files.DamageError)(nil); errors.As(err, &damage) {
+		return corrupt(damage.File, index, "%s", damage.Reason)
+	}
+	return err
 }

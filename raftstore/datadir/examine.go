@@ -157,7 +157,7 @@ func (x *examiner) readLog(dir string) error {
 		r.TornBytes = f.Torn
 	}
 	if err != nil {
-		return logError(err)
+		return corruptAt(err, 0)
 	}
 	x.img.log = found
 	x.img.First, x.img.Last = found.First, found.Last

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coordd/coordd/raftstore/files"
 )
 
 // These attacks broke a first sketch of this log, which named files by their first entry, repeated the hard state by a
@@ -60,7 +62,7 @@ func reopened(t *testing.T, dir string, o Options, m model) *Log {
 
 func refused(t *testing.T, dir string, o Options) {
 	t.Helper()
-	if l, err := Open(dir, o); !errors.As(err, new(*DamageError)) {
+	if l, err := Open(dir, o); !errors.As(err, new(*files.DamageError)) {
 		first, last := bounds(l)
 		t.Fatalf("opened with %v, entries %d to %d", err, first, last)
 	}
@@ -241,7 +243,7 @@ func TestAttackReadChecks(t *testing.T) {
 		var b [1]byte
 		file.ReadAt(b[:], at)
 		file.WriteAt([]byte{b[0] ^ 4}, at)
-		if got, err := l.Read(1, 2, 1<<20); !errors.As(err, new(*DamageError)) {
+		if got, err := l.Read(1, 2, 1<<20); !errors.As(err, new(*files.DamageError)) {
 			t.Errorf("byte %d: %v, %v", at, got, err)
 		}
 		file.WriteAt(b[:], at)

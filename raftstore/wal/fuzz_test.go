@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/rig"
 )
 
@@ -78,7 +79,7 @@ func TestHugeIndex(t *testing.T) {
 		b := record{kindEntry, 0, last + 1, 0, nil}.appendTo(make([]byte, batchHeaderBytes))
 		m := rig.New(dir)
 		m.Put(dir+"/"+FileName(1), append(f.encode(), f.seal(b, 1, headerBytes)...))
-		if _, err := Open(dir, small.in(m)); !errors.As(err, new(*DamageError)) {
+		if _, err := Open(dir, small.in(m)); !errors.As(err, new(*files.DamageError)) {
 			t.Errorf("%d: %v", last, err)
 		}
 	}

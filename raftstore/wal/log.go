@@ -59,7 +59,7 @@ type FileReport struct {
 	First, Last uint64 // of its entries that count; 0 in a file without
 }
 
-// Inspect verifies the log in dir, which exists, and changes nothing. Errors: *DamageError, *FormatError, and those of
+// Inspect verifies the log in dir, which exists, and changes nothing. Errors: those of package files, and those of
 // the file system. With an error the image is filled as far as it got, and cannot be opened.
 func Inspect(dir string, o Options) (*Image, error) {
 	s := newScan(dir, o)

@@ -97,7 +97,7 @@ func (g *lives) check(image *rig.Memory, depth int) model {
 	if l, err = Open(dir, g.o.in(again)); err == nil {
 		err = found.differs(l, g.o.Checkpoint)
 	}
-	if err != nil && !(g.o.New && errors.As(err, new(*DamageError))) {
+	if err != nil && !(g.o.New && errors.As(err, new(*files.DamageError))) {
 		g.fatal(again, "after a second crash: %v", err)
 	}
 	return found
@@ -264,7 +264,7 @@ func (g *lives) refusedOr(image *rig.Memory, what string) (refused bool) {
 	g.t.Helper()
 	before := image.Clone()
 	l, err := Open(dir, g.o.in(image))
-	if errors.As(err, new(*DamageError)) {
+	if errors.As(err, new(*files.DamageError)) {
 		if dump(image) != dump(before) || image.Unsynced() {
 			g.fatal(image, "%s: a refused log was changed", what)
 		}
@@ -383,7 +383,7 @@ func TestEveryFailure(t *testing.T) {
 				if !failed {
 					break
 				}
-				if err != nil && errors.As(err, new(*DamageError)) {
+				if err != nil && errors.As(err, new(*files.DamageError)) {
 					g.fatal(g.fs, "%v at step %d is taken for damage: %v", kind, n, err)
 				}
 				tried++
@@ -414,12 +414,12 @@ func TestReadOnly(t *testing.T) {
 	if _, err := Open(dir, g.o.in(g.fs)); !errors.Is(err, syscall.EROFS) {
 		t.Error(err)
 	}
-	if _, err := Open(dir, g.o.in(rig.New(dir))); !errors.As(err, new(*DamageError)) {
+	if _, err := Open(dir, g.o.in(rig.New(dir))); !errors.As(err, new(*files.DamageError)) {
 		t.Error(err)
 	}
 	other := g.o.in(g.fs)
 	other.Member++
-	if _, err := Inspect(dir, other); !errors.As(err, new(*DamageError)) {
+	if _, err := Inspect(dir, other); !errors.As(err, new(*files.DamageError)) {
 		t.Error(err)
 	}
 	if _, err := (files.Disk{}).Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {

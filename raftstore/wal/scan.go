@@ -27,31 +27,8 @@ type Options struct {
 	Progress func(done, files int)
 }
 
-// DamageError reports that the log differs from what was written to it. Nothing was changed.
-type DamageError struct {
-	File   string
-	Offset int64
-	Reason string
-}
-
-// Error names file and place.
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("damage in %s at byte %d: %s", e.File, e.Offset, e.Reason)
-}
-
-// FormatError reports a file whose format this program does not read.
-type FormatError struct {
-	File   string
-	Format int
-}
-
-// Error names the file.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s has format %d, this program reads %d", e.File, e.Format, Format)
-}
-
 func damage(s *segment, at int64, format string, args ...any) error {
-	return &DamageError{s.name, at, fmt.Sprintf(format, args...)}
+	return files.Damage(s.name, "byte %d: %s", at, fmt.Sprintf(format, args...))
 }
 
 // scan reads a log without changing anything.
@@ -158,7 +135,7 @@ func (s *scan) find(name string) error {
 			err = damage(f, 0, "the header is broken, and data follows")
 		}
 	case h.Format != Format:
-		err = &FormatError{f.name, int(h.Format)}
+		err = &files.FormatError{File: f.name, Found: int(h.Format), Known: Format}
 	case h.Cluster != s.Cluster || h.Member != s.Member || h.Sequence != f.Sequence:
 		err = damage(f, 0, "the file is number %d of member %x of cluster %x", h.Sequence, h.Member, h.Cluster)
 	default:
@@ -235,7 +212,7 @@ func (s *scan) noLog() error {
 	}
 	s.garbage = s.found
 	if !s.New {
-		return &DamageError{s.dir, 0, "the log is missing"}
+		return files.Damage(s.dir, "the log is missing")
 	}
 	return nil
 }
