@@ -51,6 +51,9 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 // data directory learn that.
 func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, messages bool) error {
 	err := e.judgeHeader(h, certificate)
+	if err == nil && messages {
+		err = e.s.roster.Hear(h)
+	}
 	if err != nil {
 		e.s.refused.tell(e.s.cfg.Logger, time.Now(), e.Admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
@@ -63,7 +66,6 @@ func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, message
 
 // Opened implements peers.Server.
 func (e endpoint) Opened(h *peerpb.Header) {
-	e.s.roster.Hear(h)
 	e.s.peers.Learn(h.GetFrom(), h.GetAddress())
 	e.s.unlike.compare(e.s, h, time.Now())
 	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })

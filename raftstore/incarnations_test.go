@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // emptiedWorld has member a, whose directory is emptied now and then, and member b, with a real disk, which hears a
@@ -27,6 +28,8 @@ type emptiedWorld struct {
 	runs    bool             // a has asked b since it was made
 	streams []*peerpb.Header // of all lives of a, as long as b lives: what was sent may still arrive
 	bound   []uint64         // incarnations of which b's raft has a binding message
+	heard   uint64           // the incarnation of a's last stream before b had an entry, or of the first one since
+	entry   bool             // b has an entry, of a third member
 }
 
 func newEmptiedWorld(t *testing.T, seed uint64) *emptiedWorld {
@@ -53,14 +56,30 @@ func (w *emptiedWorld) end() {
 	w.streams = nil
 }
 
-// lost reports whether a has lost a directory with which it has sent something binding.
+// lost reports whether a has lost a directory with which it has sent b something binding.
 func (w *emptiedWorld) lost() bool { return len(w.bound) > 0 && !slices.Contains(w.bound, w.now) }
 
-func (w *emptiedWorld) expect(what string, err error) {
+// witnessed reports whether a has lost a directory with which it may have sent others something binding.
+func (w *emptiedWorld) witnessed() bool {
+	return !w.lost() && w.entry && w.heard != 0 && w.heard != w.now
+}
+
+func (w *emptiedWorld) expect(what string, err error, lost bool) {
 	w.t.Helper()
-	if refused := errors.Is(err, ErrEmptied); refused != w.lost() || err != nil && !refused {
-		w.t.Fatalf("seed %d: %s with incarnation %d, bound %v: %v", w.seed, what, w.now, w.bound, err)
+	if refused := errors.Is(err, ErrEmptied); refused != lost || err != nil && !refused {
+		w.t.Fatalf("seed %d: %s with incarnation %d, bound %v, heard %d, entry %v: %v", w.seed, what, w.now, w.bound,
+			w.heard, w.entry, err)
 	}
+}
+
+// append makes b's log begin.
+func (w *emptiedWorld) append() {
+	entries := []*pb.Entry{{Index: new(uint64(2)), Term: new(uint64(1))}}
+	if err := w.b.device.Append(&wal.HardState{Term: 1, Commit: 1}, entries); err != nil {
+		w.t.Fatal(err)
+	}
+	w.b.log.append(entries)
+	w.entry = true
 }
 
 // ask is a first start of a: before it has a directory, and once it has one.
@@ -71,7 +90,7 @@ func (w *emptiedWorld) ask() {
 		net := &memNet{servers: map[string]peers.Server{"b:1": endpoint{w.b}}, rng: rand.New(rand.NewPCG(1, 1))}
 		err := mayStart(w.t.Context(), net.at("a:1"), "b:1",
 			datadir.Identity{Cluster: w.b.identity.Cluster, Member: id}, first)
-		w.expect("start", err)
+		w.expect("start", err, w.lost() || w.witnessed())
 		if w.made = err == nil; !w.made {
 			return
 		}
@@ -91,15 +110,18 @@ func (w *emptiedWorld) ask() {
 	if q.Judge([]membership.Answer{{ID: w.b.identity.Member, Conf: &conf}}).Emptied {
 		err = ErrEmptied
 	}
-	w.expect("ask", err)
-	w.runs = true
+	w.expect("ask", err, w.lost() || w.witnessed())
+	w.runs = !w.witnessed()
 }
 
 func (w *emptiedWorld) open() {
 	h := w.b.headerOf(true)
 	h.Incarnation = w.now
 	err := acceptStream(w.b, h, nil)
-	w.expect("open a stream", err)
+	w.expect("open a stream", err, w.lost())
+	if err == nil && (w.heard == 0 || !w.entry) {
+		w.heard = w.now
+	}
 	if known := endpointOf(w.b).Header(h.GetFrom(), true).GetToIncarnation(); known != 0 != (len(w.bound) > 0) {
 		w.t.Fatalf("seed %d: b tells %d, bound %v", w.seed, known, w.bound)
 	}
@@ -123,10 +145,10 @@ func (w *emptiedWorld) send(h *peerpb.Header, typ pb.MessageType) {
 }
 
 // A member that has sent something binding and lost its directory is refused by the member that has had it, restarts
-// included. One that has not is never refused.
+// included; one that may have done so, by a member that has had its stream and an entry. Others are never refused.
 func TestEmptiedBeforeItIsPublished(t *testing.T) {
 	t.Parallel()
-	lost := 0
+	lost, witnessed := 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 38))
 		w := newEmptiedWorld(t, seed)
@@ -146,18 +168,23 @@ func TestEmptiedBeforeItIsPublished(t *testing.T) {
 				}
 			default:
 				typ := []pb.MessageType{pb.MsgPreVoteResp, pb.MsgVoteResp}[rng.IntN(2)]
-				if len(w.streams) > 0 {
+				if len(w.streams) > 0 && seed%2 == 0 {
 					w.send(w.streams[rng.IntN(len(w.streams))], typ)
+				} else if !w.entry && rng.IntN(4) == 0 {
+					w.append()
 				}
 			}
 			if w.lost() {
 				lost++
 			}
+			if w.witnessed() {
+				witnessed++
+			}
 		}
 		w.end()
 	}
-	if lost == 0 {
-		t.Error("no history in which a member had lost what it promised")
+	if lost == 0 || witnessed == 0 {
+		t.Errorf("a member had lost its promise to b %d times, %d times one that b may have witnessed", lost, witnessed)
 	}
 }
 

@@ -24,6 +24,8 @@ type Learnt struct {
 	Conf    membership.Conf `json:"conf"`
 	// Incarnations has those of members that have spoken here before the log had theirs, by member.
 	Incarnations map[uint64]uint64 `json:"incarnations,omitempty"`
+	// Heard has those of members that have opened a stream, which may have said nothing yet.
+	Heard map[uint64]uint64 `json:"heard,omitempty"`
 }
 
 func saveLearnt(d *Disk, dir string, id Identity, t Learnt) error {

@@ -10,7 +10,8 @@ import (
 )
 
 // The log has the incarnation of a member only some time after the member's first vote. A member that loses its
-// directory in between must not come back and vote again. So every member that has had its word remembers it.
+// directory in between must not come back and vote again. So every member that has had its word remembers it, and every
+// other one that it has connected to.
 
 // Remember makes the sender's incarnation durable before raft gets the sender's first binding message, and refuses a
 // sender with another one.
@@ -27,13 +28,16 @@ func (r *Roster) Remember(h *peerpb.Header) error {
 	if other := r.vouched[id]; other != 0 && other != now {
 		return peers.ErrEmptied
 	}
+	return r.note(h, func(t *datadir.Learnt) *map[uint64]uint64 { return &t.Incarnations })
+}
+
+// note makes the sender's incarnation durable in one of the maps. The caller holds saving.
+func (r *Roster) note(h *peerpb.Header, in func(t *datadir.Learnt) *map[uint64]uint64) error {
 	err := r.change(func(t *datadir.Learnt) {
-		seen := maps.Clone(t.Incarnations)
-		if seen == nil {
-			seen = map[uint64]uint64{}
-		}
-		seen[id] = now
-		t.Incarnations = seen
+		seen := map[uint64]uint64{}
+		maps.Copy(seen, *in(t))
+		seen[h.GetFrom()] = h.GetIncarnation()
+		*in(t) = seen
 	}, true)
 	if err != nil {
 		r.cfg.Fail(err)
@@ -66,14 +70,26 @@ func (r *Roster) Vouch(id, incarnation uint64) {
 	r.vouched[id] = incarnation
 }
 
-// Hear notes the incarnation of a member that has opened a stream. A follower sends what binds it to its leader alone,
-// whose directory may be lost together with its own: so the others know it too, in memory, once there were entries.
-func (r *Roster) Hear(h *peerpb.Header) {
+// Hear makes the incarnation of a member that opens a stream durable before the stream is accepted. A follower sends
+// binding messages to its leader alone, whose directory may be lost together with its own: so the others know it too.
+// Before there are entries a later directory takes the place of an earlier one.
+func (r *Roster) Hear(h *peerpb.Header) error {
+	id, now := h.GetFrom(), h.GetIncarnation()
+	if known, _ := r.fits(id, now); known {
+		return nil
+	}
+	r.saving <- struct{}{}
+	defer func() { <-r.saving }()
+	if before := r.heard(id); before == now || before != 0 && !r.cfg.Fresh() {
+		return nil
+	}
+	return r.note(h, func(t *datadir.Learnt) *map[uint64]uint64 { return &t.Heard })
+}
+
+func (r *Roster) heard(id uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.heard[h.GetFrom()] == 0 || r.cfg.Fresh() {
-		r.heard[h.GetFrom()] = h.GetIncarnation()
-	}
+	return r.learnt.Heard[id]
 }
 
 // Incarnation returns the incarnation of a member as Hello reports it.
@@ -82,7 +98,5 @@ func (r *Roster) Incarnation(id uint64) uint64 {
 	if known != 0 || r.cfg.Fresh() {
 		return known
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.heard[id]
+	return r.heard(id)
 }

@@ -62,13 +62,12 @@ type Roster struct {
 
 	saving  chan struct{}     // capacity 1: held while the file is written
 	vouched map[uint64]uint64 // see Vouch; the holder of saving changes it
-	heard   map[uint64]uint64 // see Hear; mu guards it
 }
 
 // New returns the roster of a member with the membership of its log, and with what it had learnt in an earlier run.
 func New(cfg Config, own membership.Conf, learnt datadir.Learnt) *Roster {
 	r := &Roster{cfg: cfg, bell: turn.NewBell(), own: own, learnt: learnt, saving: make(chan struct{}, 1),
-		vouched: map[uint64]uint64{}, heard: map[uint64]uint64{}}
+		vouched: map[uint64]uint64{}}
 	r.choose()
 	return r
 }
