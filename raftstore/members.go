@@ -142,9 +142,9 @@ func sealing() *pursuit {
 		func(l *loop) bool { return l.leading && l.caughtUp && l.unsealed == 0 })
 }
 
-// TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log, of those
-// that can be reached and have space on their disks. It returns once this member does not lead any more. From
-// the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
+// TransferLeader hands the leadership to another voter, once that is heard of; id 0 means the one that has most of the
+// log, of those that can be reached and have space on their disks. It returns once this member does not lead any more.
+// Once it begins, this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
 func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	tried := false
 	return s.inbox.pursue(ctx, s.done, &pursuit{attempt: func(l *loop) error {
@@ -279,10 +279,10 @@ func (l *loop) transfer(id uint64) error {
 		}
 	}
 	switch {
-	case id == l.s.identity.Member:
-		return nil
-	case !slices.Contains(l.conf.Voters, id):
+	case id != l.s.identity.Member && !slices.Contains(l.conf.Voters, id):
 		return fmt.Errorf("hand the leadership to %s: %w", IDText(id), ErrNotMember)
+	case id == l.s.identity.Member, !l.active(id): // to begin without it would only stop this leader
+		return nil
 	}
 	l.s.lease.revoke()
 	l.s.moving.Store(true)

@@ -61,6 +61,37 @@ func TestLeaderJustStartedHandsOver(t *testing.T) {
 	c.put("served by the heir", heir)
 }
 
+// A leader that is to hand over to a member that is down leads on until that is back.
+func TestLeaderWaitsForItsHeir(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 3, 302)
+	c.startAll()
+	leader := c.leader()
+	heir := others(c.names, leader.name)[0]
+	id := c.nodes[heir].store.Member()
+	c.awaitVoters(heir)
+	c.kill(heir)
+	asked := func(is func(l *loop) bool) func() bool {
+		return func() (yes bool) {
+			leader.ask(func(l *loop) { yes = is(l) })
+			return yes
+		}
+	}
+	c.poll("the silence of the heir", asked(func(l *loop) bool { return !l.active(id) }))
+	moved := make(chan error, 1)
+	go func() { moved <- leader.store.TransferLeader(testContext(t), id) }()
+	c.poll("an attempt", asked(func(l *loop) bool { return len(l.pursuits) == 1 && l.pursuits[0].begun }))
+	if leader.store.moving.Load() {
+		t.Errorf("seed %d: the leader hands over to a member that is down", c.seed)
+	}
+	c.put("served meanwhile")
+	c.start(heir)
+	if err := <-moved; err != nil {
+		t.Errorf("seed %d: %v", c.seed, err)
+	}
+	c.put("served afterwards")
+}
+
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
