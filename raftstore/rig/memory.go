@@ -70,7 +70,11 @@ func New(dirs ...string) *Memory {
 	return m
 }
 
-// ErrShort makes a write short: a part of the data is written.
+// wordBytes is the unit in which a write is cut short: a kernel that cannot go on, as a signal kills the process or a
+// limit of the file's size is reached, has copied whole words of an aligned buffer.
+const wordBytes = 8
+
+// ErrShort makes a write short: some words of the data are written.
 var ErrShort = errors.New("short write")
 
 // Faults are the errors of a step.
@@ -309,7 +313,8 @@ func (o *openFile) WriteAt(b []byte, at int64) (int, error) {
 		err = o.m.grow(o.f, at+int64(len(b)))
 	}
 	if errors.Is(err, ErrShort) {
-		b = b[:max(int64(len(b))/2, min(int64(len(b)), (at/sectorBytes+1)*sectorBytes-at))]
+		words := (len(b) + wordBytes - 1) / wordBytes
+		b = b[:min(len(b), wordBytes*(1+o.m.steps%max(1, words-1)))]
 	} else if err != nil {
 		return 0, err
 	}

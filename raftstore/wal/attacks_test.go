@@ -165,6 +165,43 @@ func TestAttackFlippedBit(t *testing.T) {
 }
 
 // Data of a client is full of batch headers, and the write is torn: the scan stays linear, and finds a torn write.
+// A write that an error has cut short after any of its words is dropped.
+func TestAttackShortWrite(t *testing.T) {
+	for _, size := range []int{0, 8, 24, 100, 700} {
+		dir, o := onDisk(t)
+		o, m := filled(t, dir, o, 3, 50)
+		l := reopened(t, dir, o, m)
+		m = appended(t, l, m, HardState{Term: 9, Vote: 2, Commit: 3}, ent(4, 9, 50))
+		file, from := l.current().name, l.current().end
+		appended(t, l, m, HardState{Term: 9, Vote: 2, Commit: 4}, ent(5, 9, size))
+		to := l.current().end
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for cut := from; cut < to; cut += 8 {
+			torn := t.TempDir()
+			if err := os.CopyFS(torn, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.OpenFile(filepath.Join(torn, filepath.Base(file)), os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt(make([]byte, to-cut), cut)
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			again, err := Open(torn, o)
+			if err == nil {
+				err = errors.Join(m.differs(again, o.Checkpoint), again.Close())
+			}
+			if err != nil {
+				t.Errorf("%d of %d bytes of the last batch: %v", cut-from, to-from, err)
+			}
+		}
+	}
+}
+
 func TestAttackHeadersInData(t *testing.T) {
 	dir, o := onDisk(t)
 	o, m := filled(t, dir, o, 1, 100)

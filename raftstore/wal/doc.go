@@ -50,8 +50,8 @@
 // batch of the head, and in younger files, there may be
 //
 //   - nothing: zeros up to the end of the file;
-//   - a torn write: the first sector of the batch reads as zeros, or its header is intact and another sector of it
-//     reads as zeros. Files read as zeros ahead, so a sector that did not arrive does;
+//   - a torn write: the first sector of the batch reads as zeros, or everything behind its header, or its header is
+//     intact and another sector or the last word reads as zeros. Files are zeros ahead, and what did not arrive is;
 //   - damage: everything else, and anything in front of an intact batch header. Then Open refuses. So one flipped bit
 //     of the last acknowledged batch is found. A drive that tears a write within a sector makes a sound log look
 //     damaged; that is the safe side, and a member of a cluster can join again.

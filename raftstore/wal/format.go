@@ -179,10 +179,10 @@ func (s *segment) batch(b []byte, at int64) (found batch, ok bool) {
 // or damage. It returns the end of a torn write.
 func (s *segment) judge(b []byte, at int64) (torn int64, err error) {
 	rest := bytes.TrimRight(b[min(at, int64(len(b))):], "\x00")
-	if len(rest) == 0 {
-		return at, nil
-	}
 	torn = at + int64(len(rest))
+	if len(rest) <= batchHeaderBytes { // no batch is so short; an error has cut one within its header
+		return torn, nil
+	}
 	for probe := at + batchHeaderBytes; probe < torn; probe += batchHeaderBytes {
 		if _, ok := s.batchHeader(b, probe); ok {
 			return 0, fmt.Errorf("the batch is broken, and another one follows at %d", probe)

@@ -156,7 +156,7 @@ func (d *Disk) Hook(op rt.Op, name, to string, offset int64, data []byte) (keep 
 			}
 			d.failed = true
 			if op == rt.Write && keep > 0 {
-				keep = WholePages(offset, min(keep, len(data)))
+				keep = WholeWords(offset, min(keep, len(data)))
 				d.note(op, name, to, offset, data[:keep])
 			}
 		})
@@ -167,12 +167,13 @@ func (d *Disk) Hook(op rt.Op, name, to string, offset int64, data []byte) (keep 
 	return keep, err
 }
 
-// pageBytes is the unit in which a write is cut short.
-const pageBytes = 4096
+// wordBytes is the unit in which a write is cut short: a kernel that cannot go on, because a signal kills the process
+// or a limit of the file's size is reached, has copied whole words of an aligned buffer.
+const wordBytes = 8
 
-// WholePages returns how much of a write at an offset ends with a page.
-func WholePages(offset int64, n int) int {
-	return max(0, n-int((max(offset, 0)+int64(n))%pageBytes))
+// WholeWords returns how much of a write at an offset ends with a word.
+func WholeWords(offset int64, n int) int {
+	return max(0, n-int((max(offset, 0)+int64(n))%wordBytes))
 }
 
 // due counts an operation, and returns the trigger if it is the one. The lock is held, here and below.

@@ -80,7 +80,7 @@ func (d *disk) hook(op rt.Op, name, _ string, offset int64, data []byte) (keep i
 		fmt.Println("due", op)
 		answer := <-d.answers
 		if answer.Error != 0 {
-			return sim.WholePages(offset, min(answer.Keep, len(data))), answer.Error
+			return sim.WholeWords(offset, min(answer.Keep, len(data))), answer.Error
 		}
 	}
 	time.Sleep(pause)
