@@ -90,19 +90,6 @@ func (r *Replay) EndWait(order, asked uint64) Outcome {
 	return Outcome{}
 }
 
-// Waiting returns the requests that wait for tokens, and whose streams still have their sessions.
-func (r *Replay) Waiting() []uint64 {
-	var asked []uint64
-	for _, sem := range r.model.node.semaphores {
-		for _, l := range sem.waiters {
-			if l.addressable {
-				asked = append(asked, l.reqID)
-			}
-		}
-	}
-	return asked
-}
-
 // Describe returns a semaphore with owners and waiters, nil if it does not exist.
 func (r *Replay) Describe(name string) *Description {
 	sem := r.model.findSemaphore(name)

@@ -27,9 +27,6 @@ func (j *judge) believe() {
 		switch fact := e.Fact.(type) {
 		case *Sent:
 			s := j.streams[fact.Stream]
-			if s == nil {
-				continue
-			}
 			r := requestOf(fact.Request)
 			name := s.path + "/" + r.Name
 			switch r.Kind {
@@ -46,7 +43,7 @@ func (j *judge) believe() {
 				beliefsOf(all, s).asked(e.At, name, &r)
 			}
 		case *Got:
-			if s := j.streams[fact.Stream]; s != nil && s.started <= place {
+			if s := j.streams[fact.Stream]; s.started <= place {
 				b := beliefsOf(all, s)
 				for ; next[s] < len(s.proofs) && s.proofs[next[s]].place <= place; next[s]++ {
 					b.lives(e.At, s.proofs[next[s]].sent+j.lasts(s.timeout))

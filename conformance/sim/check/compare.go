@@ -38,7 +38,7 @@ func (j *judge) compare() {
 
 // requestAt returns the request that was sent at a place in the history, if it was one.
 func (s *stream) requestAt(place int, e *Sent) *request {
-	if s == nil || s.doubtful {
+	if s.doubtful {
 		return nil
 	}
 	if q := s.byID[requestOf(e.Request).ReqID]; q != nil && q.place == place {
@@ -49,7 +49,7 @@ func (s *stream) requestAt(place int, e *Sent) *request {
 
 // answeredAt returns the request that was answered at a place in the history, if any was.
 func (s *stream) answeredAt(place int, e *Got) *request {
-	if s == nil || s.doubtful {
+	if s.doubtful {
 		return nil
 	}
 	q := s.byID[model.ReplyOf(e.Message).ReqID]

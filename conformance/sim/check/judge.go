@@ -70,8 +70,6 @@ func (j *judge) owed() {
 			}
 		case q.executed == 0 && j.overdue(q.stream, q.at):
 			j.report(q.at, "answers", "%v was never answered", q)
-		case q.waits && len(q.got) == 0 && j.overdue(q.stream, j.find(q.executed).at):
-			j.report(q.at, "answers", "%v waits, and its client was never told", q)
 		}
 	}
 }

@@ -152,10 +152,6 @@ var lies = map[string]struct {
 		at := place(t, list, 1, result(model.Describe))
 		return slices.Delete(list, at, at+1)
 	}},
-	"a waiter hears nothing": {"answers", func(t *testing.T, list []Event) []Event {
-		at := place(t, list, 1, reply(model.Pending))
-		return slices.Delete(list, at, at+1)
-	}},
 	"two answers": {"answers", func(t *testing.T, list []Event) []Event {
 		at := place(t, list, 0, result(model.Release))
 		return slices.Insert(list, at+1, list[at])

@@ -66,13 +66,6 @@ func (j *judge) replay() {
 			}
 		}
 	}
-	for _, n := range j.nodes {
-		for _, ticket := range n.replay.Waiting() {
-			if q := n.senders[ticket]; q != nil {
-				q.waits = true
-			}
-		}
-	}
 }
 
 // command executes a command of a session.

@@ -13,7 +13,7 @@ import (
 // Violation is a promise that was not kept.
 type Violation struct {
 	At   time.Duration
-	Kind string // belief, log, model, time, watch, expiry, answers, or harness: the history itself is wrong
+	Kind string // belief, log, model, time, watch, expiry or answers
 	Text string
 }
 
@@ -108,7 +108,6 @@ type request struct {
 	executed point    // 0: it is not in the log
 	answers  []answer // of the model
 	got      []got
-	waits    bool // for tokens, at the end of the log
 
 	known point // the clients had seen all effects up to this place when the request was sent
 	watch *watch
