@@ -95,6 +95,19 @@ func (c *cluster) startAll() error {
 }
 
 func (c *cluster) start(i int) error {
+	p, err := c.launch(i)
+	if err == nil {
+		_, err = p.Ready()
+	}
+	if err != nil {
+		c.set(i, nil)
+		return fmt.Errorf("server %d: %w", i, err)
+	}
+	return nil
+}
+
+// launch starts a server and does not wait until it serves.
+func (c *cluster) launch(i int) (*testserver.Process, error) {
 	c.mutex.Lock()
 	c.starts++
 	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
@@ -107,13 +120,8 @@ func (c *cluster) start(i int) error {
 	})
 	if err == nil {
 		c.set(i, p) // before it is ready: the proxy finds out by its process id that it connects
-		_, err = p.Ready()
 	}
-	if err != nil {
-		c.set(i, nil)
-		return fmt.Errorf("server %d: %w", i, err)
-	}
-	return nil
+	return p, err
 }
 
 // arguments are those of `coordd serve` for a server.
