@@ -131,7 +131,7 @@ func (c *testCluster) expel(name string) outsider {
 			c.leadWith(other)
 		}
 	}
-	c.onLeader("remove "+name, func(ctx context.Context, s *Store) error { return s.Remove(ctx, gone.id) })
+	c.onLeader("remove "+name, func(ctx context.Context, s *Store) error { return s.Changes.Remove(ctx, gone.id) })
 	c.wait("the removed server to end", func() bool { return m.failure != nil })
 	if !errors.Is(m.failure, ErrRemoved) {
 		c.t.Errorf("the removed server ended with %v", m.failure)
@@ -145,17 +145,17 @@ func (c *testCluster) expel(name string) outsider {
 func (c *testCluster) promoted(name string) {
 	c.t.Helper()
 	id := c.join(name)
-	c.onLeader("promote "+name, func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+	c.onLeader("promote "+name, func(ctx context.Context, s *Store) error { return s.Changes.Promote(ctx, id) })
 }
 
 func (m *machine) keptOut() bool {
-	out, _ := m.store.KeptOut()
+	out, _ := m.store.Peers.KeptOut()
 	return out
 }
 
 // keptOutBy reports whether the reason names all these.
 func (m *machine) keptOutBy(names ...string) bool {
-	_, why := m.store.KeptOut()
+	_, why := m.store.Peers.KeptOut()
 	return !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(why, name) })
 }
 
@@ -302,13 +302,13 @@ func TestClaimOfAnEmptiedDirectory(t *testing.T) {
 	c.waitPublished(c.leader())
 	c.settle()
 	s, from := c.ready("a").store, c.ready("b").store
-	asked := s.roster.Concluded()
+	asked := s.Peers.roster.Concluded()
 	h := endpointOf(from).Header(s.Member(), true)
 	h.ToIncarnation++
-	if err := acceptStream(s, h, from.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
+	if err := acceptStream(s, h, from.Peers.network.(*memEnd).certificate()); !errors.Is(err, ErrOtherCluster) {
 		t.Errorf("accepted with %v", err)
 	}
-	c.poll("the others to be asked", func() bool { return s.roster.Concluded() > asked })
+	c.poll("the others to be asked", func() bool { return s.Peers.roster.Concluded() > asked })
 	c.settle()
 }
 
@@ -323,7 +323,7 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 	m := c.ready(others(c.names, lead.name)[0])
 	s, from := m.store, lead.store
 	h := endpointOf(from).Header(s.Member(), true)
-	if err := acceptStream(s, h, from.network.(*memEnd).certificate()); err != nil {
+	if err := acceptStream(s, h, from.Peers.network.(*memEnd).certificate()); err != nil {
 		t.Fatal(err)
 	}
 	status, err := s.Status(testContext(t))
@@ -337,9 +337,9 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asked := s.roster.Concluded()
+	asked := s.Peers.roster.Concluded()
 	beyond()
-	c.poll("others to be asked", func() bool { return s.roster.Concluded() > asked })
+	c.poll("others to be asked", func() bool { return s.Peers.roster.Concluded() > asked })
 	m.note(func() {
 		if m.failure != nil {
 			t.Errorf("ended with %v before others were asked again", m.failure)

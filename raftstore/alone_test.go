@@ -20,7 +20,7 @@ func TestForcedSingleLeadsBehindMembershipChanges(t *testing.T) {
 	c.settle()
 	// A new term is written down with the commit index, which is behind the members' records.
 	old := c.leader()
-	c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.TransferLeader(ctx, 0) })
+	c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.Changes.TransferLeader(ctx, 0) })
 	c.poll("another leader", func() bool { return c.leader() != old })
 	c.put("in the new term")
 	c.settle()

@@ -12,40 +12,12 @@ import (
 // NoClients is the client address of a member that wants no further clients, because it is about to stop.
 const NoClients = "none"
 
-// SetClientAddress changes the address for clients that this member announces in the place of
-// Cluster.ClientAddress. The other members learn it from the streams that this one has opened to them, with or
-// without a leader; the leader also writes an address into the log, for members that have not heard this one
-// since their start. "" means that this member does not serve clients yet, and NoClients that it does not any
-// more. Longer texts than 600 bytes count as "". Call it after Start.
-func (s *Store) SetClientAddress(address string) {
-	s.client.Store(&address)
-	s.announce()
-}
-
-// ClientAddressSent reports whether the present client address has been sent to every member that takes
-// messages from this one.
-func (s *Store) ClientAddressSent() bool {
-	if s.peers == nil {
-		return true
-	}
-	return s.peers.Announced(*s.client.Load())
-}
-
 // clientAddressIn returns the client address that a member's header announces.
 func clientAddressIn(h *peerpb.Header) string {
 	if address := h.GetClientAddress(); len(address) <= clientTextMax {
 		return address
 	}
 	return ""
-}
-
-// announce tells the other members what has changed about this one.
-func (s *Store) announce() {
-	if s.peers == nil {
-		return
-	}
-	s.peers.Announce()
-	s.inbox.task((*loop).publish)
 }
 
 // publish has the leader put into the log what a member says of itself and the log does not. Raft takes one
@@ -65,7 +37,7 @@ func (l *loop) publish() {
 // from what it says of itself, and nil if there is none. Only the leader asks, which then writes it
 // (publish).
 func (l *loop) unpublished() *membership.Record {
-	if l.s.peers == nil {
+	if l.s.Peers.out == nil {
 		return nil
 	}
 	self := l.s.identity.Member
@@ -85,7 +57,7 @@ func (l *loop) unpublished() *membership.Record {
 		if id == self && want.Name == "" {
 			want.Name = l.s.cfg.Cluster.Name
 		}
-		want.Incarnation = cmp.Or(want.Incarnation, l.s.roster.List().Conf.Incarnation(id), h.GetIncarnation())
+		want.Incarnation = cmp.Or(want.Incarnation, l.s.Peers.roster.List().Conf.Incarnation(id), h.GetIncarnation())
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}

@@ -41,7 +41,7 @@ func TestClientAddressIsAnnounced(t *testing.T) {
 	m := c.leader()
 	c.waitPublished(m)
 	for _, name := range c.names {
-		c.nodes[name].store.SetClientAddress(name + ":2136")
+		c.nodes[name].store.Peers.SetClientAddress(name + ":2136")
 		c.waitForClient(name, name+":2136")
 	}
 	// All logs have it, too.
@@ -56,10 +56,10 @@ func TestClientAddressIsAnnounced(t *testing.T) {
 		})
 	}
 	logged(other, other+":2136")
-	c.nodes[other].store.SetClientAddress(strings.Repeat("x", clientTextMax+1)) // not passed on
+	c.nodes[other].store.Peers.SetClientAddress(strings.Repeat("x", clientTextMax+1)) // not passed on
 	c.waitForClient(m.name, m.name+":2136")
-	c.nodes[other].store.SetClientAddress(NoClients)
-	c.nodes[m.name].store.SetClientAddress("elsewhere")
+	c.nodes[other].store.Peers.SetClientAddress(NoClients)
+	c.nodes[m.name].store.Peers.SetClientAddress("elsewhere")
 	c.waitForClient(m.name, "elsewhere")
 	c.waitForClient(other, NoClients)
 	logged(m.name, "elsewhere") // so NoClients would have been logged, too
@@ -75,11 +75,11 @@ func TestClientAddressIsAnnounced(t *testing.T) {
 	}
 	for _, name := range others(c.names, other) {
 		c.kill(name)
-		c.start(name).store.SetClientAddress(name + ":2136")
+		c.start(name).store.Peers.SetClientAddress(name + ":2136")
 	}
 	c.leader()
 	c.waitForClient(other, other+":2136")
-	c.start(other).store.SetClientAddress("moved")
+	c.start(other).store.Peers.SetClientAddress("moved")
 	c.waitForClient(other, "moved")
 	c.settle()
 }
@@ -146,8 +146,8 @@ func TestAwaited(t *testing.T) {
 		"is cut in one direction":  {tried: true, open: true, client: "b:1"},
 	} {
 		s := &Store{identity: datadir.Identity{Member: 1}}
-		s.client.Store(new(string))
-		s.peers = foundOut{up: test.up, tried: test.tried}
+		s.Peers.client.Store(new(string))
+		s.Peers.out = foundOut{up: test.up, tried: test.tried}
 		s.view.Store(&memberView{conf: membership.Conf{Voters: []uint64{1, 2}},
 			clients: map[uint64]string{2: test.client},
 			open:    map[uint64]bool{2: test.open}, waits: map[uint64]bool{1: true, 2: test.waits}})
@@ -235,12 +235,12 @@ func TestTransferBehindAMembershipChange(t *testing.T) {
 		m := c.leader()
 		c.put(fmt.Sprint("round ", round))
 		address := fmt.Sprint("address ", round)
-		m.store.SetClientAddress(address)
+		m.store.Peers.SetClientAddress(address)
 		c.poll("the leader to know its own address", func() bool {
 			return slices.ContainsFunc(m.store.Members(),
 				func(o Member) bool { return o.ClientAddress == address })
 		})
-		if err := m.store.TransferLeader(testContext(t), 0); err != nil && !errors.Is(err, ErrNotLeader) {
+		if err := m.store.Changes.TransferLeader(testContext(t), 0); err != nil && !errors.Is(err, ErrNotLeader) {
 			t.Fatal(err)
 		}
 	}

@@ -33,13 +33,13 @@ func TestQuestionsOfMembers(t *testing.T) {
 	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
 	for _, urgent := range []bool{true, false} {
 		answer := &peerpb.Member{}
-		c.poll("a connection", func() bool { return other.PeerConn(s.Member(), urgent) != nil })
-		err := peers.Ask(testContext(t), other.PeerConn(s.Member(), urgent), &peerpb.Row{Key: []byte("x")}, answer)
+		c.poll("a connection", func() bool { return other.Peers.Conn(s.Member(), urgent) != nil })
+		err := peers.Ask(testContext(t), other.Peers.Conn(s.Member(), urgent), &peerpb.Row{Key: []byte("x")}, answer)
 		if err != nil || answer.GetId() != other.Member() || answer.GetName() != "x" {
 			t.Errorf("a member was answered %v, %v", answer, err)
 		}
 	}
-	err := peers.Ask(testContext(t), other.PeerConn(s.Member(), false), &peerpb.Frame{}, &peerpb.Member{})
+	err := peers.Ask(testContext(t), other.Peers.Conn(s.Member(), false), &peerpb.Frame{}, &peerpb.Member{})
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("a question that nobody registered: %v", err)
 	}
@@ -94,8 +94,8 @@ func TestQuestionsBeforeAdmission(t *testing.T) {
 	h := w.b.headerOf(true)
 	for _, open := range []bool{true, false} {
 		if !open {
-			w.b.roster.Ask()
-			w.b.roster.Shut()
+			w.b.Peers.roster.Ask()
+			w.b.Peers.roster.Shut()
 		}
 		for _, messages := range []bool{true, false} {
 			err := endpointOf(w.b).Judge(h, nil, messages)
@@ -107,7 +107,7 @@ func TestQuestionsBeforeAdmission(t *testing.T) {
 	}
 	alone := open(t, Config{InMemory: true, Logger: noLog})
 	defer stop(t, alone)
-	if alone.PeerConn(1, false) != nil {
+	if alone.Peers.Conn(1, false) != nil {
 		t.Error("a server alone is connected")
 	}
 }

@@ -23,7 +23,7 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 	r := start(t, s)
 	term := r.lead(t)
 	var b bytes.Buffer
-	if _, err := s.Backup(context.Background(), &b); err == nil {
+	if _, err := s.Checkpoints.Backup(context.Background(), &b); err == nil {
 		t.Error("a backup without a checkpoint")
 	}
 	want := map[string]string{}
@@ -42,7 +42,7 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 	w.Finish()
 	r.waitCheckpoint(t, r.last())
 	b.Reset()
-	index, err := s.Backup(context.Background(), &b)
+	index, err := s.Checkpoints.Backup(context.Background(), &b)
 	if err != nil || index != r.last() {
 		t.Fatalf("backup as of %d, %v; want %d", index, err, r.last())
 	}
@@ -71,8 +71,8 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("rows %v", got)
 	}
 	lineage := s.Lineage()
-	if lineage == 0 || s.CheckpointIndex() != 3 {
-		t.Errorf("lineage %x, as of %d", lineage, s.CheckpointIndex())
+	if lineage == 0 || s.loaded != 3 {
+		t.Errorf("lineage %x, as of %d", lineage, s.loaded)
 	}
 	r := start(t, s)
 	term := r.lead(t)
@@ -179,7 +179,7 @@ func TestRestoredBackupGrows(t *testing.T) {
 	c.settle()
 	m := c.leader()
 	var b bytes.Buffer
-	index, err := m.store.Backup(context.Background(), &b)
+	index, err := m.store.Checkpoints.Backup(context.Background(), &b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestRestoredBackupGrows(t *testing.T) {
 	}
 	c.dir = t.TempDir()
 	id := c.join("b")
-	c.onLeader("promote b", func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+	c.onLeader("promote b", func(ctx context.Context, s *Store) error { return s.Changes.Promote(ctx, id) })
 	c.settle()
 	if b := c.nodes["b"]; b.restores != 1 || b.store.Lineage() != a.store.Lineage() ||
 		a.store.Lineage() == 0 {
@@ -272,7 +272,7 @@ func TestForceSingle(t *testing.T) {
 			c.kill("b")
 			c.names = []string{"a"}
 			id := c.join("e")
-			c.onLeader("promote e", func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+			c.onLeader("promote e", func(ctx context.Context, s *Store) error { return s.Changes.Promote(ctx, id) })
 			c.settle()
 			if got := c.nodes["e"].store.Members(); len(got) != 2 {
 				t.Errorf("members %v", got)

@@ -68,7 +68,7 @@ func TestPeerPortIsCrowded(t *testing.T) {
 		}
 	}()
 	<-crowded
-	c.wait("the member to notice", func() bool { return !m.store.Crowded().IsZero() })
+	c.wait("the member to notice", func() bool { return !m.store.Peers.Crowded().IsZero() })
 	name := others(c.names, m.name)[0]
 	c.kill(name)
 	c.put("meanwhile")

@@ -1,7 +1,11 @@
 package raftstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,14 +14,16 @@ import (
 // Checkpoints knows when the next checkpoint is due, and begins it. Its methods are cheap, and may be called from any
 // goroutine once the store is started.
 type Checkpoints struct {
-	cfg    *Config
-	log    *raftLog
-	keeper *keeper
+	cfg     *Config
+	log     *raftLog
+	keeper  *keeper
+	stopped <-chan struct{}
 
-	due    due
-	wanted atomic.Uint64 // see Want
-	begun  atomic.Uint64 // index of the last checkpoint that was begun
-	stored atomic.Uint64 // index of the last checkpoint that is durable
+	due     due
+	wanted  atomic.Uint64 // see Want
+	begun   atomic.Uint64 // index of the last checkpoint that was begun
+	stored  atomic.Uint64 // index of the last checkpoint that is durable
+	backups sync.Mutex    // held during a backup
 }
 
 // opened begins with the checkpoint that was found, as of index.
@@ -85,6 +91,48 @@ func (c *Checkpoints) Begin(index uint64) *CheckpointWriter {
 	c.due.begin()
 	c.begun.Store(index)
 	return w
+}
+
+// Await returns once a checkpoint as of index or later is durable. It does not see to it that there is one, see Want.
+// Errors: ErrStopped, that of ctx.
+func (c *Checkpoints) Await(ctx context.Context, index uint64) error {
+	return c.keeper.inbox.pursue(ctx, c.stopped, &pursuit{attempt: func(*loop) error { return nil },
+		done: func(*loop) bool { return c.stored.Load() >= index }})
+}
+
+// ErrBackupRuns is returned while another Backup is under way: one at a time, because each holds on to old files.
+var ErrBackupRuns = errors.New("another backup is under way")
+
+// Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum
+// over everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it.
+// Other work goes on meanwhile and does not wait for w. It returns the index of the checkpoint. Call it between Start
+// and Stop. Errors: ErrBackupRuns, ErrStopped as soon as w returns, those of w and ctx.
+func (c *Checkpoints) Backup(ctx context.Context, w io.Writer) (index uint64, err error) {
+	if !c.backups.TryLock() {
+		return 0, ErrBackupRuns
+	}
+	defer c.backups.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, backupTimeMax)
+	defer cancel()
+	p, err := c.keeper.rows.Pin()
+	if err != nil {
+		return 0, err
+	}
+	if p == nil {
+		return 0, errors.New("backup: there are no checkpoints in memory")
+	}
+	defer c.keeper.release(p)
+	if p.Meta.Index == 0 {
+		return 0, errors.New("backup: there is no checkpoint yet")
+	}
+	err = p.Backup(ctx, w)
+	if errors.Is(err, os.ErrClosed) {
+		err = ErrStopped
+	}
+	if err != nil {
+		return 0, fmt.Errorf("backup: %w", err)
+	}
+	return p.Meta.Index, nil
 }
 
 // due measures the log that a restart would replay: what was applied since the last checkpoint was begun. Its

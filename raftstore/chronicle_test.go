@@ -79,9 +79,9 @@ func TestChronicle(t *testing.T) {
 
 	d := c.join("d")
 	once("a", "a server was added", "server=d", "d:1")
-	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
+	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Changes.Promote(ctx, d) })
 	once("a", "was given a vote", "server=d")
-	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, d) })
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Changes.Remove(ctx, d) })
 	once("a", "was removed", "server=d")
 	c.kill("d")
 	c.names = others(c.names, "d")
@@ -139,11 +139,11 @@ func TestNoHistoryAsNews(t *testing.T) {
 	c.put("x")
 	c.settle()
 	d := c.join("d")
-	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, d) })
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Changes.Remove(ctx, d) })
 	c.kill("d")
 	c.names = others(c.names, "d")
 	c.onLeader("add e", func(ctx context.Context, s *Store) error {
-		_, err := s.AddLearner(ctx, "e", "e:1")
+		_, err := s.Changes.AddLearner(ctx, "e", "e:1")
 		return err
 	})
 	book := &logBook{}

@@ -43,7 +43,7 @@ type Cluster struct {
 	// Services, if set, serve the layers above the log on other members.
 	Services *peers.Services
 	// Settings, if set, are what should be the same on all members; members tell each other, and what differs
-	// is logged, see Store.Unlike. Any goroutine may call it.
+	// is logged, see Peers.Unlike. Any goroutine may call it.
 	Settings func() []Setting
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64

@@ -95,7 +95,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := good()
 			tc.change(h)
-			out, err := s.network.Messages(testContext(t), s.cfg.Cluster.address(), h)
+			out, err := s.Peers.network.Messages(testContext(t), s.cfg.Cluster.address(), h)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -244,7 +244,7 @@ func (c *testCluster) tryStart(name string) error {
 		return err
 	}
 	m := &machine{h: c.h, name: name, store: s, reads: map[uint64]bool{}, work: c.onFlush}
-	if err := m.load(s.CheckpointIndex()); err != nil {
+	if err := m.load(s.loaded); err != nil {
 		return errors.Join(err, s.Stop())
 	}
 	if err := s.Start(m); err != nil {

@@ -151,17 +151,15 @@ func (m *confMember) start() {
 	}
 	m.disk.locked = false
 	s := &Store{stop: make(chan struct{}), done: make(chan struct{}),
-		disk: &datadir.Disk{}, neighbours: neighbours{network: newMemNet(1).at(m.name + ":1")},
+		disk: &datadir.Disk{}, Peers: Peers{network: newMemNet(1).at(m.name + ":1")},
 		cfg: Config{InMemory: true, Memory: m.disk, Logger: noLog,
 			Cluster: Cluster{Name: m.name, AdvertisePeer: m.name + ":1", Version: 1, clock: stillClock{}}}}
 	s.inbox.bell = turn.NewBell()
-	s.client.Store(&s.cfg.Cluster.ClientAddress)
+	s.Peers.client.Store(&s.cfg.Cluster.ClientAddress)
 	s.lease.clock, s.lease.base = stillClock{}, stillClock{}.now()
-	img, err := s.openFiles(m.w.t.Context())
-	if err != nil {
+	if err := s.open(m.w.t.Context()); err != nil {
 		m.w.fail("open %s: %v", m.name, err)
 	}
-	s.opened(img)
 	s.learnt.Conf = m.learnt
 	node, err := newNode(s)
 	if err != nil {
@@ -170,8 +168,8 @@ func (m *confMember) start() {
 	m.store, m.applied, m.leads, m.refused = s, s.loaded, 0, false
 	m.own, m.state = map[string]bool{}, map[string]bool{}
 	s.assemble(node, m)
-	s.peers.Close()
-	s.peers = &confPeers{self: m.id, learned: map[uint64]bool{}} // no goroutine sends: the test takes the messages
+	s.Peers.out.Close()
+	s.Peers.out = &confPeers{self: m.id, learned: map[uint64]bool{}} // no goroutine sends: the test takes the messages
 	s.loop.ticks = electionTicks
 	m.turn(s.loop.begin)
 }
@@ -221,7 +219,7 @@ func (m *confMember) turn(first func() error) {
 	if conf := s.loop.conf; conf.Index > m.w.conf.Index {
 		m.w.conf = conf
 	}
-	m.w.take(m, s.peers.(*confPeers))
+	m.w.take(m, s.Peers.out.(*confPeers))
 }
 
 // confPeers keeps what a member sends to members whose addresses it knows.
@@ -287,7 +285,7 @@ func (w *confWorld) deliver(key confLane) {
 	case endpointOf(to.store).Admitted().IsRemoved(key.from):
 		from.refused = true
 	default:
-		to.store.peers.Learn(key.from, from.name+":1")
+		to.store.Peers.out.Learn(key.from, from.name+":1")
 		to.store.inbox.post(func(m *mail) { m.received = append(m.received, message) })
 		to.turn(nil)
 	}
@@ -307,7 +305,7 @@ func (w *confWorld) elect(m *confMember) {
 
 // ask judges the answers of the others as a roster does.
 func (m *confMember) ask() {
-	roster := m.store.roster
+	roster := m.store.Peers.roster
 	q := roster.Plan(roster.List())
 	for i := range q.Servers {
 		o := m.w.byID(q.Servers[i].ID)

@@ -99,10 +99,10 @@ func (l *loop) tick() {
 		l.stepAside("the disk is slow")
 	}
 	l.listen()
-	if l.s.roster != nil {
+	if l.s.Peers.roster != nil {
 		heard, ok := l.heard[l.leader]
 		led := l.leading || l.leader != raft.None && ok && l.ticks-heard <= electionTicks
-		l.doubts.watch(led, l.ticks, l.s.roster)
+		l.doubts.watch(led, l.ticks, l.s.Peers.roster)
 	}
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
@@ -110,13 +110,13 @@ func (l *loop) tick() {
 	if l.ticks%retryTicks == 0 {
 		l.publish()
 	}
-	if l.s.peers != nil {
-		l.s.peers.Release()
+	if l.s.Peers.out != nil {
+		l.s.Peers.out.Release()
 		for _, m := range l.conf.Members {
 			// Followers say nothing to each other while there is a leader, so their silence means nothing.
 			talks := l.leading || l.leader == raft.None || l.leader == m.ID
 			if at, ok := l.heard[m.ID]; ok && talks && (l.ticks-at)%silenceTicks == silenceTicks-1 {
-				l.s.peers.Renew(m.ID)
+				l.s.Peers.out.Renew(m.ID)
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func (l *loop) receive(m *pb.Message) {
 	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this
 	// member has lost what it confirmed: its directory is an old copy, or its disk lied.
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.Has(m.GetFrom()) {
-		if l.doubts.emptied(m.GetFrom(), l.s.roster) {
+		if l.doubts.emptied(m.GetFrom(), l.s.Peers.roster) {
 			l.s.inbox.fail(ErrEmptied)
 		}
 		return
@@ -337,12 +337,12 @@ func (l *loop) setConf(index uint64, conf membership.Conf) {
 	l.noteConf(l.conf, conf, index)
 	l.conf, l.stale = conf, true
 	l.s.log.setConf(index, conf)
-	if l.s.peers != nil {
-		l.s.roster.Follow(conf)
-		l.s.peers.Update(conf)
+	if l.s.Peers.out != nil {
+		l.s.Peers.roster.Follow(conf)
+		l.s.Peers.out.Update(conf)
 		l.forgetOutsiders()
 		if removed { // others may still need its vote: it ends once enough of them know of the removal
-			l.s.roster.Ask()
+			l.s.Peers.roster.Ask()
 		}
 	}
 	l.confirmLease()

@@ -44,8 +44,8 @@ func (l *loop) listen() {
 func (l *loop) makeWay() {
 	l.s.cfg.Logger.Warn("making way for another leader", "why", "no majority answers")
 	l.s.lease.revoke() // an answer that comes late must not renew it
-	if l.s.peers != nil {
-		l.s.peers.Shut(l.conf.Voters)
+	if l.s.Peers.out != nil {
+		l.s.Peers.out.Shut(l.conf.Voters)
 	}
 }
 
@@ -62,8 +62,8 @@ func othersCouldElect(conf membership.Conf, self uint64) bool {
 // hearAgain forgets that this member was a deaf leader: it leads no more, and has to answer those who stand
 // for election.
 func (l *loop) hearAgain() {
-	if l.deaf.steppedAside() && l.s.peers != nil {
-		l.s.peers.Reopen()
+	if l.deaf.steppedAside() && l.s.Peers.out != nil {
+		l.s.Peers.out.Reopen()
 	}
 	l.deaf.ticks, l.deaf.hushed = 0, false
 }

@@ -108,7 +108,7 @@ func TestDeafLeaderMakesWay(t *testing.T) {
 		c.poll("a hand-over back", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if next.store.TransferLeader(ctx, id) != nil {
+			if next.store.Changes.TransferLeader(ctx, id) != nil {
 				next = c.leader()
 			}
 			return c.nodes[deaf].leads()

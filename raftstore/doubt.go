@@ -34,7 +34,7 @@ func (d *doubts) watch(led bool, now int, r *roster.Roster) {
 
 // forgetOutsiders forgets what former members have sent.
 func (l *loop) forgetOutsiders() {
-	list := l.s.roster.List()
+	list := l.s.Peers.roster.List()
 	maps.DeleteFunc(l.heard, func(id uint64, _ int) bool { return !list.Admits(id) })
 	maps.DeleteFunc(l.headers, func(id uint64, _ *peerpb.Header) bool { return !list.Admits(id) })
 }

@@ -29,16 +29,16 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 	switch list := e.Admitted(); {
 	case req.GetCluster() == e.s.identity.Cluster && list.IsRemoved(req.GetMember()):
 		return nil, ErrRemoved
-	case e.s.cfg.Cluster.TLS != nil && !e.s.roster.Certifies(certificate):
+	case e.s.cfg.Cluster.TLS != nil && !e.s.Peers.roster.Certifies(certificate):
 		return nil, roster.ErrCertificate
 	}
 	if req.GetCluster() == e.s.identity.Cluster {
-		e.s.roster.Vouch(req.GetMember(), req.GetIncarnation())
+		e.s.Peers.roster.Vouch(req.GetMember(), req.GetIncarnation())
 	}
 	v := e.s.view.Load()
 	a := &peerpb.HelloResponse{
 		Cluster: e.s.identity.Cluster, Member: e.s.identity.Member, Leader: v.leader, Lineage: e.s.lineage.Load(),
-		Fresh: v.fresh, Membership: v.conf.WithIncarnations(e.s.roster.Incarnation).Encode(),
+		Fresh: v.fresh, Membership: v.conf.WithIncarnations(e.s.Peers.roster.Incarnation).Encode(),
 		Version: v.conf.Version(),
 	}
 	if conf, ok := e.s.log.origin(); ok {
@@ -52,13 +52,13 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, messages bool) error {
 	err := e.judgeHeader(h, certificate)
 	if err == nil && messages {
-		err = e.s.roster.Hear(h)
+		err = e.s.Peers.roster.Hear(h)
 	}
 	if err != nil {
-		e.s.refused.tell(e.s.cfg.Logger, time.Now(), e.Admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
+		e.s.Peers.refused.tell(e.s.cfg.Logger, time.Now(), e.Admitted().Conf.NameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
 	}
-	if !messages && !e.s.roster.Open() {
+	if !messages && !e.s.Peers.roster.Open() {
 		return roster.ErrNotAsked
 	}
 	return nil
@@ -66,8 +66,8 @@ func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, message
 
 // Opened implements peers.Server.
 func (e endpoint) Opened(h *peerpb.Header) {
-	e.s.peers.Learn(h.GetFrom(), h.GetAddress())
-	e.s.unlike.compare(e.s, h, time.Now())
+	e.s.Peers.out.Learn(h.GetFrom(), h.GetAddress())
+	e.s.Peers.unlike.compare(e.s, h, time.Now())
 	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
 }
 
@@ -87,7 +87,7 @@ func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) e
 		return peers.Refuse(ErrOtherCluster,
 			"the caller says that it is member %s, which is the server that was called", IDText(self.Member))
 	}
-	m, err := e.s.roster.Identify(h.GetFrom(), certificate)
+	m, err := e.s.Peers.roster.Identify(h.GetFrom(), certificate)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) e
 		return ErrEmptied
 	}
 	if known := h.GetToIncarnation(); known != 0 && known != self.Incarnation {
-		e.s.roster.Ask() // if it is as the caller says, the other members say so too
+		e.s.Peers.roster.Ask() // if it is as the caller says, the other members say so too
 		return peers.Refuse(ErrOtherCluster,
 			"the caller knows member %s with another data directory than the server that was called has",
 			IDText(self.Member))
@@ -105,7 +105,7 @@ func (e endpoint) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) e
 
 // Receive implements peers.Server.
 func (e endpoint) Receive(h *peerpb.Header, f *peerpb.Frame) error {
-	if err := e.s.roster.StillWelcome(h.GetFrom()); err != nil {
+	if err := e.s.Peers.roster.StillWelcome(h.GetFrom()); err != nil {
 		return err
 	}
 	if again := f.GetHeader(); again != nil {
@@ -127,11 +127,11 @@ func (e endpoint) Receive(h *peerpb.Header, f *peerpb.Frame) error {
 		if m.GetType() == pb.MsgSnap {
 			return fmt.Errorf("a snapshot among messages")
 		}
-		if !e.s.roster.Open() {
+		if !e.s.Peers.roster.Open() {
 			continue
 		}
 		if binds(m.GetType()) {
-			if err := e.s.roster.Remember(h); err != nil {
+			if err := e.s.Peers.roster.Remember(h); err != nil {
 				return err
 			}
 		}
@@ -175,7 +175,7 @@ func (e endpoint) Lost(h *peerpb.Header) {
 }
 
 // Admitted implements peers.Server and peers.Member.
-func (e endpoint) Admitted() *membership.List { return e.s.roster.List() }
+func (e endpoint) Admitted() *membership.List { return e.s.Peers.roster.List() }
 
 // Header implements peers.Member.
 func (e endpoint) Header(to uint64, urgent bool) *peerpb.Header {
@@ -185,7 +185,7 @@ func (e endpoint) Header(to uint64, urgent bool) *peerpb.Header {
 		Settings: s.cfg.Cluster.settings(), Format: peers.Format, Cluster: s.identity.Cluster,
 		From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: *s.client.Load(), Version: s.cfg.Cluster.Version,
+		ClientAddress: *s.Peers.client.Load(), Version: s.cfg.Cluster.Version,
 		ToIncarnation: e.Admitted().Conf.Incarnation(to), Urgent: urgent, Full: s.Space.full.Load(),
 	}
 }
@@ -196,9 +196,9 @@ func (e endpoint) Unreachable(id uint64) {
 }
 
 // Refused implements peers.Member. Members are asked: only what a majority says ends the store.
-func (e endpoint) Refused() { e.s.roster.Ask() }
+func (e endpoint) Refused() { e.s.Peers.roster.Ask() }
 
 // Certifies implements peers.Server.
 func (e endpoint) Certifies(certificate *x509.Certificate) bool {
-	return e.s.roster.Certifies(certificate)
+	return e.s.Peers.roster.Certifies(certificate)
 }

@@ -42,14 +42,14 @@ func newEmptiedWorld(t *testing.T, seed uint64) *emptiedWorld {
 func (w *emptiedWorld) start() {
 	w.b = open(w.t, w.cfg)
 	w.b.view.Store(&memberView{conf: w.b.log.lastConf(), fresh: true})
-	w.b.roster = w.b.newRoster()
-	w.b.roster.Conclude()
+	w.b.Peers.roster = newRoster(w.b)
+	w.b.Peers.roster.Conclude()
 	w.b.loop = &loop{s: w.b} // nobody may take a turn
-	w.b.peers = peers.New(endpoint{w.b}, w.b.identity.Member, w.b.network, noLog)
+	w.b.Peers.out = peers.New(endpoint{w.b}, w.b.identity.Member, w.b.Peers.network, noLog)
 }
 
 func (w *emptiedWorld) end() {
-	w.b.peers.Close()
+	w.b.Peers.out.Close()
 	if err := w.b.closeFiles(); err != nil {
 		w.t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	for n := range 200 {
 		c.put(fmt.Sprintf("t.%06d", n))
 	}
-	if err := m.store.AwaitCheckpoint(ctx, wanted); err != nil {
+	if err := m.store.Checkpoints.Await(ctx, wanted); err != nil {
 		t.Errorf("no checkpoint after the void one, CheckpointDue %v: %v", m.store.Checkpoints.Due(), err)
 	}
 }

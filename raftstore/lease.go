@@ -37,20 +37,6 @@ func (l *lease) extend(until time.Time) {
 // leaseAlone is a lease without end: there is nobody else who could lead.
 const leaseAlone = -1
 
-// LeaseUntil returns until when this member may speak as the leader; the zero time if it may not. It is at
-// most LeaseWindow ahead and renewed about five times a second. A leader alone in its cluster always gets
-// LeaseWindow from now. The time is monotonic.
-func (s *Store) LeaseUntil() time.Time {
-	switch until := s.lease.until.Load(); until {
-	case 0:
-		return time.Time{}
-	case leaseAlone:
-		return s.lease.clock.now().Add(LeaseWindow)
-	default:
-		return s.lease.base.Add(time.Duration(until))
-	}
-}
-
 // MaySpeak reports whether this member leads and a majority has confirmed that lately. Without it a leader
 // must say nothing that implies that a session lives. It is cheap.
 func (s *Store) MaySpeak() bool {

@@ -99,8 +99,8 @@ func (l *loop) serve() error {
 
 // begin is the first turn.
 func (l *loop) begin() error {
-	if l.s.peers != nil {
-		l.s.peers.Update(l.conf)
+	if l.s.Peers.out != nil {
+		l.s.Peers.out.Update(l.conf)
 	}
 	return l.campaignAlone()
 }
@@ -265,14 +265,14 @@ func (l *loop) deliver(responses []*pb.Message) {
 func (l *loop) send(m *pb.Message) {
 	l.holdBack(m)
 	switch {
-	case l.s.peers == nil:
+	case l.s.Peers.out == nil:
 	case m.GetType() == pb.MsgSnap:
 		l.sendSnapshot(m)
 	case l.deaf.hushes(m.GetTo(), l.conf):
 	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	case forwarded(m, l.s.identity.Member): // who asked asks again as soon as it hears of the leader
 	default:
-		l.s.peers.Send(m)
+		l.s.Peers.out.Send(m)
 	}
 }
 

@@ -28,7 +28,7 @@ func startByHand(t *testing.T, s *Store) *manual {
 		t.Fatal(err)
 	}
 	s.started = true
-	s.keep()
+	makeWriters(s)
 	m := &manual{recorder: newRecorder(s), t: t}
 	m.loop = newLoop(s, node, m.recorder)
 	s.loop, s.appender.loop = m.loop, m.loop

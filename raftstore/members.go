@@ -40,9 +40,9 @@ func (s *Store) Members() Members {
 		switch {
 		case id == s.identity.Member:
 			m.Connected = true
-			m.ClientAddress = cmp.Or(*s.client.Load(), m.ClientAddress)
-		case s.peers != nil:
-			up, tried := s.peers.Connected(id)
+			m.ClientAddress = cmp.Or(*s.Peers.client.Load(), m.ClientAddress)
+		case s.Peers.out != nil:
+			up, tried := s.Peers.out.Connected(id)
 			m.Connected = up
 			m.Awaited = v.waits[id] && (!tried || up != v.open[id] || up && m.ClientAddress == "")
 		}
@@ -59,18 +59,25 @@ func (s *Store) Leader() uint64 { return s.view.Load().leader }
 // may not join.
 func (s *Store) ClusterVersion() uint64 { return s.view.Load().conf.Version() }
 
+// Changes alters who is a member and who leads. Only the leader can do that. Its methods may be called from any
+// goroutine.
+type Changes struct {
+	inbox   *inbox
+	stopped <-chan struct{}
+}
+
 // AddLearner adds a member that gets the log and has no vote, and returns its id, which is new. The server
 // itself is started with Cluster.Join, before or after. Only the leader can do this. Errors: ErrNotLeader,
 // ErrTaken, ErrStopped, that of ctx; after the last one the member may have been added nevertheless, see
 // Members.
-func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, error) {
+func (c Changes) AddLearner(ctx context.Context, name, address string) (uint64, error) {
 	for _, text := range []string{name, address} {
 		if len(text) == 0 || len(text) > memberTextMax || !utf8.ValidString(text) {
 			return 0, fmt.Errorf("a member's name and address have 1 to %d bytes of UTF-8", memberTextMax)
 		}
 	}
 	m := membership.Record{ID: datadir.RandomID(), Name: name, Peer: address}
-	return m.ID, s.inbox.pursue(ctx, s.done, addition(m))
+	return m.ID, c.inbox.pursue(ctx, c.stopped, addition(m))
 }
 
 func addition(m membership.Record) *pursuit {
@@ -88,8 +95,8 @@ func addition(m membership.Record) *pursuit {
 // Promote gives a learner a vote. Only the leader can do this, and only once the learner has nearly all of
 // the log: ErrBehind otherwise. Further errors: ErrNotLeader, ErrNotMember, ErrQuorum, ErrStopped, that of
 // ctx.
-func (s *Store) Promote(ctx context.Context, id uint64) error {
-	return s.inbox.pursue(ctx, s.done, promotion(id), sealing())
+func (c Changes) Promote(ctx context.Context, id uint64) error {
+	return c.inbox.pursue(ctx, c.stopped, promotion(id), sealing())
 }
 
 func promotion(id uint64) *pursuit {
@@ -112,8 +119,8 @@ func promotion(id uint64) *pursuit {
 // Remove takes a member out of the cluster for ever: its id never comes back. A running server is told and
 // stops. Only the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader,
 // ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
-func (s *Store) Remove(ctx context.Context, id uint64) error {
-	return s.inbox.pursue(ctx, s.done, removal(id), sealing())
+func (c Changes) Remove(ctx context.Context, id uint64) error {
+	return c.inbox.pursue(ctx, c.stopped, removal(id), sealing())
 }
 
 func removal(id uint64) *pursuit {
@@ -145,9 +152,9 @@ func sealing() *pursuit {
 // TransferLeader hands the leadership to another voter, once that is heard of; id 0 means the one that has most of the
 // log, of those that can be reached and have space on their disks. It returns once this member does not lead any more.
 // Once it begins, this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
-func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
+func (c Changes) TransferLeader(ctx context.Context, id uint64) error {
 	tried := false
-	return s.inbox.pursue(ctx, s.done, &pursuit{attempt: func(l *loop) error {
+	return c.inbox.pursue(ctx, c.stopped, &pursuit{attempt: func(l *loop) error {
 		if !l.leading {
 			return ErrNotLeader
 		}

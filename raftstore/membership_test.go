@@ -26,7 +26,7 @@ func (c *testCluster) leadWith(name string) {
 			return
 		}
 		id := c.nodes[name].store.Member()
-		err := m.store.TransferLeader(ctx, id)
+		err := m.store.Changes.TransferLeader(ctx, id)
 		if err != nil && !errors.Is(err, ErrNotLeader) {
 			c.t.Fatalf("seed %d: transfer to %s: %v", c.seed, name, err)
 		}
@@ -55,7 +55,7 @@ func TestLeaderJustStartedHandsOver(t *testing.T) {
 		clock.freeze(true)
 	}
 	leader.ask(func(l *loop) { l.ticks = 0 })
-	if err := leader.store.TransferLeader(testContext(t), c.nodes[heir].store.Member()); err != nil {
+	if err := leader.store.Changes.TransferLeader(testContext(t), c.nodes[heir].store.Member()); err != nil {
 		t.Fatal(err)
 	}
 	c.put("served by the heir", heir)
@@ -79,7 +79,7 @@ func TestLeaderWaitsForItsHeir(t *testing.T) {
 	}
 	c.poll("the silence of the heir", asked(func(l *loop) bool { return !l.active(id) }))
 	moved := make(chan error, 1)
-	go func() { moved <- leader.store.TransferLeader(testContext(t), id) }()
+	go func() { moved <- leader.store.Changes.TransferLeader(testContext(t), id) }()
 	c.poll("an attempt", asked(func(l *loop) bool { return len(l.pursuits) == 1 && l.pursuits[0].begun }))
 	if leader.store.moving.Load() {
 		t.Errorf("seed %d: the leader hands over to a member that is down", c.seed)
@@ -119,7 +119,7 @@ func (c *testCluster) join(name string) uint64 {
 	c.t.Helper()
 	var id uint64
 	c.onLeader("add "+name, func(ctx context.Context, s *Store) (err error) {
-		id, err = s.AddLearner(ctx, name, name+":1")
+		id, err = s.Changes.AddLearner(ctx, name, name+":1")
 		return err
 	})
 	cfg := c.config(name)
@@ -176,11 +176,11 @@ func TestMembersComeAndGoUnderLoad(t *testing.T) {
 	c := newTestCluster(t, 3, 80)
 	stopLoad := c.load("load")
 	d := c.join("d")
-	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
+	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Changes.Promote(ctx, d) })
 	c.leadWith("d")
 	a := c.nodes["a"]
 	c.onLeader("remove a", func(ctx context.Context, s *Store) error {
-		return s.Remove(ctx, a.store.Member())
+		return s.Changes.Remove(ctx, a.store.Member())
 	})
 	c.wait("a to stop", func() bool { return a.failure != nil })
 	if !errors.Is(a.failure, ErrRemoved) {
@@ -235,7 +235,7 @@ func TestOneBecomesThree(t *testing.T) {
 			for _, name := range []string{"b", "c"} {
 				id := c.join(name)
 				c.onLeader("promote "+name, func(ctx context.Context, s *Store) error {
-					return s.Promote(ctx, id)
+					return s.Changes.Promote(ctx, id)
 				})
 			}
 			c.settle()
@@ -273,7 +273,7 @@ func TestEmptiedMemberIsRefused(t *testing.T) {
 	c.kill(victim)
 	// It comes back as a new member.
 	old := v.store.Member()
-	c.onLeader("remove", func(ctx context.Context, s *Store) error { return s.Remove(ctx, old) })
+	c.onLeader("remove", func(ctx context.Context, s *Store) error { return s.Changes.Remove(ctx, old) })
 	if err := os.RemoveAll(filepath.Join(c.dir, victim)); err != nil {
 		t.Fatal(err)
 	}
@@ -349,25 +349,25 @@ func TestRefusedChanges(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-	_, err := follower.AddLearner(ctx, "x", "x:1")
+	_, err := follower.Changes.AddLearner(ctx, "x", "x:1")
 	check("add on a follower", err, ErrNotLeader)
-	check("transfer on a follower", follower.TransferLeader(ctx, 0), ErrNotLeader)
-	_, err = m.store.AddLearner(ctx, "b", "x:1")
+	check("transfer on a follower", follower.Changes.TransferLeader(ctx, 0), ErrNotLeader)
+	_, err = m.store.Changes.AddLearner(ctx, "b", "x:1")
 	check("add a name twice", err, ErrTaken)
-	check("promote nobody", m.store.Promote(ctx, 7), ErrNotMember)
-	check("remove nobody", m.store.Remove(ctx, 7), ErrNotMember)
-	check("transfer to nobody", m.store.TransferLeader(ctx, 7), ErrNotMember)
-	if err := m.store.Remove(ctx, m.store.Member()); err == nil {
+	check("promote nobody", m.store.Changes.Promote(ctx, 7), ErrNotMember)
+	check("remove nobody", m.store.Changes.Remove(ctx, 7), ErrNotMember)
+	check("transfer to nobody", m.store.Changes.TransferLeader(ctx, 7), ErrNotMember)
+	if err := m.store.Changes.Remove(ctx, m.store.Member()); err == nil {
 		t.Error("the leader removed itself")
 	}
-	if _, err := m.store.AddLearner(ctx, "", "x:1"); err == nil {
+	if _, err := m.store.Changes.AddLearner(ctx, "", "x:1"); err == nil {
 		t.Error("a member without a name was added")
 	}
-	id, err := m.store.AddLearner(ctx, "x", "x:1")
+	id, err := m.store.Changes.AddLearner(ctx, "x", "x:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("promote a server that was never seen", m.store.Promote(ctx, id), ErrBehind)
+	check("promote a server that was never seen", m.store.Changes.Promote(ctx, id), ErrBehind)
 	if got := m.store.ClusterVersion(); got != 1 {
 		t.Errorf("cluster version %d", got)
 	}
@@ -377,7 +377,7 @@ func TestRefusedChanges(t *testing.T) {
 		i := slices.IndexFunc(m.store.Members(), func(m Member) bool { return m.Name == "b" })
 		return !m.store.Members()[i].Active
 	})
-	check("remove one of the last two", m.store.Remove(ctx, c.nodes["c"].store.Member()), ErrQuorum)
+	check("remove one of the last two", m.store.Changes.Remove(ctx, c.nodes["c"].store.Member()), ErrQuorum)
 }
 
 // A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own
@@ -437,7 +437,7 @@ func TestReadsOutliveTheLastOther(t *testing.T) {
 	a, b := c.nodes["a"], c.nodes["b"].store.Member()
 	removed, asked := make(chan error, 1), uint64(0)
 	ctx := testContext(t)
-	go func() { removed <- a.store.Remove(ctx, b) }()
+	go func() { removed <- a.store.Changes.Remove(ctx, b) }()
 	for going := true; going; {
 		select {
 		case err := <-removed:

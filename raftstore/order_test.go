@@ -61,7 +61,7 @@ func assembleHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 		t.Fatal(err)
 	}
 	s.view.Store(&memberView{conf: s.log.lastConf()})
-	s.keep()
+	makeWriters(s)
 	f := &handDriven{t: t, recorder: newRecorder(s), s: s}
 	s.loop = newLoop(s, node, f)
 	return f, nil

@@ -29,12 +29,12 @@ func fuzzedStore(f *testing.F) *Store {
 		Token: "fuzz", Version: 1, network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
-	s.roster = s.newRoster()
-	s.roster.Conclude()
-	s.peers, s.loop = peers.New(endpoint{s}, s.identity.Member, s.network, noLog), &loop{s: s} // nobody may take a turn
-	s.keep()
+	s.Peers.roster = newRoster(s)
+	s.Peers.roster.Conclude()
+	s.Peers.out, s.loop = peers.New(endpoint{s}, s.identity.Member, s.Peers.network, noLog), &loop{s: s} // nobody may take a turn
+	makeWriters(s)
 	f.Cleanup(func() {
-		s.peers.Close()
+		s.Peers.out.Close()
 		if err := s.closeFiles(); err != nil {
 			f.Error(err)
 		}
@@ -187,10 +187,10 @@ func FuzzPeerSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s.roster.Ask()
-		s.roster.Shut() // raft is not asked
+		s.Peers.roster.Ask()
+		s.Peers.roster.Shut() // raft is not asked
 		tasks[0](s.loop)
-		s.roster.Conclude()
+		s.Peers.roster.Conclude()
 		<-s.receiver.slot
 		wantWhole(t, s, len(chunk.GetRows()))
 	})

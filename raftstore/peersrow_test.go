@@ -121,14 +121,14 @@ func TestOversizedMessages(t *testing.T) {
 	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
 	from := endpointOf(other).Header(s.Member(), false)
 	sent := 0
-	err := s.network.Snapshot(testContext(t), s.cfg.Cluster.address(), from, func() (*peerpb.Chunk, error) {
+	err := s.Peers.network.Snapshot(testContext(t), s.cfg.Cluster.address(), from, func() (*peerpb.Chunk, error) {
 		sent++
 		return &peerpb.Chunk{Message: make([]byte, peers.MessageMax+1)}, nil
 	})
 	if err == nil {
 		t.Error("a chunk beyond the bound was taken")
 	}
-	out, err := s.network.Messages(testContext(t), s.cfg.Cluster.address(), endpointOf(other).Header(s.Member(), false))
+	out, err := s.Peers.network.Messages(testContext(t), s.cfg.Cluster.address(), endpointOf(other).Header(s.Member(), false))
 	if err != nil {
 		t.Fatal(err)
 	}

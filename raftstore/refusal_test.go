@@ -223,8 +223,8 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	c.waitPublished(c.leader())
 	a, b := c.ready("a").store, c.ready("b").store
 	c.poll("the servers to see what differs", func() bool {
-		return a.Unlike()[b.Member()] == "database is /prod there and /local here" &&
-			b.Unlike()[a.Member()] == "database is /local there and /prod here"
+		return a.Peers.Unlike()[b.Member()] == "database is /prod there and /local here" &&
+			b.Peers.Unlike()[a.Member()] == "database is /local there and /prod here"
 	})
 	for _, tc := range []struct{ at, server, what string }{
 		{"a", "b", "database is /prod there and /local here"},
@@ -236,18 +236,18 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 			return logs[tc.at].count(`server=`+tc.server+` what="`+tc.what+`"`) == 1
 		})
 	}
-	if len(a.Unlike()) != 1 || logs["a"].count("other settings") != 1 {
-		t.Errorf("a also differs from others: %v", a.Unlike())
+	if len(a.Peers.Unlike()) != 1 || logs["a"].count("other settings") != 1 {
+		t.Errorf("a also differs from others: %v", a.Peers.Unlike())
 	}
 	mu.Lock()
 	database["b"] = "/local"
 	mu.Unlock()
 	h := endpointOf(b).Header(a.Member(), true)
 	for range 2 {
-		a.unlike.compare(a, h, time.Now().Add(lograte.MaxPause))
+		a.Peers.unlike.compare(a, h, time.Now().Add(lograte.MaxPause))
 	}
-	if len(a.Unlike()) != 0 || logs["a"].count("the same as here now") != 1 {
-		t.Errorf("after the change: %v", a.Unlike())
+	if len(a.Peers.Unlike()) != 0 || logs["a"].count("the same as here now") != 1 {
+		t.Errorf("after the change: %v", a.Peers.Unlike())
 	}
 	c.settle()
 }

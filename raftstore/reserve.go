@@ -88,7 +88,7 @@ func (l *loop) noteFull(full bool) {
 	}
 	if l.s.Space.full.Swap(full) != full {
 		l.stale = true
-		l.s.announce()
+		l.s.Peers.announce()
 	}
 }
 

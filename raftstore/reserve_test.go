@@ -83,7 +83,7 @@ func TestJoinNeedsTheClusterVersion(t *testing.T) {
 	c := newTestCluster(t, 1, 420)
 	c.poll("the version", func() bool { return c.leader().store.ClusterVersion() == 1 })
 	c.onLeader("add b", func(ctx context.Context, s *Store) error {
-		_, err := s.AddLearner(ctx, "b", "b:1")
+		_, err := s.Changes.AddLearner(ctx, "b", "b:1")
 		return err
 	})
 	cfg := c.config("b")
@@ -105,9 +105,9 @@ func TestTransferGivesUpTheLease(t *testing.T) {
 		var m *machine
 		c.poll("a leader with a lease that ends", func() bool { // which on a busy machine it may lose again
 			m = c.leader()
-			return m.store.MaySpeak() && !m.store.LeaseUntil().IsZero()
+			return m.store.MaySpeak()
 		})
-		if err := m.store.TransferLeader(testContext(t), 0); err != nil && !errors.Is(err, ErrNotLeader) {
+		if err := m.store.Changes.TransferLeader(testContext(t), 0); err != nil && !errors.Is(err, ErrNotLeader) {
 			t.Fatal(err)
 		}
 		if m.store.MaySpeak() {

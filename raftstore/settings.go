@@ -47,7 +47,7 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 	text := differences(h.GetSettings(), ours)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !s.roster.List().Admits(id) })
+	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !s.Peers.roster.List().Admits(id) })
 	of := u.member[h.GetFrom()]
 	if of == nil {
 		if text == "" {
@@ -60,7 +60,7 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 		u.member[h.GetFrom()] = of
 	}
 	of.text = text
-	of.tell(s.cfg.Logger.With("server", s.roster.List().Conf.NameOf(h.GetFrom())), now)
+	of.tell(s.cfg.Logger.With("server", s.Peers.roster.List().Conf.NameOf(h.GetFrom())), now)
 }
 
 func (d *difference) tell(log *slog.Logger, now time.Time) {
@@ -94,11 +94,11 @@ func differences(theirs, ours []*peerpb.Setting) string {
 }
 
 // Unlike says for each member that was given other settings than this one which they are.
-func (s *Store) Unlike() map[uint64]string {
-	s.unlike.mu.Lock()
-	defer s.unlike.mu.Unlock()
+func (p *Peers) Unlike() map[uint64]string {
+	p.unlike.mu.Lock()
+	defer p.unlike.mu.Unlock()
 	found := map[uint64]string{}
-	for id, of := range s.unlike.member {
+	for id, of := range p.unlike.member {
 		if of.text != "" {
 			found[id] = of.text
 		}

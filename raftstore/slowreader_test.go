@@ -32,7 +32,7 @@ func (b *stalledBackup) Write(p []byte) (int, error) {
 func stallBackup(s *Store) *stalledBackup {
 	b := &stalledBackup{begun: make(chan struct{}), goOn: make(chan struct{}), ended: make(chan error, 1)}
 	go func() {
-		_, err := s.Backup(context.Background(), b)
+		_, err := s.Checkpoints.Backup(context.Background(), b)
 		b.ended <- err
 	}()
 	<-b.begun

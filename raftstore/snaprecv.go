@@ -83,7 +83,7 @@ func (e endpoint) ReceiveSnapshot(h *peerpb.Header, next func() (*peerpb.Chunk, 
 	e.s.inbox.put(func(waiting *mail) {
 		waiting.tasks = append(waiting.tasks, func(l *loop) {
 			l.offered = file
-			if e.s.roster.Open() && e.s.roster.StillWelcome(h.GetFrom()) == nil {
+			if e.s.Peers.roster.Open() && e.s.Peers.roster.StillWelcome(h.GetFrom()) == nil {
 				l.receive(m)
 			}
 		})

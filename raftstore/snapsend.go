@@ -47,7 +47,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 	p.Meta.Conf = p.Meta.Conf.Including(m.GetTo(), l.conf)
 	first := proto.CloneOf(m)
 	first.Snapshot.Metadata.ConfState = p.Meta.Conf.ConfState()
-	sends := l.s.peers.SendSnapshot(m.GetTo(), chunks(first, p), func(err error) {
+	sends := l.s.Peers.out.SendSnapshot(m.GetTo(), chunks(first, p), func(err error) {
 		l.s.keeper.release(p)
 		l.s.inbox.put(func(mail *mail) {
 			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.Read, err})

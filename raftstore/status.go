@@ -57,10 +57,3 @@ func (s Status) QuorumWithout(id uint64) bool {
 	}
 	return active > voters/2
 }
-
-// AwaitCheckpoint returns once a checkpoint as of index or later is durable. It does not see to it that there
-// is one, see Checkpoints.Want. Errors: ErrStopped, that of ctx.
-func (s *Store) AwaitCheckpoint(ctx context.Context, index uint64) error {
-	return s.inbox.pursue(ctx, s.done, &pursuit{attempt: func(*loop) error { return nil },
-		done: func(*loop) bool { return s.Checkpoints.stored.Load() >= index }})
-}

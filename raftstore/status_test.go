@@ -19,12 +19,12 @@ func TestWantedCheckpoint(t *testing.T) {
 	if s.Checkpoints.Due() {
 		t.Fatal("a checkpoint is due at once")
 	}
-	if err := s.AwaitCheckpoint(t.Context(), 0); err != nil {
+	if err := s.Checkpoints.Await(t.Context(), 0); err != nil {
 		t.Errorf("what is stored already: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.AwaitCheckpoint(ended, r.last()); err == nil {
+	if err := s.Checkpoints.Await(ended, r.last()); err == nil {
 		t.Error("a checkpoint that nobody wrote")
 	}
 	s.Checkpoints.Want(r.last())
@@ -33,7 +33,7 @@ func TestWantedCheckpoint(t *testing.T) {
 		t.Error("the wanted checkpoint is not due")
 	}
 	takeCheckpoint(t, r, row("key", "value"))
-	if err := s.AwaitCheckpoint(t.Context(), r.last()); err != nil {
+	if err := s.Checkpoints.Await(t.Context(), r.last()); err != nil {
 		t.Error(err)
 	}
 	if s.Checkpoints.Due() {
@@ -101,11 +101,11 @@ func TestForcedWithPendingMembership(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 320)
 	id := c.join("d")
-	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, id) })
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Changes.Remove(ctx, id) })
 	c.kill("d")
 	c.put("one")
 	for range 3 { // each new term stores the commit index
-		c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.TransferLeader(ctx, 0) })
+		c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.Changes.TransferLeader(ctx, 0) })
 		c.settle()
 	}
 	// a last: the others alone could commit what it does not have

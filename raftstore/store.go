@@ -35,7 +35,7 @@ type Entry struct {
 // does.
 type Handler interface {
 	// Committed delivers entries that are durable here and committed, in log order, each once, from the entry
-	// after CheckpointIndex on. The slice belongs to the handler.
+	// after that of the checkpoint on. The slice belongs to the handler.
 	Committed(entries []Entry)
 	// Leading says that this member leads term. Entries of older terms may still follow; the handler is up to
 	// date once it has applied the first entry of this term.
@@ -144,6 +144,8 @@ func (c Config) withDefaults() (Config, error) {
 type Store struct {
 	Checkpoints Checkpoints
 	Space       Space
+	Peers       Peers
+	Changes     Changes
 
 	cfg      Config
 	identity datadir.Identity
@@ -162,30 +164,17 @@ type Store struct {
 	appender *appender
 	keeper   *keeper
 	receiver *receiver
-	neighbours
 	flow
 
-	view    atomic.Pointer[memberView]
-	lease   lease
-	moving  atomic.Bool            // the leadership is being handed over
-	client  atomic.Pointer[string] // see SetClientAddress
-	meters  meters
-	backups sync.Mutex // held during a backup
+	view   atomic.Pointer[memberView]
+	lease  lease
+	moving atomic.Bool // the leadership is being handed over
+	meters meters
 
 	started bool
 	ended   func() error // ends the store, once
 	stop    chan struct{}
 	done    chan struct{}
-}
-
-// neighbours is the part of the store that deals with other members.
-type neighbours struct {
-	network  peers.Network  // nil if there can be no other members
-	peers    transport      // the same
-	roster   *roster.Roster // the same
-	unlisten func()
-	refused  refused
-	unlike   unlike
 }
 
 // flow measures what is on its way through the store.
@@ -224,61 +213,57 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.disk = &datadir.Disk{Before: cfg.before, Slow: cfg.Slow, FS: cfg.fs, Steps: cfg.steps}
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
-		if s.network = c.network; s.network == nil {
-			s.network = c.grpc(cfg.Logger)
+		if s.Peers.network = c.network; s.Peers.network == nil {
+			s.Peers.network = c.grpc(cfg.Logger)
 		}
 	}
 	s.inbox.bell = turn.NewBell()
 	s.ended = sync.OnceValue(s.end)
-	s.client.Store(&cfg.Cluster.ClientAddress)
-	img, err := s.openFiles(ctx)
-	if err != nil {
+	s.Peers.client.Store(&cfg.Cluster.ClientAddress)
+	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
-	s.opened(img)
 	return s, nil
 }
 
-// openFiles opens the data directory, or what takes its place in memory.
-func (s *Store) openFiles(ctx context.Context) (img *datadir.Image, err error) {
+// open opens the data directory, or its substitute in memory, and begins with what is there.
+func (s *Store) open(ctx context.Context) error {
+	var img *datadir.Image
+	var err error
 	if s.cfg.InMemory {
 		s.cfg.TailBytes = -1 // there is no device to read from
 		img, s.device, s.rowStore, err = s.cfg.Memory.open(s.cfg.Load)
-		return img, err
-	}
-	s.dir, err = datadir.Open(datadir.Options{
+	} else if s.dir, err = datadir.Open(datadir.Options{
 		Dir: s.cfg.Dir, Disk: s.disk, SegmentBytes: s.cfg.SegmentBytes, Logger: s.cfg.Logger,
 		Load: s.cfg.Load, Progress: s.cfg.toldEach,
 		Origin: func() (datadir.Origin, error) {
 			if s.cfg.origin != nil {
 				return s.cfg.origin()
 			}
-			return findOrigin(ctx, s.cfg.Cluster, s.network, s.cfg.Logger)
+			return findOrigin(ctx, s.cfg.Cluster, s.Peers.network, s.cfg.Logger)
 		},
-	})
-	if err != nil {
-		return nil, err
+	}); err == nil {
+		img, s.device, s.rowStore = &s.dir.Image, s.dir.Log, s.dir.Rows
 	}
-	s.device, s.rowStore = s.dir.Log, s.dir.Rows
-	return &s.dir.Image, nil
-}
-
-// opened begins with what was found in the directory.
-func (s *Store) opened(img *datadir.Image) {
+	if err != nil {
+		return err
+	}
 	s.identity, s.loaded = img.Identity, img.Meta.Index
 	s.lineage.Store(img.Meta.Lineage)
 	s.forced.Store(img.Meta.Forced)
 	first, runs := img.Visible()
 	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.Meta, img.Hard, first, runs, img.Entries)
 	s.learnt = img.Learnt
-	s.Checkpoints.cfg, s.Checkpoints.log = &s.cfg, s.log
+	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
+		s.learnt.Conf = membership.Conf{} // the cluster has gone on without those that sent it
+	}
+	s.Checkpoints.cfg, s.Checkpoints.log, s.Checkpoints.stopped = &s.cfg, s.log, s.done
 	s.Checkpoints.opened(s.loaded)
 	s.applied.Store(s.loaded)
 	s.Space.cfg = &s.cfg
 	s.Space.note = func(short bool) { s.inbox.task(func(l *loop) { l.noteFull(short) }) }
-	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
-		s.learnt.Conf = membership.Conf{} // the cluster has gone on without those that sent it
-	}
+	s.Peers.inbox, s.Changes = &s.inbox, Changes{&s.inbox, s.done}
+	return nil
 }
 
 // closeFiles closes what is open.
@@ -295,10 +280,7 @@ func (s *Store) Member() uint64 { return s.identity.Member }
 // Cluster returns the id of the cluster.
 func (s *Store) Cluster() uint64 { return s.identity.Cluster }
 
-// CheckpointIndex returns the index as of which Rows gives the state; 0 if there was no checkpoint yet.
-func (s *Store) CheckpointIndex() uint64 { return s.loaded }
-
-// LoggedIndex is the last entry that the log had when it was opened. What lies between CheckpointIndex and it
+// LoggedIndex is the last entry that the log had when it was opened. What lies between the checkpoint's index and it
 // comes again: all of it, unless another member that leads has other entries in its place.
 func (s *Store) LoggedIndex() uint64 { return s.log.found }
 
@@ -307,6 +289,22 @@ func (s *Store) LoggedIndex() uint64 { return s.log.found }
 // or when the Handler was told to Restore. Config.Load gives the same rows earlier, and without reading the
 // file again.
 func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.Each(fn) }
+
+// Lineage is 0 for a cluster that was never restored. Otherwise it names the last restored backup or
+// forced recovery, by a number that is never the same twice and that every member gets. Numbers that must never
+// come twice have to be moved forward once for each lineage, before anything else is done in it: what was
+// committed after the restored moment is not known here. The store remembers the lineage for ever, the caller
+// has to remember which it has begun.
+func (s *Store) Lineage() uint64 { return s.lineage.Load() }
+
+// Condemn writes into the data directory that nothing may be started on it any more, see datadir.Dir. In memory there
+// is nothing to be written.
+func (s *Store) Condemn(reason string) error {
+	if s.dir == nil {
+		return nil
+	}
+	return s.dir.Condemn(reason)
+}
 
 // Start begins to take part in the cluster; calls of h may come before it returns. A cluster of one elects
 // itself at once.
@@ -321,17 +319,17 @@ func (s *Store) Start(h Handler) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := h.(Restorer); !ok && s.network != nil {
+	if _, ok := h.(Restorer); !ok && s.Peers.network != nil {
 		return errors.New("the handler of a member of a cluster must be a Restorer")
 	}
 	s.assemble(node, h)
 	s.loop.direct = true
-	if s.network != nil { // from here on others may take turns
-		if s.unlisten, err = s.network.Listen(endpoint{s}); err != nil {
-			s.peers.Close()
+	if s.Peers.network != nil { // from here on others may take turns
+		if s.Peers.unlisten, err = s.Peers.network.Listen(endpoint{s}); err != nil {
+			s.Peers.out.Close()
 			return err
 		}
-		s.roster.Start()
+		s.Peers.roster.Start()
 	}
 	s.started = true
 	go s.appender.run()
@@ -345,19 +343,19 @@ func (s *Store) Start(h Handler) error {
 // assemble makes the parts of a running store, and runs none of them.
 func (s *Store) assemble(node *raft.RawNode, h Handler) {
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
-	if s.network != nil {
-		s.roster = s.newRoster()
-		s.roster.Ask()
-		s.peers = peers.New(endpoint{s}, s.identity.Member, s.network, s.cfg.Logger)
+	if s.Peers.network != nil {
+		s.Peers.roster = newRoster(s)
+		s.Peers.roster.Ask()
+		s.Peers.out = peers.New(endpoint{s}, s.identity.Member, s.Peers.network, s.cfg.Logger)
 		s.log.snapshot = func() (*pb.Snapshot, error) { return lastCheckpoint(s.rowStore) }
 	}
-	s.keep()
+	makeWriters(s)
 	s.loop = newLoop(s, node, h)
 	s.appender.loop = s.loop
 }
 
-// keep makes the parts that write.
-func (s *Store) keep() {
+// makeWriters makes the parts that write.
+func makeWriters(s *Store) {
 	s.keeper = newKeeper(s)
 	s.keeper.hurry, s.keeper.room = s.Checkpoints.LogGrows, func() bool { return !s.Space.short.Load() }
 	s.Checkpoints.keeper = s.keeper
@@ -366,23 +364,13 @@ func (s *Store) keep() {
 }
 
 // newRoster returns the roster of this member, which asks nobody yet.
-func (s *Store) newRoster() *roster.Roster {
+func newRoster(s *Store) *roster.Roster {
 	c := &s.cfg.Cluster
 	return roster.New(roster.Config{
-		Self: s.identity, Address: c.address(), Join: c.Join, TLS: c.TLS, Network: s.network,
+		Self: s.identity, Address: c.address(), Join: c.Join, TLS: c.TLS, Network: s.Peers.network,
 		Logger: s.cfg.Logger, Fresh: s.log.fresh, Lineage: s.lineage.Load, Fail: s.inbox.fail,
 		Save: s.dir.SaveLearnt,
 	}, s.log.lastConf(), s.learnt)
-}
-
-// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first for the
-// members of the cluster. why is known once too few of those that it knows turn out to answer, for people. If
-// all of them have been replaced, Cluster.Join with the address of a present member mends it.
-func (s *Store) KeptOut() (out bool, why string) {
-	if s.roster == nil || s.roster.Open() {
-		return false, ""
-	}
-	return true, s.roster.Why()
 }
 
 // newNode makes the raft state machine; its constructor panics on a log it cannot use.
@@ -478,10 +466,10 @@ func (s *Store) end() error {
 		if s.Space.done != nil {
 			<-s.Space.done
 		}
-		if s.network != nil {
-			s.unlisten()
-			s.roster.Close()
-			s.peers.Close()
+		if s.Peers.network != nil {
+			s.Peers.unlisten()
+			s.Peers.roster.Close()
+			s.Peers.out.Close()
 		}
 		s.appender.close()
 		s.keeper.close()

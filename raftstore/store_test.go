@@ -151,7 +151,7 @@ func TestHandlerThatDoesNotApplyHoldsBackTheLog(t *testing.T) {
 func TestRestartReplaysWhatTheCheckpointDoesNotHave(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
 	s := open(t, cfg)
-	if s.CheckpointIndex() != 0 || len(rowsOf(t, s)) != 0 {
+	if s.loaded != 0 || len(rowsOf(t, s)) != 0 {
 		t.Fatal("a new store has state")
 	}
 	r := start(t, s)
@@ -163,8 +163,8 @@ func TestRestartReplaysWhatTheCheckpointDoesNotHave(t *testing.T) {
 
 	for restart := range 3 {
 		s = open(t, cfg)
-		if s.CheckpointIndex() != index {
-			t.Fatalf("checkpoint %d, want %d", s.CheckpointIndex(), index)
+		if s.loaded != index {
+			t.Fatalf("checkpoint %d, want %d", s.loaded, index)
 		}
 		if got := rowsOf(t, s); !maps.Equal(got, map[string]string{"x": "1", "y": "2", "z": ""}) {
 			t.Fatalf("rows %v", got)

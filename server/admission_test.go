@@ -133,7 +133,7 @@ func (c *testCluster) leadWith(i int) {
 	c.eventually("the hand-over", func() bool {
 		leader, _ := c.leader()
 		if leader != i {
-			_ = c.servers[leader].store.TransferLeader(c.t.Context(), c.servers[i].store.Member())
+			_ = c.servers[leader].store.Changes.TransferLeader(c.t.Context(), c.servers[i].store.Member())
 		}
 		return leader == i
 	})

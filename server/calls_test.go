@@ -125,7 +125,7 @@ func TestCallsSurviveTheLeader(t *testing.T) {
 		all.progress(2)
 		leader, heir := c.leader()
 		ctx, cancel := context.WithTimeout(t.Context(), waitMax)
-		if err := c.servers[leader].store.TransferLeader(ctx, c.servers[heir].store.Member()); err != nil {
+		if err := c.servers[leader].store.Changes.TransferLeader(ctx, c.servers[heir].store.Member()); err != nil {
 			t.Log(err) // an election may have come in between
 		}
 		cancel()

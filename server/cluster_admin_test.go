@@ -433,12 +433,12 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.store.Backup(t.Context(), io.Discard); !errors.Is(err, raftstore.ErrBackupRuns) {
+	if _, err := s.store.Checkpoints.Backup(t.Context(), io.Discard); !errors.Is(err, raftstore.ErrBackupRuns) {
 		t.Errorf("a second backup: %v", err)
 	}
 	eventually(t, "the dead reader to be given up", func() bool {
 		clock.turn(admin.BackupStall) // it may be stopped only after some more messages
-		_, err := s.store.Backup(t.Context(), io.Discard)
+		_, err := s.store.Checkpoints.Backup(t.Context(), io.Discard)
 		return !errors.Is(err, raftstore.ErrBackupRuns)
 	})
 	if _, err := snapshotFrom(t.Context(), conn); err != nil {

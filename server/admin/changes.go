@@ -92,7 +92,7 @@ func onLeader[Request, Response proto.Message](ctx context.Context, s *Cluster, 
 		leader := s.Group.OtherLeader()
 		if leader != 0 {
 			got := answer.ProtoReflect().New().Interface()
-			err = peers.Ask(ctx, s.Store.PeerConn(leader, false), r, got)
+			err = peers.Ask(ctx, s.Store.Peers.Conn(leader, false), r, got)
 			answer = got.(Response)
 		} else {
 			answer, err = here(Leader{Cluster: s}, ctx, r)

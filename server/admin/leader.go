@@ -40,7 +40,7 @@ func (s Leader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.
 			"This server does not listen for others: "+
 				"start it with --name, --listen-peer and its peer certificate first")
 	}
-	id, err := s.Store.AddLearner(ctx, r.GetName(), r.GetPeerAddress())
+	id, err := s.Store.Changes.AddLearner(ctx, r.GetName(), r.GetPeerAddress())
 	if err != nil {
 		return nil, s.changeRefused(ctx, "add "+r.GetName(), err)
 	}
@@ -62,7 +62,7 @@ func (s Leader) Promote(ctx context.Context,
 		return nil, err
 	}
 	for {
-		err := s.Store.Promote(ctx, m.ID)
+		err := s.Store.Changes.Promote(ctx, m.ID)
 		if err == nil {
 			s.Logger.Info("a server has a vote now", "name", m.Name, "id", raftstore.IDText(m.ID))
 			return &adminpb.PromoteMemberResponse{}, nil
@@ -108,7 +108,7 @@ func (s Leader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*ad
 		}
 		return nil, errLeadsElsewhere
 	}
-	if err := s.Store.Remove(ctx, m.ID); err != nil {
+	if err := s.Store.Changes.Remove(ctx, m.ID); err != nil {
 		return nil, s.changeRefused(ctx, what, err)
 	}
 	s.Logger.Info("a server was removed", "name", m.Name, "id", raftstore.IDText(m.ID))

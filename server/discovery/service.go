@@ -136,7 +136,7 @@ const listPatience = 4 * time.Second
 const addressPoll = 20 * time.Millisecond
 
 // Publish announces to the other servers where clients reach this one.
-func (s *Service) Publish() { s.Store.SetClientAddress(s.Advertised.Text()) }
+func (s *Service) Publish() { s.Store.Peers.SetClientAddress(s.Advertised.Text()) }
 
 // Complete reports whether this server knows the addresses of all servers that it is connected to.
 func (s *Service) Complete() bool {
@@ -175,8 +175,8 @@ func awaitState(ctx context.Context, holds func() bool) bool {
 // SendElsewhere announces to the other servers that they must not name this one any more, so that the
 // clients whose streams end do not come back.
 func (s *Service) SendElsewhere(ctx context.Context) {
-	s.Store.SetClientAddress(raftstore.NoClients)
-	if !awaitState(ctx, s.Store.ClientAddressSent) {
+	s.Store.Peers.SetClientAddress(raftstore.NoClients)
+	if !awaitState(ctx, s.Store.Peers.Announced) {
 		s.Logger.Debug("the other servers may not know yet that this one stops")
 	}
 }

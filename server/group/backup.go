@@ -19,13 +19,13 @@ const (
 
 // Backup writes a checkpoint to w in which is everything that this server has applied when it is called.
 // Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped, those of ctx and those
-// of Store.Backup.
+// of Checkpoints.Backup.
 func (g *Group) Backup(ctx context.Context, w io.Writer) (uint64, error) {
 	if err := g.checkpointNow(ctx); err != nil {
 		return 0, err
 	}
 	buffered := bufio.NewWriterSize(w, backupBuffer)
-	index, err := g.store.Backup(ctx, buffered)
+	index, err := g.store.Checkpoints.Backup(ctx, buffered)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +47,7 @@ func (g *Group) checkpointNow(ctx context.Context) error {
 	stored := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { stored <- g.store.AwaitCheckpoint(ctx, index) }()
+	go func() { stored <- g.store.Checkpoints.Await(ctx, index) }()
 	poll := time.NewTicker(checkpointPoll)
 	defer poll.Stop()
 	for {

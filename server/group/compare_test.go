@@ -229,7 +229,7 @@ func TestDivergedFollowerEnds(t *testing.T) {
 		c.makeDirectory(scheme.Path{"local", fmt.Sprint("later-", i)}, i)
 	}
 	leads, _ := c.leader()
-	if err := c.groups[leads].store.Remove(t.Context(), id); err != nil {
+	if err := c.groups[leads].store.Changes.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c.groups {
@@ -293,7 +293,7 @@ func TestDivergedPairGoesOn(t *testing.T) {
 	}
 	leader, follower = c.leader()
 	c.makeDirectory(scheme.Path{"local", "later"}, follower)
-	if err := c.groups[leader].store.Remove(t.Context(), c.groups[follower].store.Member()); err != nil {
+	if err := c.groups[leader].store.Changes.Remove(t.Context(), c.groups[follower].store.Member()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the one that is left to be right",

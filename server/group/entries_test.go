@@ -280,7 +280,7 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 		attend()
 		return g.queue.length() == 2*len(clients)+1
 	})
-	if err := g.store.TransferLeader(t.Context(), c.groups[follower].store.Member()); err != nil {
+	if err := g.store.Changes.TransferLeader(t.Context(), c.groups[follower].store.Member()); err != nil {
 		t.Fatal(err)
 	}
 	g.core.handleRequests() // before it knows that another one leads
@@ -319,7 +319,7 @@ func TestCheckpointsCountCommands(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	if err := g.store.AwaitCheckpoint(ctx, before+1); err != nil {
+	if err := g.store.Checkpoints.Await(ctx, before+1); err != nil {
 		t.Error(err)
 	}
 }

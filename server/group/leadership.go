@@ -118,7 +118,7 @@ func (g *Group) Transfer(ctx context.Context, to uint64) error {
 			<-look.C
 		}
 	}
-	return g.store.TransferLeader(ctx, to)
+	return g.store.Changes.TransferLeader(ctx, to)
 }
 
 // fallsSilent logs that no server speaks, once that is so, and reports whether there is nothing to wait for any more.

@@ -27,7 +27,7 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 		c.makeDirectory(scheme.Path{"local", fmt.Sprint("early-", n)}, leader)
 	}
 	for i, g := range c.groups {
-		if err := g.store.AwaitCheckpoint(t.Context(), entries); err != nil {
+		if err := g.store.Checkpoints.Await(t.Context(), entries); err != nil {
 			t.Fatal(err)
 		}
 		if _, known := g.comparer.Newest(); known {
@@ -139,7 +139,7 @@ func checkpointsAreAtMarks(t *testing.T) (led bool) {
 	if !same() {
 		return false
 	}
-	if err := before.AwaitCheckpoint(t.Context(), first+entries); err != nil {
+	if err := before.Checkpoints.Await(t.Context(), first+entries); err != nil {
 		t.Fatal(err)
 	}
 	newest, _ := c.groups[follower].comparer.Newest()

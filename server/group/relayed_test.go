@@ -20,7 +20,7 @@ func TestPermitOverTheHeartbeats(t *testing.T) {
 	f := c.groups[follower]
 	openSession(t, f, 60_000)
 	eventually(t, "a permit over the connection of the heartbeats", func() bool {
-		conn := f.store.PeerConn(c.groups[leader].store.Member(), true)
+		conn := f.store.Peers.Conn(c.groups[leader].store.Member(), true)
 		var relay *streams.RelayEnd
 		for end := range f.Still().Sent {
 			if end.ToLeader && end.Process != 0 {

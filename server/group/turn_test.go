@@ -154,7 +154,7 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := store.CheckpointIndex()
+	second := before.store.Figures().Checkpoint
 	first := second - 3
 	g, failure := groupByHand(t, store)
 	machine, err := coordination.NewMachine("/local", coordination.DefaultLimits())

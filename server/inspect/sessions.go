@@ -133,7 +133,7 @@ func (s *Service) ask(ctx context.Context, members raftstore.Members, server uin
 	if _, found := members.Find(server); !found {
 		return fmt.Sprintf("server %s is no member any more", name)
 	}
-	if err := peers.Ask(ctx, s.Group.Log().PeerConn(server, false), question, answer); err != nil {
+	if err := peers.Ask(ctx, s.Group.Log().Peers.Conn(server, false), question, answer); err != nil {
 		s.Logger.Debug("a server did not tell what only it knows", "server", name, "error", err)
 		return fmt.Sprintf("server %s does not answer", name)
 	}

@@ -110,7 +110,7 @@ func (w *Watch) addFailures(l *list) {
 	if diverged && !divergence.Right {
 		l.add(IssueDiverged, Fatal, self, "%s", w.divergenceText(divergence))
 	}
-	if out, why := w.Store.KeptOut(); out && why != "" {
+	if out, why := w.Store.Peers.KeptOut(); out && why != "" {
 		l.add(IssueKeptOut, Fatal, self,
 			"no leader: %s; if all of them were replaced, start this server with --join HOST:PORT of a present "+
 				"member, in the place of --initial-cluster", why)
@@ -173,7 +173,7 @@ func (w *Watch) addFull(l *list) {
 // addOthers adds what is about other servers and clients.
 func (w *Watch) addOthers(l *list) {
 	self := w.Store.Member()
-	unlike := w.Store.Unlike()
+	unlike := w.Store.Peers.Unlike()
 	for _, m := range w.Store.Members() {
 		if text := unlike[m.ID]; text != "" {
 			l.add(IssueUnlike, noteworthy, m.ID,
@@ -200,7 +200,7 @@ func (w *Watch) strained() []string {
 	if w.Connections != nil { // which are made behind the group
 		texts = w.Connections.Strained()
 	}
-	if at := w.Store.Crowded(); !at.IsZero() && time.Since(at) < listen.StrainedFor {
+	if at := w.Store.Peers.Crowded(); !at.IsZero() && time.Since(at) < listen.StrainedFor {
 		texts = append(texts,
 			"there were too many connections to the address for other servers: strangers' made room for new ones")
 	}
@@ -347,7 +347,7 @@ func (w *Watch) lookOut(ctx context.Context) {
 				published = true
 				w.Discovery.Publish()
 			}
-			if w.Store.ClientAddressSent() && w.Discovery.Complete() {
+			if w.Store.Peers.Announced() && w.Discovery.Complete() {
 				first = false
 				w.showHealth(now)
 				close(w.reached)

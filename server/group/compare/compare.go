@@ -209,7 +209,7 @@ func (c *Comparer) askOthers(ctx context.Context, own report, asked map[uint64]b
 
 func (c *Comparer) exchangeDigests(ctx context.Context, m raftstore.Member, own report) error {
 	answer := &relaypb.DigestReport{}
-	err := peers.Ask(ctx, c.core.Store().PeerConn(m.ID, false), reportToPB(own), answer)
+	err := peers.Ask(ctx, c.core.Store().Peers.Conn(m.ID, false), reportToPB(own), answer)
 	if err == nil && answer.GetIndex() == own.index {
 		c.digests.heard(m.ID, reportFromPB(answer), c.electorate().members)
 	}

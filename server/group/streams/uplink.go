@@ -115,7 +115,7 @@ func (m *Uplink) leaderOf() (leader uint64, change <-chan struct{}) {
 func (m *Uplink) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		leader, change := m.leaderOf()
-		if conn := m.store.PeerConn(leader, false); conn != nil {
+		if conn := m.store.Peers.Conn(leader, false); conn != nil {
 			m.relayTo(ctx, leader, conn, change)
 			select {
 			case <-ctx.Done():
@@ -149,8 +149,8 @@ func (m *Uplink) relayTo(ctx context.Context, leader uint64, conn *grpc.ClientCo
 	m.relays++
 	r := &Relay{process: m.process, number: m.relays, streams: m.streams, limiter: m.units, clock: m.clock,
 		bell: turn.NewBell(), asked: make(map[uint64]moment),
-		urgent: func() *grpc.ClientConn { return m.store.PeerConn(leader, true) },
-		mute:   func() { m.store.RenewPeerConn(leader) }, ready: func() {
+		urgent: func() *grpc.ClientConn { return m.store.Peers.Conn(leader, true) },
+		mute:   func() { m.store.Peers.Renew(leader) }, ready: func() {
 			m.opened.Add(1)
 			m.setConn(conn)
 			m.ready()
