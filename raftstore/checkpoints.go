@@ -93,13 +93,6 @@ func (c *Checkpoints) Begin(index uint64) *CheckpointWriter {
 	return w
 }
 
-// Await returns once a checkpoint as of index or later is durable. It does not see to it that there is one, see Want.
-// Errors: ErrStopped, that of ctx.
-func (c *Checkpoints) Await(ctx context.Context, index uint64) error {
-	return c.keeper.inbox.pursue(ctx, c.stopped, &pursuit{attempt: func(*loop) error { return nil },
-		done: func(*loop) bool { return c.stored.Load() >= index }})
-}
-
 // ErrBackupRuns is returned while another Backup is under way: one at a time, because each holds on to old files.
 var ErrBackupRuns = errors.New("another backup is under way")
 

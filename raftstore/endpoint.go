@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
@@ -67,7 +68,7 @@ func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, message
 // Opened implements peers.Server.
 func (e endpoint) Opened(h *peerpb.Header) {
 	e.s.Peers.out.Learn(h.GetFrom(), h.GetAddress())
-	e.s.Peers.unlike.compare(e.s, h, time.Now())
+	e.s.Peers.unlike.compare(e.Admitted(), e.s.cfg.Cluster.settings(), h, e.s.cfg.Logger, time.Now())
 	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
 }
 
@@ -201,4 +202,33 @@ func (e endpoint) Refused() { e.s.Peers.roster.Ask() }
 // Certifies implements peers.Server.
 func (e endpoint) Certifies(certificate *x509.Certificate) bool {
 	return e.s.Peers.roster.Certifies(certificate)
+}
+
+// forwarded reports whether a message is a read question that raft passes on for another member: one that
+// still takes the sender for the leader. Nobody waits for the answer: that member asks anew when it hears of
+// the leader.
+func forwarded(m *pb.Message, sender uint64) bool {
+	return m.GetType() == pb.MsgReadIndex && m.GetFrom() != sender
+}
+
+// checkMessage refuses what cannot come from the sender of a stream.
+func checkMessage(h *peerpb.Header, m *pb.Message) error {
+	if m.GetFrom() != h.GetFrom() || m.GetTo() != h.GetTo() {
+		return peers.Refuse(ErrOtherCluster, "a message from %s to %s came on the stream from %s to %s",
+			IDText(m.GetFrom()), IDText(m.GetTo()), IDText(h.GetFrom()), IDText(h.GetTo()))
+	}
+	switch {
+	case raft.IsLocalMsg(m.GetType()), m.GetType() == pb.MsgProp, m.GetType() == pb.MsgTransferLeader:
+		return fmt.Errorf("message of type %v from another member", m.GetType())
+	case m.GetType() == pb.MsgReadIndex && len(m.GetEntries()) != 1:
+		return fmt.Errorf("read question with %d entries", len(m.GetEntries()))
+	}
+	next := m.GetIndex()
+	for _, e := range m.GetEntries() {
+		if m.GetType() == pb.MsgApp && e.GetIndex() != next+1 {
+			return fmt.Errorf("entry %d after entry %d", e.GetIndex(), next)
+		}
+		next = e.GetIndex()
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package raftstore
 
-import "github.com/coordd/coordd/raftstore/membership"
+import (
+	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
 
 // Member describes one member of the cluster.
 type Member = membership.Member
@@ -25,4 +28,15 @@ type memberView struct {
 	clients map[uint64]string // by member heard since the start: the client address it has announced last
 	open    map[uint64]bool   // members whose urgent stream is open
 	waits   map[uint64]bool   // members that may still be awaited, see Member.Awaited
+}
+
+// NoClients is the client address of a member that wants no further clients, because it is about to stop.
+const NoClients = "none"
+
+// clientAddressIn returns the client address that a member's header announces.
+func clientAddressIn(h *peerpb.Header) string {
+	if address := h.GetClientAddress(); len(address) <= clientTextMax {
+		return address
+	}
+	return ""
 }

@@ -2,12 +2,15 @@ package raftstore
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
@@ -95,11 +98,20 @@ func (p *Peers) Announced() bool {
 	return p.out.Announced(*p.client.Load())
 }
 
-// announce tells the other members what has changed about this one.
-func (p *Peers) announce() {
-	if p.out == nil {
-		return
+// Unlike describes, for each member that was given other settings than this one, the differences.
+func (p *Peers) Unlike() map[uint64]string { return p.unlike.found() }
+
+// refused tells of callers that were refused, each kind of refusal by itself.
+type refused struct{ kinds lograte.ByKey }
+
+func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, err error) {
+	why := peers.Cause(err)
+	level := slog.LevelWarn
+	if errors.Is(err, roster.ErrUnknownHere) { // so it is with every server that was just added
+		level = slog.LevelInfo
 	}
-	p.out.Announce()
-	p.inbox.task((*loop).publish)
+	if ok, hidden := r.kinds.Allow(server+"\x00"+why, now); ok {
+		log.Log(context.Background(), level, "refused a server", "server", server, "address",
+			lograte.Cut(address), "why", why, lograte.Suppressed, hidden)
+	}
 }

@@ -31,7 +31,8 @@ func fuzzedStore(f *testing.F) *Store {
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
 	s.Peers.roster = newRoster(s)
 	s.Peers.roster.Conclude()
-	s.Peers.out, s.loop = peers.New(endpoint{s}, s.identity.Member, s.Peers.network, noLog), &loop{s: s} // nobody may take a turn
+	s.Peers.out = peers.New(endpoint{s}, s.identity.Member, s.Peers.network, noLog)
+	s.loop = &loop{s: s} // nobody may take a turn
 	makeWriters(s)
 	f.Cleanup(func() {
 		s.Peers.out.Close()

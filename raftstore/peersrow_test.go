@@ -128,7 +128,8 @@ func TestOversizedMessages(t *testing.T) {
 	if err == nil {
 		t.Error("a chunk beyond the bound was taken")
 	}
-	out, err := s.Peers.network.Messages(testContext(t), s.cfg.Cluster.address(), endpointOf(other).Header(s.Member(), false))
+	out, err := s.Peers.network.Messages(testContext(t), s.cfg.Cluster.address(),
+		endpointOf(other).Header(s.Member(), false))
 	if err != nil {
 		t.Fatal(err)
 	}

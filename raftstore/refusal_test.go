@@ -244,7 +244,8 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	mu.Unlock()
 	h := endpointOf(b).Header(a.Member(), true)
 	for range 2 {
-		a.Peers.unlike.compare(a, h, time.Now().Add(lograte.MaxPause))
+		a.Peers.unlike.compare(endpointOf(a).Admitted(), a.cfg.Cluster.settings(), h, a.cfg.Logger,
+			time.Now().Add(lograte.MaxPause))
 	}
 	if len(a.Peers.Unlike()) != 0 || logs["a"].count("the same as here now") != 1 {
 		t.Errorf("after the change: %v", a.Peers.Unlike())

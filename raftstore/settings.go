@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -39,15 +40,15 @@ func (c *Cluster) settings() []*peerpb.Setting {
 }
 
 // compare notes what another member says of its settings. One of an older program says nothing.
-func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
-	ours := s.cfg.Cluster.settings()
+func (u *unlike) compare(list *membership.List, ours []*peerpb.Setting, h *peerpb.Header, log *slog.Logger,
+	now time.Time) {
 	if len(h.GetSettings()) == 0 || len(ours) == 0 {
 		return
 	}
 	text := differences(h.GetSettings(), ours)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !s.Peers.roster.List().Admits(id) })
+	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !list.Admits(id) })
 	of := u.member[h.GetFrom()]
 	if of == nil {
 		if text == "" {
@@ -60,7 +61,7 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 		u.member[h.GetFrom()] = of
 	}
 	of.text = text
-	of.tell(s.cfg.Logger.With("server", s.Peers.roster.List().Conf.NameOf(h.GetFrom())), now)
+	of.tell(log.With("server", list.Conf.NameOf(h.GetFrom())), now)
 }
 
 func (d *difference) tell(log *slog.Logger, now time.Time) {
@@ -93,12 +94,12 @@ func differences(theirs, ours []*peerpb.Setting) string {
 	return strings.Join(found, "; ")
 }
 
-// Unlike says for each member that was given other settings than this one which they are.
-func (p *Peers) Unlike() map[uint64]string {
-	p.unlike.mu.Lock()
-	defer p.unlike.mu.Unlock()
+// found returns the differences by member.
+func (u *unlike) found() map[uint64]string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	found := map[uint64]string{}
-	for id, of := range p.unlike.member {
+	for id, of := range u.member {
 		if of.text != "" {
 			found[id] = of.text
 		}

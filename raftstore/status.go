@@ -57,3 +57,10 @@ func (s Status) QuorumWithout(id uint64) bool {
 	}
 	return active > voters/2
 }
+
+// Await returns once a checkpoint as of index or later is durable. It does not see to it that there is one, see Want.
+// Errors: ErrStopped, that of ctx.
+func (c *Checkpoints) Await(ctx context.Context, index uint64) error {
+	return c.keeper.inbox.pursue(ctx, c.stopped, &pursuit{attempt: func(*loop) error { return nil },
+		done: func(*loop) bool { return c.stored.Load() >= index }})
+}
