@@ -19,7 +19,7 @@ import (
 // while commands are proposed one after the other. It reports the time until the checkpoint is durable and
 // until its files are merged, for all and for each row, and the price for the commands and the disk.
 func BenchmarkCheckpoint(b *testing.B) {
-	for _, rows := range []int{10_000, 100_000, 1_000_000} {
+	for _, rows := range []int{10_000, 100_000, 1_000_000, 3_000_000} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
 			for range b.N {
 				dir := filepath.Join(b.TempDir(), "data")

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -149,6 +150,9 @@ const rigDir = "/member"
 func (g *memberRig) config(files *rig.Memory) Config {
 	cfg := smallConfig(rigDir)
 	cfg.SegmentBytes, cfg.TailEntriesKept, cfg.LagEntriesKept, cfg.fs = 5<<10, 3, 3, files
+	if g.seed%2 == 0 { // files are merged only because there are many
+		cfg.steps.Merge = 1 << 20
+	}
 	return cfg
 }
 
@@ -534,12 +538,26 @@ func (g *memberRig) checkpoint(f *handDriven) error {
 	if err := f.s.loop.workInTurn(nil); err != nil {
 		return err
 	}
+	before := g.rowFiles()
 	for range 20 { // cut the log, merge, remove
 		if _, err := k.work(); err != nil {
 			return err
 		}
 	}
+	if after := g.rowFiles(); after > 1 && after < before {
+		g.marks["merged runs"]++
+	}
 	return nil
+}
+
+// rowFiles returns how many files of rows there are.
+func (g *memberRig) rowFiles() (count int) {
+	for _, path := range g.files.Paths() {
+		if strings.HasSuffix(path, ".rows") {
+			count++
+		}
+	}
+	return count
 }
 
 // TestMemberCrashImages: whatever a power cut, a kill or an error leaves of a member's log, checkpoints and their
@@ -560,5 +578,5 @@ func TestMemberCrashImages(t *testing.T) {
 	t.Logf("%d images of %d lives", made, lives)
 	marks.Report(t, "half made", "a log of before", "a checkpoint", "a received checkpoint",
 		"a replaced end", "several jobs in a write", "a checkpoint for a longer log", "the call under way",
-		"killed 2 times while it starts", "an error at sync", "an error at write")
+		"killed 2 times while it starts", "merged runs", "an error at sync", "an error at write")
 }

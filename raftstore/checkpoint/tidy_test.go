@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/rig"
 )
 
@@ -91,4 +92,95 @@ func bytesOf(files []*file) (sum int64) {
 		sum += f.Bytes
 	}
 	return sum
+}
+
+// TestFirstCheckpointOfManyRuns writes a checkpoint of more files than a later one may find: readers and the merge read
+// each byte once, and the next checkpoint waits for the merge.
+func TestFirstCheckpointOfManyRuns(t *testing.T) {
+	fs := &countedReads{FS: rig.New(dir)}
+	s := New(Options{FS: fs, Dir: dir, RunBytes: 10_000, StepBytes: 3000, MergeBytes: 1})
+	if err := s.Replace(nil, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	const rows = 10_007
+	for n := range rows {
+		s.Put([]Row{{Key: fmt.Appendf(nil, "%05d", n*31%rows), Value: make([]byte, 30)}})
+		stepAll(t, s)
+	}
+	s.Finish([]byte("{}"))
+	for durable := false; !durable; {
+		var err error
+		if durable, err = s.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	many := len(s.named)
+	if size := bytesOf(s.named); many <= filesMax || fs.read != 0 || size < 30*rows {
+		t.Fatalf("%d files of %d bytes, %d bytes were read", many, size, fs.read)
+	}
+	expect := func(what string, size int64) {
+		t.Helper()
+		if fs.read != size {
+			t.Errorf("%s: %d bytes were read, not %d", what, fs.read, size)
+		}
+		fs.read = 0
+	}
+	p, n := s.Pin(), 0
+	for {
+		key, _, err := p.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key == nil {
+			break
+		}
+		if string(key) != fmt.Sprintf("%05d", n) {
+			t.Fatalf("row %d has key %s", n, key)
+		}
+		n++
+	}
+	p.Release()
+	expect("reading", bytesOf(s.named))
+	all := bytesOf(s.named)
+	s.Put([]Row{{Key: []byte("00000"), Delete: true}})
+	s.Finish([]byte("{}"))
+	stepAll(t, s)
+	expect("a checkpoint after it", all)
+	if len(s.named) != 2 || n != rows || s.named[0].Rows != rows {
+		t.Errorf("%d rows were read, and %d files are left", n, len(s.named))
+	}
+}
+
+// stepAll steps until there is nothing that has to be done first.
+func stepAll(t *testing.T, s *Store) {
+	t.Helper()
+	for s.Busy() {
+		if _, err := s.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// countedReads counts the bytes that are read.
+type countedReads struct {
+	files.FS
+	read int64
+}
+
+// Create implements files.FS.
+func (c *countedReads) Create(path string) (files.File, error) {
+	f, err := c.FS.Create(path)
+	return countedFile{f, c}, err
+}
+
+type countedFile struct {
+	files.File
+	of *countedReads
+}
+
+// ReadAt implements io.ReaderAt.
+func (f countedFile) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	f.of.read += int64(n)
+	return n, err
 }
