@@ -63,7 +63,7 @@ func (o *settings) declare() {
 	flag.Float64Var(&o.seconds, "seconds", 1.5, "length of a turn")
 	flag.IntVar(&connections, "connections", connections, "connections that the sessions share")
 	flag.StringVar(&o.only, "only", "",
-		"locks: measure only these, such as W1,W2,W1x3 (W1 on three servers); default: all")
+		"measure only these, such as W1,W2,W1x3 (W1 on three servers), with scaling semaphores; default: all")
 	flag.StringVar(&o.peers, "peers", "",
 		"locks: compare only with these, such as etcd,Redis or none; default: all")
 	flag.IntVar(&o.idle, "idle", 10_000, "locks: idle sessions of W4")

@@ -120,5 +120,8 @@ func (b *bench) targets() []page.Target {
 	add(fmt.Sprintf("W4, %s idle sessions, server bytes each", page.Count(b.idle)), 12<<10, atMost, bytes, measured)
 	ratio("W4, server CPU, of etcd's", 1, atMost, cell{w4, b.idle, shareFigure}, ours, etcd)
 	ratio("W7, longest silence of a client, of etcd's", 1, atMost, cell{w7, roamers, silentFigure}, ours, etcd)
+	again, measured := b.book.median(cell{w8, b.rows, againFigure}, ours)
+	add("W8, s until the first answer after a kill", 2, atMost, again, measured)
+	ratio("W8, the same, of etcd's", 0.5, atMost, cell{w8, b.rows, againFigure}, ours, etcd)
 	return all
 }

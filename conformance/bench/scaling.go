@@ -51,6 +51,9 @@ func (b *bench) measureScaling(ctx context.Context) error {
 		}},
 		{"sessions", b.idleSessions}, {"nodes", b.manyNodes}, {"waiters", b.manyWaiters},
 	} {
+		if !selection(b.only)(part.name) {
+			continue
+		}
 		say(part.name)
 		t := newTurn(ctx)
 		server, err := newCoordd("coordd", b.coordd).launchIn(t, filepath.Join(b.dir, part.name))

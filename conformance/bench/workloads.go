@@ -41,6 +41,7 @@ const (
 	bytesFigure  = "server bytes each"
 	shareFigure  = "server CPU, % of a core"
 	silentFigure = "longest silence of a client, ms"
+	againFigure  = "s until the first answer"
 	floorFigure  = "ms"
 )
 
@@ -367,7 +368,7 @@ func (b *bench) measureRestart(ctx context.Context, all []*contestant) {
 		took := time.Since(begun)
 		cpu, err := c.servers.cpu()
 		c.servers.kill()
-		b.book.add(cell{w8, b.rows, "s until the first answer"}, c.name, took.Seconds())
+		b.book.add(cell{w8, b.rows, againFigure}, c.name, took.Seconds())
 		b.book.add(cell{w8, b.rows, "server CPU until then, s"}, c.name, cpu.Seconds())
 		return err
 	})

@@ -73,13 +73,11 @@ func (d *draft) writeRun() (err error) {
 		if d.run.Totals().Bytes > before {
 			return nil
 		}
-		switch r := d.sorted[0]; {
-		case r.Delete:
-			err = d.run.seal(kindDeleted, r.Key, nil)
-		default:
-			err = d.run.seal(kindRow, r.Key, r.Value)
+		r, kind := d.sorted[0], kindRow
+		if r.Delete {
+			kind, r.Value = kindDeleted, nil
 		}
-		if err != nil {
+		if err = d.run.seal(kind, r.Key, r.Value); err != nil {
 			return err
 		}
 		d.sorted[0] = Row{}

@@ -119,7 +119,8 @@ func (m *merge) sink(at int) {
 	for {
 		least := at
 		for child := 2*at + 1; child <= 2*at+2 && child < len(m.heap); child++ {
-			if m.heap[child].before(m.heap[least]) {
+			a, b := m.heap[child], m.heap[least]
+			if cmp.Or(bytes.Compare(a.Key, b.Key), b.age-a.age) < 0 {
 				least = child
 			}
 		}
@@ -129,8 +130,4 @@ func (m *merge) sink(at int) {
 		m.heap[at], m.heap[least] = m.heap[least], m.heap[at]
 		at = least
 	}
-}
-
-func (s *source) before(other *source) bool {
-	return cmp.Or(bytes.Compare(s.Key, other.Key), other.age-s.age) < 0
 }

@@ -32,8 +32,5 @@ func (s Prefixes) Covers(key []byte) bool {
 
 // with returns the union with others.
 func (s Prefixes) with(others Prefixes) Prefixes {
-	if len(others.sorted) == 0 {
-		return s
-	}
 	return NewPrefixes(slices.Concat(s.sorted, others.sorted))
 }
