@@ -1,8 +1,7 @@
 package coordination
 
-// deadline is a moment at which the leader decides that a session's countdown or a wait has run out.
-// Deadlines are kept by node, so that dropping a node drops them at once; the leader's heap of nodes finds
-// the earliest of all.
+// deadline is a moment at which the leader decides that a session's countdown or a wait has run out. Deadlines are kept
+// by node, so that dropping a node drops them at once; the leader's heap of nodes finds the earliest of all.
 type deadline struct {
 	at       Instant
 	armed    uint64 // breaks ties: what was armed first comes first
@@ -23,26 +22,38 @@ func (d *deadline) place() *int { return &d.position }
 func (n *ledNode) before(other *ledNode) bool { return n.deadlines[0].before(other.deadlines[0]) }
 func (n *ledNode) place() *int                { return &n.position }
 
-func (l *Leader) arm(n *ledNode, d *deadline) {
-	l.armed++
-	d.armed = l.armed
-	wasEmpty := len(n.deadlines) == 0
-	n.deadlines.push(d)
-	if wasEmpty {
-		l.wakeups.push(n)
+// schedule orders the nodes that have deadlines by the earliest of each.
+type schedule struct {
+	nodes heapOf[*ledNode]
+	armed uint64 // how many deadlines were
+}
+
+func (w *schedule) arm(n *ledNode, d *deadline) {
+	w.armed++
+	d.armed = w.armed
+	if n.deadlines.push(d); len(n.deadlines) == 1 {
+		w.nodes.push(n)
 	} else {
-		l.wakeups.fix(n.position)
+		w.nodes.fix(n.position)
 	}
 }
 
-func (l *Leader) disarm(n *ledNode, d *deadline) {
+func (w *schedule) disarm(n *ledNode, d *deadline) {
 	if len(n.deadlines) == 1 {
-		l.wakeups.remove(n)
+		w.nodes.remove(n)
 		n.deadlines.remove(d)
 		return
 	}
 	n.deadlines.remove(d)
-	l.wakeups.fix(n.position)
+	w.nodes.fix(n.position)
+}
+
+// first returns the earliest deadline, Never if nothing runs out.
+func (w *schedule) first() Instant {
+	if len(w.nodes) == 0 {
+		return Never
+	}
+	return w.nodes[0].deadlines[0].at
 }
 
 // startCountdown has a session that is without a stream since an instant end at another one (§2.10, §4.2).
@@ -51,13 +62,13 @@ func (l *Leader) startCountdown(s *ledSession, since, until Instant) {
 	s.inherited = !s.settled
 	s.settled, s.since, s.until = true, since, until
 	s.countdown = &deadline{at: min(until, s.absenceDue(l, since)), session: s}
-	l.arm(s.node, s.countdown)
+	l.wakeups.arm(s.node, s.countdown)
 }
 
 func (l *Leader) stopCountdown(s *ledSession) {
 	s.settled = true
 	if s.countdown != nil {
-		l.disarm(s.node, s.countdown)
+		l.wakeups.disarm(s.node, s.countdown)
 		s.countdown = nil
 	}
 }
@@ -81,7 +92,7 @@ func (s *ledSession) noteAbsence(l *Leader, now Instant) {
 	if s.countdown.at = s.until; wait {
 		s.countdown.at = min(s.until, now.After(absencePauseMillis))
 	}
-	l.arm(s.node, s.countdown)
+	l.wakeups.arm(s.node, s.countdown)
 	if !wait && !l.ages.unreadable {
 		l.propose(s.node, s, &BeginAbsence{Node: s.node.id, Session: s.id, AttachEpoch: s.durable().attachEpoch,
 			Since: l.ages.clockAt(s.since), TotalMillis: max(1, inMillis(s.until-s.since+nanosPerMilli-1))})
@@ -110,12 +121,12 @@ func (l *Leader) startWait(now Instant, n *ledNode, wait ExpireWaiter, timeoutMi
 	}
 	d := &deadline{at: now.After(timeoutMillis), wait: wait}
 	n.waits[wait.Order] = d
-	l.arm(n, d)
+	l.wakeups.arm(n, d)
 }
 
 func (l *Leader) stopWait(n *ledNode, order OrderID) {
 	if d := n.waits[order]; d != nil {
-		l.disarm(n, d)
+		l.wakeups.disarm(n, d)
 		delete(n.waits, order)
 	}
 }
@@ -128,16 +139,8 @@ func (l *Leader) NextDeadline() Instant {
 	case l.takeover != nil:
 		return l.ages.began
 	}
-	first := firstDeadline(l.wakeups)
+	first := l.wakeups.first()
 	return min(first, l.ages.due(first))
-}
-
-// firstDeadline is Never if nothing runs out.
-func firstDeadline(wakeups heapOf[*ledNode]) Instant {
-	if len(wakeups) == 0 {
-		return Never
-	}
-	return wakeups[0].deadlines[0].at
 }
 
 // maxExpiriesPerTick spreads a great many expiries, as after an election, over several ticks, so that
@@ -152,12 +155,12 @@ func (l *Leader) Tick(now Instant) {
 	}
 	l.continueTakeover()
 	for range maxExpiriesPerTick {
-		if firstDeadline(l.wakeups) > now {
+		if l.wakeups.first() > now {
 			break
 		}
-		n := l.wakeups[0]
+		n := l.wakeups.nodes[0]
 		d := n.deadlines[0]
-		l.disarm(n, d)
+		l.wakeups.disarm(n, d)
 		if s := d.session; s != nil {
 			if now < s.until {
 				s.noteAbsence(l, now)
@@ -171,7 +174,7 @@ func (l *Leader) Tick(now Instant) {
 		delete(n.waits, d.wait.Order)
 		l.propose(n, n.sessions[d.wait.Session], &d.wait)
 	}
-	if l.ages.due(firstDeadline(l.wakeups)) <= now {
+	if l.ages.due(l.wakeups.first()) <= now {
 		if l.ages.inFlight = true; len(l.out.Commands) == 0 { // others do as well
 			l.put(&Age{})
 		}

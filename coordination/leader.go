@@ -16,21 +16,19 @@ type Leader struct {
 	term    Term
 	ages    ages
 	counter uint64 // of attachments and barriers of this term
-	armed   uint64 // of deadlines
 
+	outbox
 	nodes     map[NodeID]*ledNode
 	streams   map[StreamID]*attachment
 	attaching map[Epoch]*attachment // those whose Attach is in the log's pipeline
 	calling   map[CallID]bool       // calls whose command is there
-	wakeups   heapOf[*ledNode]      // nodes that have deadlines
+	wakeups   schedule
 	strict    strictReads
 	takeover  *takeover     // nil once it is done
 	watches   int           // in all
 	quiet     bool          // a hand-over has begun: nothing is due
 	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
-	out       Output
-	urgent    bool // not all commands of out may wait, see MayWait
 }
 
 // Output is what the leader wants done, in order within each list.
@@ -39,6 +37,49 @@ type Output struct {
 	Messages []Message  // to be handed to the streams' Fronts
 	Calls    []CallDone // to be answered
 	Barrier  uint64     // if not 0: to be passed to BarrierPassed once leadership is proven
+}
+
+// outbox collects the output of a leader until somebody takes it.
+type outbox struct {
+	out    Output
+	urgent bool // not all commands of out may wait, see MayWait
+}
+
+// Take returns the output since the last call. The slices are valid until the leader is used again.
+func (o *outbox) Take() Output {
+	out := o.out
+	o.urgent = false
+	o.out = Output{Commands: out.Commands[:0], Messages: out.Messages[:0], Calls: out.Calls[:0]}
+	return out
+}
+
+// MayWait reports whether all commands that Take would return may wait for a moment, to share an entry with
+// those that come next. They are acquires that only join queues: nobody gets on with them, and whatever lets
+// the queues move is a command itself, or is in the log already. What is executed meanwhile may have changed
+// that, and describes come behind them, so then they may not.
+func (o *outbox) MayWait() bool { return len(o.out.Commands) > 0 && !o.urgent }
+
+// TakeAllButCommands is Take, but the commands stay.
+func (o *outbox) TakeAllButCommands() Output {
+	commands, urgent := o.out.Commands, o.urgent
+	o.out.Commands = nil
+	out := o.Take()
+	o.out.Commands, o.urgent = commands, urgent
+	return out
+}
+
+// put puts out a command.
+func (o *outbox) put(c Command) {
+	o.out.Commands = append(o.out.Commands, c)
+	o.urgent = true
+}
+
+// hurry has commands that are put out wait no longer.
+func (o *outbox) hurry() { o.urgent = o.urgent || len(o.out.Commands) > 0 }
+
+func (o *outbox) send(a *attachment, m Message) {
+	m.Stream = a.stream
+	o.out.Messages = append(o.out.Messages, m)
 }
 
 type ledNode struct {
@@ -115,18 +156,6 @@ func NewLeader(m *Machine, term Term, now Instant) *Leader {
 // Term is the term that this leader lives for.
 func (l *Leader) Term() Term { return l.term }
 
-// Take returns what has been put out since the last call. The slices are valid until the leader is used
-// again.
-func (l *Leader) Take() Output {
-	out := l.out
-	l.urgent = false
-	l.out.Commands = l.out.Commands[:0]
-	l.out.Messages = l.out.Messages[:0]
-	l.out.Calls = l.out.Calls[:0]
-	l.out.Barrier = 0
-	return out
-}
-
 func (l *Leader) nextEpoch() Epoch {
 	l.counter++
 	return Epoch{Term: l.term, Counter: l.counter}
@@ -157,30 +186,6 @@ func (n *ledNode) leaderSide(id SessionID) *ledSession {
 	return s
 }
 
-// MayWait reports whether all commands that Take would return may wait for a moment, to share an entry with
-// those that come next. They are acquires that only join queues: nobody gets on with them, and whatever lets
-// the queues move is a command itself, or is in the log already. What is executed meanwhile may have changed
-// that, and describes come behind them, so then they may not.
-func (l *Leader) MayWait() bool { return len(l.out.Commands) > 0 && !l.urgent }
-
-// TakeAllButCommands is Take, but the commands stay.
-func (l *Leader) TakeAllButCommands() Output {
-	commands, urgent := l.out.Commands, l.urgent
-	l.out.Commands = nil
-	out := l.Take()
-	l.out.Commands, l.urgent = commands, urgent
-	return out
-}
-
-// put puts out a command.
-func (l *Leader) put(c Command) {
-	l.out.Commands = append(l.out.Commands, c)
-	l.urgent = true
-}
-
-// hurry has commands that are put out wait no longer.
-func (l *Leader) hurry() { l.urgent = l.urgent || len(l.out.Commands) > 0 }
-
 // propose puts out a command about a node, and about one of its sessions unless s is nil.
 func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
 	n.proposed++
@@ -189,11 +194,6 @@ func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
 		s.counts(c, 1)
 	}
 	l.put(c)
-}
-
-func (l *Leader) send(a *attachment, m Message) {
-	m.Stream = a.stream
-	l.out.Messages = append(l.out.Messages, m)
 }
 
 // end ends a stream with a Failure and forgets it.
@@ -219,9 +219,8 @@ func (l *Leader) forget(s *ledSession) *attachment {
 	return a
 }
 
-// Applied takes the effects of a command, written in term. It must be called for every command that is
-// executed, before the next one is: a describe that waited for it is answered from the state as it is behind
-// it.
+// Applied takes the effects of a command, written in term. It must be called for every command that is executed, before
+// the next one is: a describe that waited for it is answered from the state as it is behind it.
 func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 	l.hurry()
 	nodeID, sessionID := c.subject()
@@ -326,8 +325,7 @@ func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
 	}
 }
 
-// nodeDropped ends every stream attached to the node (§1.3). Streams still attaching are refused when their
-// turn comes.
+// nodeDropped ends every stream attached to the node (§1.3). Streams still attaching are refused when their turn comes.
 func (l *Leader) nodeDropped(id NodeID) {
 	n := l.nodes[id]
 	if n == nil {
@@ -344,7 +342,7 @@ func (l *Leader) nodeDropped(id NodeID) {
 		}
 	}
 	if len(n.deadlines) > 0 {
-		l.wakeups.remove(n)
+		l.wakeups.nodes.remove(n)
 	}
 	delete(l.nodes, id)
 }

@@ -21,7 +21,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 		if a.rights = l.rights(a); a.rights == 0 {
 			refusal = NoAccess
 		} else {
-			refusal = l.checkAttach(a, &r)
+			refusal = a.check(&r)
 		}
 	}
 	if refusal != nil {
@@ -63,9 +63,9 @@ func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
 	return l.leaderSide(entry.Node), nil
 }
 
-// checkAttach is checks 8, 9 and 12 to 17, and whose session it is, which the reference does not ask; 18 is
+// check makes checks 8, 9 and 12 to 17, and that of the owner, which the reference does not make; 18 is
 // the machine's. It finds the session on the way.
-func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
+func (a *attachment) check(r *AttachRequest) *Refusal {
 	var s *ledSession
 	if r.Session != 0 {
 		s = a.node.leaderSide(r.Session)
@@ -105,12 +105,11 @@ func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 
 func (s *ledSession) durable() *session { return s.node.node.sessions[s.id] }
 
-// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, no command about the session is in
-// flight that might, an expiry included, the log knows of no absence that would have to end, and no other
-// stream can claim the session. An attach that may take the session from another stream is logged, so that
-// the next leader refuses that stream's roster even if it receives that one first, or alone. Nor is a
-// repeated start attached without the log: earlier repetitions may be in flight, and would take the session
-// from it.
+// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, no command about the session is in flight
+// that might, an expiry included, the log knows of no absence that would have to end, and no other stream can claim the
+// session. An attach that may take the session from another stream is logged, so that the next leader refuses that
+// stream's roster even if it receives that one first, or alone. Nor is a repeated start attached without the log:
+// earlier repetitions may be in flight, and would take the session from it.
 func (s *ledSession) mayAttachUnlogged(r *AttachRequest) bool {
 	durable := s.durable()
 	return !s.node.node.config.StrictAttach() && s.inFlight == 0 && s.attachment == nil && s.exclusive &&

@@ -116,8 +116,7 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 	l.send(a, m)
 }
 
-// describedBytes is how large a description is at most once it is encoded. It costs the same for any number
-// of links.
+// describedBytes bounds the size of an encoded description. It costs the same for any number of links.
 func describedBytes(sem *semaphore, owners, waiters bool) int {
 	bytes := describedFixedBytes + int(sem.bytes())
 	if owners {
@@ -132,6 +131,5 @@ func describedBytes(sem *semaphore, owners, waiters bool) int {
 // describedFixedBytes is numbers and framing: of the semaphore, or of one owner or waiter.
 const describedFixedBytes = 64
 
-// describedLinksBytes is how large some owners or waiters are at most that have so many bytes of data
-// together.
+// describedLinksBytes bounds the size of encoded owners or waiters, by the bytes of their data together.
 func describedLinksBytes(length int, data uint64) int { return describedFixedBytes*length + int(data) }
