@@ -260,3 +260,43 @@ func TestNothingAgesBeforeAllCanRead(t *testing.T) {
 		t.Errorf("the session ends after %d ms", left)
 	}
 }
+
+// TestManyAbsences has the clients of 10,000 sessions go at once: a tick logs the absences of a thousand at most, and
+// from then on there are a few entries a second for all of them.
+func TestManyAbsences(t *testing.T) {
+	const sessions = 10_000
+	r := newAgingRig(t)
+	r.lax = true
+	r.createNode("/local/a", NodeConfig{})
+	var streams []StreamID
+	for range sessions {
+		stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 60_000})
+		streams = append(streams, stream)
+	}
+	r.messages = nil
+	for _, stream := range streams {
+		r.leader.Detach(r.now, stream)
+	}
+	r.pass(absencePauseMillis)
+	for logged := 0; logged < sessions; {
+		r.tick()
+		r.take()
+		if len(r.inFlight) == 0 || len(r.inFlight) > maxExpiriesPerTick {
+			t.Fatalf("a tick logs %d commands, behind %d", len(r.inFlight), logged)
+		}
+		logged += len(r.inFlight)
+		r.applyAll()
+	}
+	before := r.index
+	r.serve(30_000)
+	if entries := r.index - before; entries > 30*4 {
+		t.Errorf("%d entries in 30 s", entries)
+	}
+	r.lead()
+	r.finishTakeover()
+	for id, s := range r.leader.nodes[1].sessions {
+		if left := inMillis(s.until - r.now); left > 60_000-28_000 {
+			t.Fatalf("session %d lives for %d ms more", id, left)
+		}
+	}
+}

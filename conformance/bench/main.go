@@ -48,7 +48,7 @@ type settings struct {
 
 func (o *settings) declare() {
 	flag.StringVar(&o.measure, "measure", "locks",
-		"locks: the workloads W1 to W8; or watched, limiter, scaling, chaos or open")
+		"locks: the workloads W1 to W8; or watched, limiter, scaling, chaos, moves or open")
 	flag.StringVar(&o.docs, "docs", "",
 		"locks, scaling and open: write the tables into the pages in this folder, between their marks")
 	flag.StringVar(&o.coordd, "coordd", "bin/coordd", "coordd's program")
@@ -114,9 +114,10 @@ func (b *bench) run(ctx context.Context) (err error) {
 		}
 	}
 	measure := map[string]func(context.Context) error{"locks": b.measureAll, "watched": b.measureWatched,
-		"limiter": b.measureLimiter, "scaling": b.measureScaling, "open": b.measureOpen, "chaos": b.measureChaos}[b.measure]
+		"limiter": b.measureLimiter, "scaling": b.measureScaling, "open": b.measureOpen, "chaos": b.measureChaos,
+		"moves": b.measureMoves}[b.measure]
 	if measure == nil {
-		return fmt.Errorf("-measure %s: want locks, watched, limiter, scaling, chaos or open", b.measure)
+		return fmt.Errorf("-measure %s: want locks, watched, limiter, scaling, chaos, moves or open", b.measure)
 	}
 	return measure(ctx)
 }
