@@ -250,7 +250,7 @@ const answeredRoom = 40
 func answeredCluster(t *testing.T) (*testCluster, *cuttable) {
 	return startCuttableWith(t, func(config *Config) {
 		config.Hardening.StreamsPerConnection = answeredRoom
-		config.passwords = auth.NewCheapHasher(64) // one caller's are hashed one after the other
+		config.replaced.passwords = auth.NewCheapHasher(64) // one caller's are hashed one after the other
 	})
 }
 

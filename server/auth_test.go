@@ -192,7 +192,7 @@ func TestLogin(t *testing.T) {
 // TestPasswordsAreDear: what a server stores takes as much to guess as package auth has it, unless a test
 // says otherwise.
 func TestPasswordsAreDear(t *testing.T) {
-	g := startGuarded(t, func(c *Config) { c.passwords = nil })
+	g := startGuarded(t, func(c *Config) { c.replaced.passwords = nil })
 	if stored := g.hashOf("root"); !strings.HasPrefix(stored, "$argon2id$v=19$m=19456,t=2,p=1$") {
 		t.Errorf("stored: %s", stored)
 	}

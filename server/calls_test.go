@@ -178,7 +178,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	}
 	leader, _ := c.leader() // only now: a slow disk may have moved it since the start
 	s := c.servers[leader]
-	s.config.stopPatience = waitMax // of a busy machine
+	s.config.replaced.stopPatience = waitMax // of a busy machine
 	held, release := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(letGo)

@@ -98,7 +98,7 @@ func (c *testCluster) startIn(ctx context.Context, i int) error {
 // startWith starts a server as the cluster has them all.
 func (c *testCluster) startWith(ctx context.Context, i int, config Config) error {
 	// A busy machine may take long to elect a leader, and to answer for a connection.
-	config.hooks.Patience, config.keepalive = waitMax, waitMax
+	config.hooks.Patience, config.replaced.keepalive = waitMax, waitMax
 	config.hooks.Rings = c.clock
 	if c.change != nil {
 		c.change(&config)

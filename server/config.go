@@ -101,17 +101,17 @@ type Config struct {
 
 	hooks hooks.Hooks // see StartWith
 
-	memory statelimit.Memory // instead of what is found, in tests
-	// passwords hashes passwords in place of what does otherwise; set by tests whose subject is not what
-	// guessing costs.
-	passwords *auth.Hasher
+	replaced replaced // in tests
+}
 
-	backupStall  time.Duration // instead of the constant, in tests
-	listPatience time.Duration // the same
-	// instead of handOverPatience and of drainPatience, in tests
-	stopPatience time.Duration
-	keepalive    time.Duration      // instead of keepaliveTimeout, in tests
-	readiness    readiness.Replaced // in tests
+// replaced takes the place of constants and of findings; a zero field of none.
+type replaced struct {
+	memory    statelimit.Memory
+	passwords *auth.Hasher // for tests whose subject is not the cost of guessing
+	readiness readiness.Replaced
+
+	backupStall, listPatience, keepalive time.Duration
+	stopPatience                         time.Duration // handOverPatience and drainPatience
 }
 
 const defaultHoldStartFailureMillis = 100

@@ -24,7 +24,7 @@ func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 	c := startClusterWith(t, 2, func(config *Config) {
 		config.Auth, config.TokenFile, config.InitialAdmin, config.InitialAdminPassword = AuthRequired,
 			tokens, "root", rootPassword
-		config.readiness.ContactPatience = 300 * time.Millisecond
+		config.replaced.readiness.ContactPatience = 300 * time.Millisecond
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()

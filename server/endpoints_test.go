@@ -107,7 +107,7 @@ func TestDiscoveryOfAll(t *testing.T) {
 // TestFirstListIsComplete asks each server as soon as its port is open: at the first start of a cluster, after all
 // of its servers were stopped in order, and after one of them was. An SDK keeps the first list for a minute.
 func TestFirstListIsComplete(t *testing.T) {
-	c := newCluster(t, 3, func(config *Config) { config.listPatience = waitMax })
+	c := newCluster(t, 3, func(config *Config) { config.replaced.listPatience = waitMax })
 	all := []int{0, 1, 2}
 	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond},
 		MinConnectTimeout: waitMax}

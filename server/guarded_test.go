@@ -40,7 +40,7 @@ func startGuarded(t *testing.T, change func(*Config)) *guarded {
 	writeFile(t, tokens, "# of the tests\ntoken-of-alice alice\ntoken-of-bob  bob\ntoken-of-root root\n\n")
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Auth: AuthRequired,
 		TokenFile: tokens, InitialAdmin: "root", InitialAdminPassword: rootPassword,
-		HoldStartFailureMillis: new(uint64), passwords: auth.NewCheapHasher(64)}
+		HoldStartFailureMillis: new(uint64), replaced: replaced{passwords: auth.NewCheapHasher(64)}}
 	if change != nil {
 		change(&config)
 	}

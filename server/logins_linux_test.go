@@ -35,8 +35,8 @@ func (g *guarded) from(address string) Ydb_Auth_V1.AuthServiceClient {
 // TestLoginsOfStrangers: a crowd that logs in with wrong passwords, for ever and all at once, does not shut
 // out a user who comes from elsewhere and has never been there.
 func TestLoginsOfStrangers(t *testing.T) {
-	g := startGuarded(t, func(c *Config) { c.passwords = nil }) // dear ones, for a line to form
-	g.login("root", rootPassword)                               // makes the key
+	g := startGuarded(t, func(c *Config) { c.replaced.passwords = nil }) // dear ones, for a line to form
+	g.login("root", rootPassword)                                        // makes the key
 	crowd := g.from("127.0.0.66")
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup

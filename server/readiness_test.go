@@ -70,7 +70,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	testmode.Long(t)
 	c := newCluster(t, 3, func(config *Config) {
 		config.InitialAdmin, config.InitialAdminPassword = "root", "secret"
-		config.listPatience = time.Millisecond
+		config.replaced.listPatience = time.Millisecond
 	})
 	conn, err := grpc.NewClient(c.listen[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -179,7 +179,7 @@ type lagTold struct {
 func TestReadinessWhenBehind(t *testing.T) {
 	var pretend atomic.Pointer[lagTold]
 	c := startClusterWith(t, 3, func(config *Config) {
-		config.readiness.Lag = func(g *group.Group) (uint64, bool) {
+		config.replaced.readiness.Lag = func(g *group.Group) (uint64, bool) {
 			if told := pretend.Load(); told != nil && !g.Leads() {
 				return told.entries, told.known
 			}
@@ -213,7 +213,7 @@ func TestReadinessWhenBehind(t *testing.T) {
 func TestReadinessOfDivergedServers(t *testing.T) {
 	var right atomic.Bool
 	c := startClusterWith(t, 3, func(config *Config) {
-		config.readiness.Divergence = func(g *group.Group) (compare.Divergence, bool) {
+		config.replaced.readiness.Divergence = func(g *group.Group) (compare.Divergence, bool) {
 			d := compare.Divergence{Index: 4711, Right: right.Load()}
 			for _, m := range g.Log().Members() {
 				if m.Name != config.Cluster.Name && len(d.Others) == 0 {
@@ -309,7 +309,7 @@ func TestReadinessOfAMuteServer(t *testing.T) {
 	var mute [3]atomic.Bool
 	c := startClusterWith(t, 3, func(config *Config) {
 		muted := &mute[config.Cluster.Name[len("server-")]-'0']
-		config.readiness.Mute = func(g *group.Group) bool { return muted.Load() || g.Mute() }
+		config.replaced.readiness.Mute = func(g *group.Group) bool { return muted.Load() || g.Mute() }
 	})
 	leader, follower := c.leader()
 	for i, want := range map[int]string{leader: "silent to clients: no majority has confirmed",

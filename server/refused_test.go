@@ -32,7 +32,7 @@ func newGuardedCluster(t *testing.T) *testCluster {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	writeFile(t, tokens, "token-of-alice alice\ntoken-of-root root\n")
 	return startClusterWith(t, 3, func(c *Config) {
-		c.Auth, c.TokenFile, c.passwords = AuthRequired, tokens, auth.NewCheapHasher(64)
+		c.Auth, c.TokenFile, c.replaced.passwords = AuthRequired, tokens, auth.NewCheapHasher(64)
 		c.InitialAdmin, c.InitialAdminPassword, c.LoopbackAdmin = "root", rootPassword, false
 	})
 }

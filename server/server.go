@@ -126,8 +126,8 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	if config.passwords != nil {
-		authenticator.Passwords = config.passwords
+	if config.replaced.passwords != nil {
+		authenticator.Passwords = config.replaced.passwords
 	}
 	authenticator.LoopbackAdmin = config.LoopbackAdmin
 	authenticator.LoginLifetime = cmp.Or(config.LoginLifetime, auth.DefaultLoginLifetime)
@@ -140,12 +140,12 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		calls: &calls.Runner{Patience: config.hooks.Patience, Enforced: authenticator.Required,
 			Packing: budget.New("results made at once", calls.FewAtOnce())}}
 	s.stateLimit = &statelimit.Limit{Runner: s.calls, Logger: config.Logger, Configured: config.Limits,
-		Memory: config.memory}
+		Memory: config.replaced.memory}
 	if s.stateLimit.Memory == (statelimit.Memory{}) {
 		s.stateLimit.Memory = statelimit.FindMemory(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
 	s.readiness = readiness.New(readiness.Sources{Runner: s.calls, StateLimit: s.stateLimit, Leaving: &s.leaving,
-		Err: s.Err, Logger: config.Logger, Database: config.Database, Replaced: config.readiness})
+		Err: s.Err, Logger: config.Logger, Database: config.Database, Replaced: config.replaced.readiness})
 	if err := s.listenHTTP(); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))
 	}
@@ -214,7 +214,7 @@ func (s *Server) newDiscovery() *discovery.Service {
 	c := s.config
 	d := &discovery.Service{Runner: s.calls, Names: c.names(), Database: c.Database, Store: s.store, Logger: c.Logger,
 		InCluster: c.Cluster.Name != "", Reached: s.readiness.Reached(), Stopped: s.readiness.Stopped(),
-		Leaving: &s.leaving, Shuffle: c.hooks.Shuffle, ListPatience: c.listPatience}
+		Leaving: &s.leaving, Shuffle: c.hooks.Shuffle, ListPatience: c.replaced.listPatience}
 	var plain, tls *net.TCPAddr
 	if s.listener != nil {
 		plain = s.listener.Addr().(*net.TCPAddr)
@@ -231,7 +231,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	s.admin = &admin.Cluster{Runner: s.calls, Auth: s.auth, Readiness: s.readiness, StateLimit: s.stateLimit, Logger: c.Logger,
 		Name: c.Cluster.Name, ListensForPeers: c.Cluster.ListenPeer != "", InMemory: c.InMemory, Err: s.Err,
-		Stall: c.backupStall}
+		Stall: c.replaced.backupStall}
 	cluster := c.Cluster
 	cluster.Settings, cluster.Listen = s.sharedSettings, c.hooks.Listen
 	cluster.Services = new(peers.Services)
@@ -310,7 +310,7 @@ func transportOptions(idle, keepaliveAnswer time.Duration) []grpc.ServerOption {
 func (s *Server) startGRPC() {
 	audit := &admin.Audit{Group: s.group, Logger: s.config.Logger}
 	options := append(s.connections.Options(kindOf, mostBytes, s.meters.Ended),
-		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.keepalive, keepaliveTimeout))...)
+		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.replaced.keepalive, keepaliveTimeout))...)
 	options = append(options,
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),

@@ -39,7 +39,7 @@ const testNode = "/local/dir/node"
 func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 	t.Helper()
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, LoopbackAdmin: true,
-		keepalive: waitMax}
+		replaced: replaced{keepalive: waitMax}}
 	if change != nil {
 		change(&config)
 	}

@@ -265,7 +265,7 @@ func TestLimitsAreForAdministrators(t *testing.T) {
 func TestMemoryIssue(t *testing.T) {
 	logged := new(logText)
 	s, conn := startTest(t, func(c *Config) {
-		c.memory = statelimit.Memory{Bytes: 512 << 20, Source: "limit of the control group"}
+		c.replaced.memory = statelimit.Memory{Bytes: 512 << 20, Source: "limit of the control group"}
 		c.Logger = slog.New(slog.NewTextHandler(logged, nil))
 	})
 	const text = "the state may take more memory than this server has: its limit is 384 MiB, twice that may be needed, and there are " +

@@ -57,7 +57,7 @@ func (s *Server) Drained() <-chan struct{} { return s.drained }
 // once another server leads, this one would have to end their streams without a word. What it returns is
 // closed when no call is left.
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, handOverPatience))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.replaced.stopPatience, handOverPatience))
 	defer cancel()
 	announcing, cancelAnnouncing := context.WithTimeout(ctx, leavingPatience)
 	s.discovery.SendElsewhere(announcing)
@@ -84,7 +84,7 @@ func (s *Server) endStreams() <-chan struct{} {
 // drain lets calls finish, then closes the connections of those that do not, and reports whether all have
 // ended.
 func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended bool) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, drainPatience))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.replaced.stopPatience, drainPatience))
 	defer cancel()
 	select {
 	case <-finished:

@@ -46,7 +46,7 @@ func stopWithoutABound(t *testing.T, s *Server) {
 // patient has a server wait for its clients for hours, where it waits for them at all.
 func patient(c *Config) {
 	c.Hardening.Handshake, c.Hardening.Linger, c.Hardening.Idle = time.Hour, time.Hour, time.Hour
-	c.backupStall = time.Hour
+	c.replaced.backupStall = time.Hour
 }
 
 // TestStopIsHeldUpByNobody stops a server on which something is open that would last for hours.
