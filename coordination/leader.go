@@ -27,6 +27,7 @@ type Leader struct {
 	takeover  *takeover     // nil once it is done
 	watches   int           // in all
 	quiet     bool          // a hand-over has begun: nothing is due
+	quietEnds bool          // its end is on its way to the log, once
 	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
 }

@@ -1,6 +1,9 @@
 package coordination
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
 
 // handOver hands the leadership over, as the shell does.
 func (r *rig) handOver() {
@@ -151,5 +154,92 @@ func TestRestoredHandOver(t *testing.T) {
 	r.leader = r.replica.leader
 	if left := r.endsAfter(session); left < 7000 || left > 7002 {
 		t.Errorf("the session lives for %d ms, want 7000", left)
+	}
+}
+
+// TestQuietEndsOnce has two callers end one hand-over, and a third one begin the next in between: the second end is
+// that of the first hand-over, and the log must not end with Quiet while the leader is not quiet.
+func TestQuietEndsOnce(t *testing.T) {
+	r := newAgingRig(t)
+	r.createNode("/local/a", NodeConfig{SessionGracePeriodMillis: 2000})
+	_, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 5000})
+	r.serve(3000)
+	r.replica.Quiet()
+	r.applyAll()
+	r.replica.EndQuiet() // of one caller
+	r.take()
+	r.replica.EndQuiet() // of another one, as the first end is not executed yet
+	r.take()
+	first, second := r.inFlight[0], r.inFlight[1:]
+	r.inFlight = append(r.inFlight[:0:0], first)
+	r.applyAll()
+	if r.replica.IsQuiet() {
+		t.Fatal("the end is executed")
+	}
+	r.replica.Quiet() // the next hand-over
+	r.inFlight = append(r.inFlight, second...)
+	r.take()
+	r.applyAll()
+	if r.machine.calm.quiet == r.term && !r.replica.IsQuiet() {
+		t.Error("the log ends with Quiet, and the leader is not quiet")
+	}
+	if r.replica.IsQuiet() {
+		return
+	}
+	r.pass(300) // it speaks to the client of the session, and is lost
+	r.lead()
+	if left := r.endsAfter(session); left < 7000 {
+		t.Errorf("the session lives for %d ms behind a leader that was lost while it spoke, want 7000", left)
+	}
+}
+
+// TestCalmIsTheSameEverywhere restores a member anywhere in random logs.
+func TestCalmIsTheSameEverywhere(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var log []*Entry
+		term, served := Term(1), uint64(0)
+		for i := range 40 {
+			var c Command
+			switch random.IntN(8) {
+			case 0, 1:
+				term, served = term+Term(1+random.IntN(2)), 0
+			case 2: // a change of members
+			case 3, 4:
+				c = &Quiet{}
+			case 5:
+				c = &Quiet{Over: true}
+			case 6:
+				c = &Age{}
+			case 7:
+				if random.IntN(6) == 0 {
+					c = &BeginLineage{Lineage: uint64(1 + random.IntN(3))}
+				} else {
+					c = &Age{}
+				}
+			}
+			e := entryOf(Index(i+1), term, c)
+			if c != nil {
+				served += uint64(random.IntN(100))
+				e.ServedMillis = served
+			}
+			log = append(log, e)
+		}
+		whole, _ := NewMachine("/local", Limits{})
+		var parts []*Machine
+		for _, e := range log {
+			whole.ApplyEntry(e)
+			for _, m := range parts {
+				m.ApplyEntry(e)
+				if m.Digest() != whole.Digest() || m.calm != whole.calm || m.clock != whole.clock {
+					t.Fatalf("seed %d, entry %d: %+v %+v, want %+v %+v", seed, e.Index, m.calm, m.clock,
+						whole.calm, whole.clock)
+				}
+				if m.calm.since > m.clock.millis {
+					t.Fatalf("seed %d: calm since %d at %d", seed, m.calm.since, m.clock.millis)
+				}
+			}
+			parts = append(parts, restoredFrom(t, whole.AllRows()))
+		}
 	}
 }

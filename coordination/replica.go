@@ -131,7 +131,7 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	effects := r.machine.end()
 	r.marks.executed(now, e)
 	if r.IsQuiet() && e.Term == r.leader.term && slices.ContainsFunc(e.Commands, endsQuiet) {
-		r.leader.quiet = false
+		r.leader.quiet, r.leader.quietEnds = false, false
 	}
 	switch {
 	case r.leader != nil:
@@ -168,7 +168,12 @@ func (r *Replica[S, W]) Quiet() bool {
 }
 
 // EndQuiet goes on after a hand-over that has failed.
-func (r *Replica[S, W]) EndQuiet() { r.leader.put(&Quiet{Over: true}) }
+func (r *Replica[S, W]) EndQuiet() {
+	if r.leader.quiet && !r.leader.quietEnds {
+		r.leader.quietEnds = true
+		r.leader.put(&Quiet{Over: true})
+	}
+}
 
 func endsQuiet(c Command) bool {
 	quiet, is := c.(*Quiet)

@@ -77,7 +77,7 @@ var trials = []trial{
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "ages", folder: "coordination",
 		tests: "^Test(LogClock|DetachedSession|ShortReigns|Absen|AgesEnd|WaitGoesOn|HandOver|LeaderGoesOn|" +
-			"RestoredHand)"},
+			"RestoredHand|QuietEnds|CalmIs)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "limits", folder: "coordination",
 		tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes|Quota|Reserve)"},
@@ -128,7 +128,7 @@ var trials = []trial{
 	{name: "calls without a leader", folder: "server", tests: "^TestEveryMethodIsAnswered$"},
 	{name: "headers", folder: "server", tests: "^Test(DatabaseHeader|BehindAProxy)"},
 	{name: "group", folder: "server/group",
-		tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|RefusedStays|RepeatedCallIs)"},
+		tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|RefusedStays|RepeatedCallIs|SilenceThat)"},
 	{name: "shares", folder: "server/share", tests: "^Test"},
 	{name: "what a client may take", folder: "server/listen",
 		tests: "^Test(OwnerHas|WhoseCall|Flood|WhoKeeps|TurnsOf|HTTPNewest|SentFrames)"},

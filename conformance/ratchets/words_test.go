@@ -94,6 +94,9 @@ func countAvoided(files []*source) (int, error) {
 		if err := errors.Join(err, notBelow); err != nil {
 			return err
 		}
+		if entry.Name() == "node_modules" { // of others
+			return filepath.SkipDir
+		}
 		if relative = filepath.ToSlash(relative); !strings.HasSuffix(name, ".md") || !isProse(relative) {
 			return nil
 		}

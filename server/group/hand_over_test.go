@@ -1,7 +1,9 @@
 package group
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 )
@@ -72,5 +74,94 @@ func TestLeaderGoesOnAfterAHandOver(t *testing.T) {
 		if r := client.next(t); r.Kind != coordination.ReplyStarted {
 			t.Fatalf("started: %+v", r)
 		}
+	}
+}
+
+// handed reports, in one look, whether the log ends with Quiet and this server leads on, or has Quiet on its way
+// there, and whether it may speak to clients.
+func handed(g *Group) (quiet, speaks bool) {
+	c := g.hold(g.turn.Lock())
+	defer g.turn.Unlock()
+	quietTerm := coordination.Term(0)
+	for _, row := range c.replica.Machine().AllRows() {
+		if m, is := row.(coordination.MachineRow); is {
+			quietTerm = m.QuietTerm
+		}
+	}
+	return quietTerm != 0 && quietTerm == c.replica.Term(), g.streams.Speaking() != nil
+}
+
+// TestHandOversGivenUp cancels hand-overs at any moment, one after the other: the cluster serves again, the log never
+// has Quiet behind a leader that speaks, and a client's session lives.
+func TestHandOversGivenUp(t *testing.T) {
+	c := openCluster(t, 3)
+	leads, _ := c.leader()
+	createNode(t, c.groups[leads], testNode)
+	eventually(t, "all to read of it", func() bool { return c.groups[leads].FormatVersion() >= 4 })
+	client := openStream(t, c.groups[0])
+	client.start("/local/node", 60_000)
+	if r := client.next(t); r.Kind != coordination.ReplyStarted {
+		t.Fatalf("started: %+v", r)
+	}
+	for i := range 60 {
+		leads, _ := c.leader()
+		from := c.groups[leads]
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*700*time.Microsecond)
+		_ = from.Transfer(ctx, 0)
+		cancel()
+		client.say(coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: uint64(i)})
+		for {
+			r := client.next(t)
+			if r.Kind == coordination.ReplyPong {
+				break
+			}
+		}
+		for _, g := range c.groups {
+			if quiet, speaks := handed(g); quiet && speaks && g.Leads() {
+				t.Error("a leader speaks behind Quiet")
+			}
+		}
+	}
+}
+
+// TestHandOverToOneThatIsDown names a member that is not there. The leader goes on meanwhile.
+func TestHandOverToOneThatIsDown(t *testing.T) {
+	c := openCluster(t, 3)
+	leads, follows := c.leader()
+	leader, other := c.groups[leads], c.groups[follows]
+	createNode(t, leader, testNode)
+	id := other.store.Member()
+	stopTest(t, other)
+	eventually(t, "the other to be missed", func() bool {
+		m, _ := leader.store.Members().Find(id)
+		return !m.Active
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- leader.Transfer(ctx, id) }()
+	client := openStream(t, leader)
+	client.start("/local/node", 60_000)
+	if r := client.next(t); r.Kind != coordination.ReplyStarted {
+		t.Fatalf("started: %+v", r)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a member that is down leads")
+	}
+}
+
+// TestSilenceThatAnotherEnds has two callers hand over, of which one gives up. The other one does not log that nobody
+// speaks.
+func TestSilenceThatAnotherEnds(t *testing.T) {
+	c := openCluster(t, 3)
+	leads, _ := c.leader()
+	leader := c.groups[leads]
+	eventually(t, "all to read of it", func() bool { return leader.FormatVersion() >= 4 })
+	core := leader.hold(leader.turn.Lock())
+	defer leader.turn.Unlock()
+	leader.quiet.Store(true)
+	core.endSilence()
+	if !core.fallsSilent() || core.replica.IsQuiet() {
+		t.Error("the log gets Quiet although this server speaks")
 	}
 }

@@ -20,6 +20,9 @@ var ErrNotLeading = errors.New("this server does not lead")
 // Behind a longer one the next leader has to grant every session its grace period.
 const quietPatience = time.Second
 
+// silenceMost bounds the silence of a hand-over that goes on: an election takes less.
+const silenceMost = 3 * time.Second
+
 // leftOverPause is how long a server that has abdicated waits for what it had written before.
 const leftOverPause = time.Millisecond
 
@@ -78,10 +81,7 @@ func (g *Group) OtherLeader() uint64 {
 // HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one
 // is gone.
 func (g *Group) HandOver(ctx context.Context) {
-	others := slices.ContainsFunc(g.store.Members(), func(m raftstore.Member) bool {
-		return m.ID != g.store.Member() && !m.Learner && m.Active
-	})
-	if ctx.Err() != nil || !g.Leads() || !others {
+	if ctx.Err() != nil || !g.Leads() || !g.canLead(0) {
 		return
 	}
 	if err := g.Transfer(ctx, 0); err != nil {
@@ -99,13 +99,15 @@ func (g *Group) HandOver(ctx context.Context) {
 // more, and the log has it: so the next leader knows of all sessions since when nobody has heard of them (see
 // coordination.Quiet), and nothing lasts longer because of the move.
 func (g *Group) Transfer(ctx context.Context, to uint64) error {
-	if g.Leads() && to != g.store.Member() {
+	if g.Leads() && to != g.store.Member() && g.canLead(to) {
 		g.quiet.Store(true) // no server is given a permit
 		g.relays.Hush()
-		defer func() {
+		end := func() {
 			g.hold(g.turn.Lock()).endSilence()
 			g.turn.Unlock()
-		}()
+		}
+		defer end()
+		defer time.AfterFunc(silenceMost, end).Stop() // the heir may be unable to take over
 		bounded, cancel := context.WithTimeout(ctx, quietPatience)
 		defer cancel()
 		look := time.NewTicker(time.Millisecond)
@@ -121,6 +123,13 @@ func (g *Group) Transfer(ctx context.Context, to uint64) error {
 	return g.store.Changes.TransferLeader(ctx, to)
 }
 
+// canLead reports whether a member, 0 for any other one, is a voter that is heard of.
+func (g *shared) canLead(to uint64) bool {
+	return slices.ContainsFunc(g.store.Members(), func(m raftstore.Member) bool {
+		return (m.ID == to || to == 0 && m.ID != g.store.Member()) && !m.Learner && m.Active
+	})
+}
+
 // fallsSilent logs that no server speaks, once that is so, and reports whether there is nothing to wait for any more.
 func (g *core) fallsSilent() bool {
 	switch {
@@ -128,6 +137,8 @@ func (g *core) fallsSilent() bool {
 		return true
 	case g.replica.IsQuiet():
 		return g.replica.Handed()
+	case !g.quiet.Load(): // another caller has ended the silence, or its reign is over
+		return true
 	case g.relays.SilentFrom() > g.shell.Now():
 		return false
 	case !g.replica.Quiet():

@@ -61,6 +61,7 @@ func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	defer ticker.Stop()
 	for request := r.permitRequest(); ; {
 		if err := permit.Send(request); err != nil {
+			cancel()        // the reader may hold a drop that nobody takes
 			return <-broken // which says why
 		}
 		select {
