@@ -38,7 +38,12 @@ func TestEndThatIsNotRead(t *testing.T) {
 			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
 				DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1,
 					Name: "large"}}})
-		if timeout == 60_000 {
+		if timeout == 60_000 { // once the description is on its way: otherwise the end is all there is to read
+			acquire := &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 2, Name: "x", Count: 1, Ephemeral: true}
+			send(t, stream, &Ydb_Coordination.SessionRequest{
+				Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: acquire}})
+			eventually(t, "the description to be sent",
+				func() bool { return s.group.Figures().Counts.Owners > 0 })
 			if err := stream.CloseSend(); err != nil {
 				t.Fatal(err)
 			}
