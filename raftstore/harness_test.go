@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -249,6 +250,28 @@ func numbered(prefix string, from, to int) (out []string) {
 
 // copyDir copies a data directory as a killed process would leave it.
 func copyDir(t testing.TB, from, to string) {
+	t.Helper()
+	names := func() (list []string) {
+		_ = filepath.Walk(from, func(path string, _ os.FileInfo, err error) error {
+			list = append(list, path)
+			return nil
+		})
+		return list
+	}
+	// Files that come and go meanwhile would leave an image that no moment had: a checkpoint of before, and of the log
+	// what another one has left.
+	for before := []string(nil); ; {
+		now := names()
+		if before != nil && slices.Equal(before, now) {
+			return
+		}
+		before = now
+		copyOnce(t, from, to)
+	}
+}
+
+// copyOnce copies what is there, but for files that are removed meanwhile.
+func copyOnce(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.RemoveAll(to); err != nil {
 		t.Fatal(err)
