@@ -34,6 +34,7 @@ type load struct {
 	streams    map[int]*opened         // by number
 	last       map[int]*opened         // stream of each client
 	sessions   map[int]map[uint64]bool // of each client
+	late       int                     // sessions that ran out before their clients came from a fallible server
 	stop       func()
 }
 
@@ -148,6 +149,9 @@ func (l *load) check(fallible serverSet, from time.Duration) (gaps []time.Durati
 			// Three servers beside many busy processes may be without a leader for longer than a client waits.
 			excused := !longForm && strings.Contains(fact.Text, "Canceled")
 			late := fallible.has(o.former) && o.late()
+			if late {
+				l.late++
+			}
 			if !fact.Abandoned && !fallible.has(o.Server) && !excused && !late {
 				l.violations.add("stream %d of client %d ended on server %d, which was well: %s %s", fact.Stream,
 					fact.Client, o.Server, fact.Text, o.failure)
@@ -172,8 +176,9 @@ func (l *load) note(client int, session uint64) {
 	l.sessions[client][session] = true
 }
 
-// expired counts the sessions that were lost.
+// expired counts the sessions that were lost, but for those of clients that came late from a fallible server.
 func (l *load) expired() (n int) {
+	n = -l.late
 	for _, sessions := range l.sessions {
 		n += len(sessions) - 1
 	}
