@@ -54,9 +54,7 @@ const injectedTerm = 1 << 30
 
 // injected is what an outsider would have a member take for committed.
 func (o outsider) injected(s *Store, typ pb.MessageType) *pb.Message {
-	s.log.mu.Lock()
-	last := s.log.last
-	s.log.mu.Unlock()
+	last := s.log.Last()
 	term, _ := s.log.Term(last)
 	m := &pb.Message{Type: typ.Enum(), From: new(o.id), To: new(s.identity.Member),
 		Term: new(uint64(injectedTerm)), Index: new(last), LogTerm: new(term), Commit: new(last + 1),
@@ -244,7 +242,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		m := c.start("c")
 		stranger.attack(t, m)
 		c.ready("c")
-		if !m.store.log.lastConf().Has(gone.id) {
+		if !m.store.log.LastConf().Has(gone.id) {
 			t.Fatal("it has heard of the removal by the log")
 		}
 		stranger.attack(t, m)
@@ -253,7 +251,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		c.kill("c")
 		c.isolate("c", true)
 		m = c.start("c")
-		if !m.store.log.lastConf().Has(gone.id) {
+		if !m.store.log.LastConf().Has(gone.id) {
 			t.Fatal("it has heard of the removal by the log")
 		}
 		gone.attack(t, m)
@@ -434,7 +432,7 @@ func TestNewLeaderIsUnknownToALaggingMember(t *testing.T) {
 	c.net.setMute("c:1", true)
 	c.promoted("d")
 	c.leadWith("d")
-	if c.nodes["c"].store.log.lastConf().Has(c.nodes["d"].store.Member()) {
+	if c.nodes["c"].store.log.LastConf().Has(c.nodes["d"].store.Member()) {
 		t.Fatal("c knows the new member")
 	}
 	c.net.setCut("a:1", "c:1", true) // only the new leader can send it the log

@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/raftlog"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -25,7 +26,7 @@ type writeJob struct {
 // appender is the goroutine that makes log writes durable. While it waits for the disk raft collects; then
 // everything collected goes out in one write with one fdatasync.
 type appender struct {
-	device  logDevice
+	device  raftlog.Device
 	install func(r *received) error
 	inbox   *inbox
 	loop    *loop
@@ -49,7 +50,7 @@ type appender struct {
 
 func newAppender(s *Store) *appender {
 	a := &appender{device: s.device, install: s.receiver.install, inbox: &s.inbox, appends: &s.meters.appends,
-		times: &s.disk.Log, logger: s.cfg.Logger, done: make(chan struct{}), commit: s.log.hard.Commit}
+		times: &s.disk.Log, logger: s.cfg.Logger, done: make(chan struct{}), commit: s.log.Hard().Commit}
 	a.ready.L = &a.mu
 	return a
 }

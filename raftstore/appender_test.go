@@ -12,22 +12,24 @@ import (
 
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/memory"
+	"github.com/coordd/coordd/raftstore/raftlog"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // countingRows counts what is written into checkpoints.
 type countingRows struct {
-	memoryRows
+	memory.Rows
 	puts int
 }
 
-// Put implements rowDevice.
+// Put counts.
 func (r *countingRows) Put([]Row) { r.puts++ }
 
 // What is queued of a checkpoint that will not be finished does not hold up the end.
 func TestKeeperGivesUpWhatIsQueued(t *testing.T) {
 	rows := &countingRows{}
-	k := newKeeper(&Store{device: memoryLog{}, rowStore: rows})
+	k := newKeeper(&Store{device: memory.Log{}, rowStore: rows})
 	mark := checkpointMark{index: 1}
 	if !k.begin(&mark, true) {
 		t.Fatal("void")
@@ -137,7 +139,7 @@ func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 
 // stoppedLog is a log whose writes and syncs take their time.
 type stoppedLog struct {
-	logDevice
+	raftlog.Device
 	times       *datadir.LogTimes
 	write, sync time.Duration
 }
@@ -156,7 +158,7 @@ func (d *stoppedLog) Append(*wal.HardState, []*pb.Entry) error {
 func TestSlowAppendIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		s := &Store{disk: &datadir.Disk{}, log: &raftLog{}, receiver: &receiver{}}
+		s := &Store{disk: &datadir.Disk{}, log: &raftlog.Log{}, receiver: &receiver{}}
 		s.cfg.Logger = newTextLogger(&log)
 		a := newAppender(s)
 		for _, d := range []stoppedLog{{sync: slowWriteMax}, {write: 8 * time.Second}, {sync: 2 * slowWriteMax}} {

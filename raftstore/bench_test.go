@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/raftlog"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -105,7 +106,7 @@ func benchPropose(b *testing.B, inflight int, cfg Config) {
 	cfg.Logger = noLog
 	s := open(b, cfg)
 	defer stop(b, s)
-	device := &timedLog{logDevice: s.device}
+	device := &timedLog{Device: s.device}
 	s.device = device
 	h := &benchHandler{store: s, leading: make(chan uint64, 1), committed: make(chan struct{}, inflight)}
 	if err := s.Start(h); err != nil {
@@ -176,14 +177,14 @@ func bareSync(b *testing.B, dir string) time.Duration {
 
 // timedLog measures the writes of a log device: what is left of a proposal's time is ours.
 type timedLog struct {
-	logDevice
+	raftlog.Device
 	mu    sync.Mutex
 	times []time.Duration
 }
 
 func (d *timedLog) Append(h *wal.HardState, entries []*pb.Entry) error {
 	at := time.Now()
-	err := d.logDevice.Append(h, entries)
+	err := d.Device.Append(h, entries)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.times = append(d.times, time.Since(at))

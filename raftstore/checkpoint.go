@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/raftlog"
 )
 
 // Row is one row of a checkpoint: a key, of 1 to 32768 bytes, with its value as of the checkpoint's index, or the fact
@@ -92,7 +93,7 @@ type keeperJob struct {
 // keeper is the goroutine that writes checkpoints, merges their files and cuts the log.
 type keeper struct {
 	rows       rowDevice
-	log        logDevice
+	log        raftlog.Device
 	inbox      *inbox
 	bell       turn.Bell
 	stop       chan struct{}

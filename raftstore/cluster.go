@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/settings"
 )
 
 // Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can
@@ -44,7 +46,7 @@ type Cluster struct {
 	Services *peers.Services
 	// Settings, if set, are what should be the same on all members; members tell each other, and what differs
 	// is logged, see Peers.Unlike. Any goroutine may call it.
-	Settings func() []Setting
+	Settings func() []settings.Setting
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64
 
@@ -97,6 +99,20 @@ func (c *Cluster) address() string {
 	return c.ListenPeer
 }
 
+// VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start
+// return it, and Handler.Failed gets it if the cluster has come so far while a new member joined.
+type VersionError struct {
+	Cluster uint64 // version that all members can read
+	Own     uint64 // highest version this program reads
+}
+
+// Error tells what to do.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf(
+		"the cluster uses commands of version %d, this program reads up to %d: use a later version of it",
+		e.Cluster, e.Own)
+}
+
 // readable fails if a cluster with these members may use commands that this program cannot read.
 func (c *Cluster) readable(conf membership.Conf) error {
 	if v := conf.Version(); v > c.Version && c.networked() {
@@ -118,8 +134,13 @@ type realClock struct{}
 func (realClock) now() time.Time                      { return time.Now() }
 func (realClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
 
-// Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
-type Setting struct{ Name, Value string }
+// settings are those of this member for the others.
+func (c *Cluster) settings() []*peerpb.Setting {
+	if c.Settings == nil {
+		return nil
+	}
+	return settings.Wire(c.Settings())
+}
 
 // grpc returns the network of a running server.
 func (c *Cluster) grpc(logger *slog.Logger) *peers.GRPC {

@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/raftlog"
 )
 
 // A member must not forget a membership that it has acted on. Raft switches to a membership when its entry is
@@ -44,9 +45,9 @@ type confGate struct {
 	unsealed uint64        // the last change of the voters that was applied, while no membership entry follows it
 }
 
-func (g *confGate) init(log *raftLog) {
-	g.saved = log.hard.Commit
-	g.noteAppended(log.entries)
+func (g *confGate) init(log *raftlog.Log) {
+	g.saved = log.Hard().Commit
+	g.noteAppended(log.InMemory())
 }
 
 // noteAppended updates changes for entries that are appended to the log, or replace its end.

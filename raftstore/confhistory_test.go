@@ -322,7 +322,7 @@ func (w *confWorld) change(change string) {
 	switch {
 	case change[0] == '+' && m == nil:
 		leader := w.leader()
-		origin, _ := leader.store.log.origin()
+		origin, _ := leader.store.log.Origin()
 		w.add(change[1:], origin, leader.store.loop.conf).start()
 	case change[0] == '-' && w.rng.IntN(2) == 0: // its operator sees that it is done
 		m.crash()

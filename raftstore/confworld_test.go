@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/memory"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -51,7 +52,7 @@ type confMember struct {
 	w       *confWorld
 	id      uint64
 	name    string
-	disk    *Memory
+	disk    *memory.Kept
 	learnt  membership.Conf
 	store   *Store // nil: it is down
 	applied uint64
@@ -90,7 +91,7 @@ func (w *confWorld) add(name string, origin, learnt membership.Conf) *confMember
 	id := datadir.Identity{Cluster: 77, Member: confID(name), Incarnation: 1}
 	meta := datadir.FirstMeta(id)
 	meta.Conf = origin
-	m := &confMember{w: w, id: id.Member, name: name, disk: &Memory{id: id, meta: meta}, learnt: learnt,
+	m := &confMember{w: w, id: id.Member, name: name, disk: memory.New(id, meta), learnt: learnt,
 		own: map[string]bool{}}
 	w.members = append(w.members, m)
 	return m
@@ -106,7 +107,7 @@ func (w *confWorld) fail(format string, args ...any) {
 	for _, m := range w.members {
 		fmt.Fprintf(&state, "\n%s: up %v, gone %v, leads %d, applied %d, hard state %+v", m.name, m.store != nil,
 			m.gone,
-			m.leads, m.applied, m.disk.hard)
+			m.leads, m.applied, m.disk.Image().Hard)
 		if m.store != nil {
 			fmt.Fprintf(&state, ", voters %v as of %d", m.store.loop.conf.Voters, m.store.loop.conf.Index)
 		}
@@ -149,14 +150,14 @@ func (m *confMember) start() {
 	if m.gone || m.store != nil {
 		return
 	}
-	m.disk.locked = false
+	_ = m.disk.Log().Close()
 	s := &Store{stop: make(chan struct{}), done: make(chan struct{}),
 		disk: &datadir.Disk{}, Peers: Peers{network: newMemNet(1).at(m.name + ":1")},
 		cfg: Config{InMemory: true, Memory: m.disk, Logger: noLog,
 			Cluster: Cluster{Name: m.name, AdvertisePeer: m.name + ":1", Version: 1, clock: stillClock{}}}}
 	s.inbox.bell = turn.NewBell()
 	s.Peers.client.Store(&s.cfg.Cluster.ClientAddress)
-	s.lease.clock, s.lease.base = stillClock{}, stillClock{}.now()
+	s.lease.Begin(stillClock{}.now)
 	if err := s.open(m.w.t.Context()); err != nil {
 		m.w.fail("open %s: %v", m.name, err)
 	}

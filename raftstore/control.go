@@ -68,7 +68,7 @@ type control struct {
 }
 
 func (c *control) init(s *Store) {
-	c.conf, c.stale, c.replayed = s.log.lastConf(), true, max(s.log.last, s.learnt.Conf.Index)
+	c.conf, c.stale, c.replayed = s.log.LastConf(), true, max(s.log.Last(), s.learnt.Conf.Index)
 	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]openStream{}
 }
 
@@ -303,7 +303,7 @@ func (l *loop) show() {
 	l.stale = false
 	status := l.node.BasicStatus()
 	v := &memberView{conf: l.conf, leader: status.Lead, leading: l.leading, term: status.GetTerm(),
-		fresh: l.s.log.fresh()}
+		fresh: l.s.log.Fresh()}
 	if old := l.s.view.Load(); v.leader != 0 && (v.leader != old.leader || v.term != old.term) {
 		l.s.meters.changes.Add(1)
 	}
@@ -336,7 +336,7 @@ func (l *loop) setConf(index uint64, conf membership.Conf) {
 	removed := l.conf.Has(self) && !conf.Has(self)
 	l.noteConf(l.conf, conf, index)
 	l.conf, l.stale = conf, true
-	l.s.log.setConf(index, conf)
+	l.s.log.SetConf(index, conf)
 	if l.s.Peers.out != nil {
 		l.s.Peers.roster.Follow(conf)
 		l.s.Peers.out.Update(conf)

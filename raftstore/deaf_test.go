@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/lease"
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -193,7 +194,8 @@ func (c *stepClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker
 func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	clock := &stepClock{at: time.Unix(1000, 0)}
 	s := &Store{cfg: Config{Logger: noLog}, identity: datadir.Identity{Member: 1}}
-	s.lease.clock, s.lease.base = clock, clock.at
+	s.cfg.Cluster.clock = clock
+	s.lease.Begin(clock.now)
 	l := &loop{s: s, leading: true, caughtUp: true}
 	l.conf = membership.Conf{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}
 	tick := func(n int) {
@@ -211,17 +213,17 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	}
 	tick(100)
 	want("it never had a lease", false, false)
-	s.lease.extend(clock.at.Add(LeaseWindow))
-	tick(int(LeaseWindow / tickInterval))
+	s.lease.Extend(clock.at.Add(lease.Window))
+	tick(int(lease.Window / tickInterval))
 	l.deaf.ticks = 0
 	tick(deafTicks - hushTicks - 1)
 	want("not yet", false, false)
 	tick(1)
 	want("nearly", true, false)
-	s.lease.extend(clock.at.Add(LeaseWindow))
+	s.lease.Extend(clock.at.Add(lease.Window))
 	tick(1)
 	want("a late answer", false, false)
-	tick(int(LeaseWindow/tickInterval) + deafTicks - 3)
+	tick(int(lease.Window/tickInterval) + deafTicks - 3)
 	want("nearly again", true, false)
 	clock.at = clock.at.Add(time.Minute)
 	tick(1)
@@ -234,7 +236,7 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	l.s.moving.Store(false)
 	tick(deafTicks)
 	want("deaf", true, true)
-	if s.lease.until.Load() != 0 {
+	if s.lease.Lapsed() {
 		t.Error("it keeps what it had of a lease")
 	}
 	tick(5)
@@ -242,7 +244,7 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	l.hearAgain()
 	want("it leads no more", false, false)
 	l.conf.Voters = []uint64{1, 2}
-	s.lease.until.Store(1)
+	s.lease.Extend(clock.at.Add(1))
 	tick(100)
 	want("the other could elect nobody", false, false)
 }

@@ -42,7 +42,7 @@ func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate)
 		Fresh: v.fresh, Membership: v.conf.WithIncarnations(e.s.Peers.roster.Incarnation).Encode(),
 		Version: v.conf.Version(),
 	}
-	if conf, ok := e.s.log.origin(); ok {
+	if conf, ok := e.s.log.Origin(); ok {
 		a.Origin, a.Forced = conf.Encode(), e.s.forced.Load()
 	}
 	return a, nil
@@ -68,7 +68,7 @@ func (e endpoint) Judge(h *peerpb.Header, certificate *x509.Certificate, message
 // Opened implements peers.Server.
 func (e endpoint) Opened(h *peerpb.Header) {
 	e.s.Peers.out.Learn(h.GetFrom(), h.GetAddress())
-	e.s.Peers.unlike.compare(e.Admitted(), e.s.cfg.Cluster.settings(), h, e.s.cfg.Logger, time.Now())
+	e.s.Peers.unlike.Compare(e.Admitted(), e.s.cfg.Cluster.settings(), h, e.s.cfg.Logger, time.Now())
 	e.s.inbox.put(func(m *mail) { m.streams = append(m.streams, streamChange{header: h}) })
 }
 

@@ -41,7 +41,7 @@ func newEmptiedWorld(t *testing.T, seed uint64) *emptiedWorld {
 
 func (w *emptiedWorld) start() {
 	w.b = open(w.t, w.cfg)
-	w.b.view.Store(&memberView{conf: w.b.log.lastConf(), fresh: true})
+	w.b.view.Store(&memberView{conf: w.b.log.LastConf(), fresh: true})
 	w.b.Peers.roster = newRoster(w.b)
 	w.b.Peers.roster.Conclude()
 	w.b.loop = &loop{s: w.b} // nobody may take a turn
@@ -78,14 +78,14 @@ func (w *emptiedWorld) append() {
 	if err := w.b.device.Append(&wal.HardState{Term: 1, Commit: 1}, entries); err != nil {
 		w.t.Fatal(err)
 	}
-	w.b.log.append(entries)
+	w.b.log.Append(entries)
 	w.entry = true
 }
 
 // ask is a first start of a: before it has a directory, and once it has one.
 func (w *emptiedWorld) ask() {
 	id := w.b.headerOf(true).GetFrom()
-	first := w.b.log.lastConf()
+	first := w.b.log.LastConf()
 	if !w.made {
 		net := &memNet{servers: map[string]peers.Server{"b:1": endpoint{w.b}}, rng: rand.New(rand.NewPCG(1, 1))}
 		err := mayStart(w.t.Context(), net.at("a:1"), "b:1",

@@ -31,18 +31,17 @@ const MaxCommandBytes = 32 << 20
 
 // Bounds on what may be under way. Beyond them work waits in front of the store; see Store.Backlog.
 const (
-	uncommittedBytesMax   = 32 << 20 // in the leader's log, not yet applied
-	handedBytesMax        = 16 << 20 // handed to the handler, not yet applied
-	writeBytesMax         = 16 << 20 // one log write takes no further batch once it has this much
-	messageBytesMax       = 1 << 20  // one message to another member
-	inflightMessagesMax   = 256
-	inflightBytesMax      = 32 << 20
-	checkpointQueueMax    = 4 << 20               // rows waiting for the run that is being written
-	stepPause             = 3                     // times as long as a step took, until the next one
-	stepPauseMax          = 50 * time.Millisecond // but no longer than that
-	segmentBytesMin       = 4 << 10
-	segmentBytesMax       = 1 << 30
-	entryOverheadEstimate = 32
+	uncommittedBytesMax = 32 << 20 // in the leader's log, not yet applied
+	handedBytesMax      = 16 << 20 // handed to the handler, not yet applied
+	writeBytesMax       = 16 << 20 // one log write takes no further batch once it has this much
+	messageBytesMax     = 1 << 20  // one message to another member
+	inflightMessagesMax = 256
+	inflightBytesMax    = 32 << 20
+	checkpointQueueMax  = 4 << 20               // rows waiting for the run that is being written
+	stepPause           = 3                     // times as long as a step took, until the next one
+	stepPauseMax        = 50 * time.Millisecond // but no longer than that
+	segmentBytesMin     = 4 << 10
+	segmentBytesMax     = 1 << 30
 )
 
 // Raft's clock: the leader is heard every 100 ms, and an election begins after 1 to 2 s without one.
@@ -52,12 +51,6 @@ const (
 	electionTicks  = 20
 )
 
-// LeaseWindow is how long a confirmed leadership is good for, from the moment the confirming round was
-// started. It is so much shorter than an election that no other member can have won one meanwhile, even if
-// both clocks are wrong by 5 %, and a tick was about to happen: 0.85 s / 0.95 < 19 * 50 ms / 1.05. DESIGN.md
-// has the exceptions.
-const LeaseWindow = 850 * time.Millisecond
-
 // Bounds on the traffic between members.
 const (
 	memberTextMax    = 255
@@ -65,8 +58,6 @@ const (
 	receivedBytesMax = 64 << 20
 	// without a leader until nobody is heard before members were asked
 	leaderlessTicks = 2 * electionTicks
-	settingsMax     = 16
-	settingTextMax  = 128
 	joinPause       = 200 * time.Millisecond
 	// until a refusal to join counts: the server that has refused may lag behind
 	joinPatience = 3 * time.Second

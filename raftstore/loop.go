@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/raftlog"
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
@@ -48,7 +49,7 @@ type loop struct {
 
 func newLoop(s *Store, node *raft.RawNode, h Handler) *loop {
 	l := &loop{turn: turn.New(s.inbox.bell, func() bool { return !s.inbox.empty() }),
-		s: s, node: node, handler: h, hard: s.log.hard, durable: s.log.last}
+		s: s, node: node, handler: h, hard: s.log.Hard(), durable: s.log.Last()}
 	l.confGate.init(s.log)
 	l.control.init(s)
 	l.term = l.hard.Term
@@ -79,7 +80,7 @@ func (l *loop) serve() error {
 		l.handler.Flush(true)
 		switch wanted := l.ticking.Load(); {
 		case wanted && tick == nil:
-			tick = l.s.lease.clock.ticker(tickInterval)
+			tick = l.s.cfg.Cluster.clock.ticker(tickInterval)
 			ticks = tick.C
 		case !wanted && tick != nil:
 			tick.Stop()
@@ -131,7 +132,7 @@ func (l *loop) end() {
 	if l.campaign != nil {
 		l.campaign.Stop()
 	}
-	l.s.lease.revoke()
+	l.s.lease.Revoke()
 }
 
 var errStopped = errors.New("the store was stopped")
@@ -148,7 +149,7 @@ func (l *loop) workInTurn(first func() error) error {
 func (l *loop) work(first func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			if err = l.s.log.deviceError(); err == nil {
+			if err = l.s.log.DeviceError(); err == nil {
 				panic(r)
 			}
 		}
@@ -228,7 +229,7 @@ func (l *loop) drain() error {
 	if wanted := l.needsTicks(); l.ticking.Swap(wanted) != wanted {
 		l.s.inbox.bell.Ring() // for the loop's own goroutine
 	}
-	return l.s.log.deviceError()
+	return l.s.log.DeviceError()
 }
 
 // written delivers what waited for a write.
@@ -243,7 +244,7 @@ func (l *loop) written(j *writeJob) error {
 		l.restored(j.snapshot)
 	}
 	if n := len(j.entries); n > 0 {
-		l.s.log.append(j.entries)
+		l.s.log.Append(j.entries)
 		l.durable = j.entries[n-1].GetIndex()
 	}
 	l.deliver(j.responses)
@@ -384,10 +385,8 @@ func (l *loop) handle(rd raft.Ready) error {
 			id := binary.LittleEndian.Uint64(ctx)
 			l.asked = slices.DeleteFunc(l.asked, func(other uint64) bool { return other == id })
 			l.handler.ReadReady(id, r.Index)
-		case len(ctx) == 9 && ctx[0] == leaseQuestion:
-			if l.leading && !l.s.moving.Load() {
-				l.s.lease.confirmed(binary.LittleEndian.Uint64(ctx[1:]))
-			}
+		case l.leading && !l.s.moving.Load():
+			l.s.lease.Answered(ctx)
 		}
 	}
 	return nil
@@ -407,7 +406,7 @@ func (l *loop) noteRole(rd raft.Ready) {
 	l.stale = true
 	l.tellRole(term, leading, leader)
 	if l.leading && (!leading || term != l.term) {
-		l.s.lease.revoke()
+		l.s.lease.Revoke()
 		l.s.moving.Store(false)
 		l.stuck = false
 		l.hearAgain()
@@ -475,7 +474,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	l.handedTotal += int64(bytes)
 	last := entries[len(entries)-1]
 	l.s.Checkpoints.due.handOver(last.GetIndex(), bytes)
-	l.s.log.setHanded(last.GetIndex())
+	l.s.log.SetHanded(last.GetIndex())
 	l.handler.Committed(out)
 	if l.unapplied >= handedBytesMax/2 {
 		l.waitForApplied()
@@ -506,7 +505,7 @@ func lastIndex(entries []*pb.Entry) uint64 { return entries[len(entries)-1].GetI
 func entriesBytes(entries []*pb.Entry) int {
 	n := 0
 	for _, e := range entries {
-		n += entryBytes(e)
+		n += raftlog.EntryBytes(e)
 	}
 	return n
 }

@@ -89,7 +89,7 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 		if e := m.entries[1+i]; e.Data != nil || e.Index != uint64(2+i) {
 			t.Fatalf("delivered as %+v", e)
 		}
-		_, conf, ok := s.log.at(m.last())
+		_, conf, ok := s.log.At(m.last())
 		if !ok {
 			t.Fatal("no membership")
 		}
@@ -112,7 +112,7 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 	}
 	m = startByHand(t, s)
 	m.pump("replay", func() bool { return m.last() >= 5 })
-	if _, conf, _ := s.log.at(m.last()); !slices.Equal(conf.Learners, want) {
+	if _, conf, _ := s.log.At(m.last()); !slices.Equal(conf.Learners, want) {
 		t.Errorf("membership after replay: %v", conf)
 	}
 	m.stop()
@@ -180,7 +180,7 @@ func TestReplacedSuffixOfTheLog(t *testing.T) {
 		if err := s.device.Append(&wal.HardState{Term: uint64(i + 3)}, entries); err != nil {
 			t.Fatal(err)
 		}
-		s.log.append(entries)
+		s.log.Append(entries)
 		last := entries[len(entries)-1]
 		if got, _ := s.log.LastIndex(); got != last.GetIndex() {
 			t.Fatalf("step %d: last %d", i, got)

@@ -15,6 +15,47 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
+// Errors of membership changes.
+var (
+	// ErrNotLeader says that only the leader can do this; see Members for who leads.
+	ErrNotLeader = errors.New("this member does not lead")
+	// ErrQuorum says that the change would leave fewer members that can be reached than a majority needs.
+	ErrQuorum = errors.New("the change would lose the quorum")
+	// ErrNotMember says that there is no member with this id.
+	ErrNotMember = errors.New("no such member")
+	// ErrTaken says that another member has the name or the address.
+	ErrTaken = errors.New("another member has this name or address")
+	// ErrBehind says that the learner is not caught up.
+	ErrBehind = errors.New("the member is not caught up")
+	// ErrStopped says that the store was stopped or has failed.
+	ErrStopped = errors.New("the store is stopped")
+)
+
+// Member describes one member of the cluster.
+type Member = membership.Member
+
+// Members lists the cluster as one of its members knows it.
+type Members = membership.Members
+
+// IDText is the id of a cluster or of a member as people read and type it, and as files and hashes have it:
+// 16 hexadecimal digits.
+func IDText(id uint64) string { return membership.IDText(id) }
+
+// memberView is what the turn shows to others.
+type memberView struct {
+	conf    membership.Conf
+	leader  uint64
+	leading bool
+	term    uint64
+	fresh   bool // nothing was ever committed here
+	match   map[uint64]uint64
+	active  map[uint64]bool
+	full    map[uint64]bool
+	clients map[uint64]string // by member heard since the start: the client address it has announced last
+	open    map[uint64]bool   // members whose urgent stream is open
+	waits   map[uint64]bool   // members that may still be awaited, see Member.Awaited
+}
+
 // Members lists the cluster as this member knows it, ascending by id. It is cheap.
 func (s *Store) Members() Members {
 	v := s.view.Load()
@@ -291,7 +332,7 @@ func (l *loop) transfer(id uint64) error {
 	case id == l.s.identity.Member, !l.active(id): // to begin without it would only stop this leader
 		return nil
 	}
-	l.s.lease.revoke()
+	l.s.lease.Revoke()
 	l.s.moving.Store(true)
 	l.heir = id
 	l.node.TransferLeader(id)

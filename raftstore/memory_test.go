@@ -7,16 +7,15 @@ import (
 	"slices"
 	"testing"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/memory"
 )
 
 // TestMemoryIsKept stops a store in memory before and behind a checkpoint, and behind one that drops rows:
 // the next one with the same Memory has what was acknowledged, and is the same member. A checkpoint that is
 // not asked for again costs no entries: the log is cut behind it.
 func TestMemoryIsKept(t *testing.T) {
-	kept, starts := new(Memory), 0
+	kept, starts := new(memory.Kept), 0
 	reopen := func(wantRows map[string]string, wantCommands ...string) (*recorder, uint64, *Store) {
 		t.Helper()
 		cfg := smallConfig("")
@@ -66,27 +65,7 @@ func TestMemoryIsKept(t *testing.T) {
 		t.Error("it is another member")
 	}
 	stop(t, s)
-	if n := len(kept.entries); n > 8 {
-		t.Errorf("%d entries are kept behind the checkpoints", n)
-	}
-}
-
-// TestEndOfAKeptLogIsReplaced: an entry in the place of another takes what lies behind with it.
-func TestEndOfAKeptLogIsReplaced(t *testing.T) {
-	entry := func(index, term uint64) *pb.Entry { return &pb.Entry{Index: new(index), Term: new(term)} }
-	kept := new(Memory)
-	l := memoryLog{kept}
-	_ = l.Append(nil, []*pb.Entry{entry(1, 1), entry(2, 1), entry(3, 1)})
-	_ = l.Append(nil, []*pb.Entry{entry(2, 2)})
-	if got := kept.entries; len(got) != 2 || got[1].GetTerm() != 2 {
-		t.Errorf("entries %v", got)
-	}
-	_ = l.Cut(2)
-	if got := kept.entries; len(got) != 1 || got[0].GetIndex() != 2 {
-		t.Errorf("entries %v behind the cut", got)
-	}
-	_ = l.Cut(9)
-	if len(kept.entries) != 0 {
-		t.Errorf("entries %v behind all", kept.entries)
+	if img := kept.Image(); img.Last > img.First+7 {
+		t.Errorf("entries %d to %d are kept behind the checkpoints", img.First, img.Last)
 	}
 }

@@ -60,7 +60,7 @@ func assembleHandDriven(t *testing.T, cfg Config) (*handDriven, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.view.Store(&memberView{conf: s.log.lastConf()})
+	s.view.Store(&memberView{conf: s.log.LastConf()})
 	makeWriters(s)
 	f := &handDriven{t: t, recorder: newRecorder(s), s: s}
 	s.loop = newLoop(s, node, f)
@@ -233,7 +233,7 @@ func TestCommitIsDurableAfterItsEntries(t *testing.T) {
 				if commands := strings.Join(again.commands(), " "); strings.Contains(commands, "lost") {
 					t.Errorf("killed before %q: committed is %s", step, commands)
 				}
-				if commit := again.s.log.hard.Commit; step == "" && commit != 8 {
+				if commit := again.s.log.Hard().Commit; step == "" && commit != 8 {
 					t.Errorf("the durable commit index is %d", commit)
 				}
 				again.stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/raftstore/roster"
+	"github.com/coordd/coordd/raftstore/settings"
 )
 
 // transport sends to the other members: see peers.Transport, which tests replace.
@@ -44,7 +45,7 @@ type Peers struct {
 	inbox    *inbox
 	client   atomic.Pointer[string] // see SetClientAddress
 	refused  refused
-	unlike   unlike
+	unlike   settings.Unlike
 }
 
 // Conn returns one of the two connections to another member, for peers.Ask and peers.Open; nil while it is not
@@ -99,7 +100,7 @@ func (p *Peers) Announced() bool {
 }
 
 // Unlike describes, for each member that was given other settings than this one, the differences.
-func (p *Peers) Unlike() map[uint64]string { return p.unlike.found() }
+func (p *Peers) Unlike() map[uint64]string { return p.unlike.Found() }
 
 // refused tells of callers that were refused, each kind of refusal by itself.
 type refused struct{ kinds lograte.ByKey }
@@ -114,4 +115,22 @@ func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, 
 		log.Log(context.Background(), level, "refused a server", "server", server, "address",
 			lograte.Cut(address), "why", why, lograte.Suppressed, hidden)
 	}
+}
+
+// Refusals of other members.
+var (
+	ErrRemoved      = peers.ErrRemoved
+	ErrEmptied      = peers.ErrEmptied
+	ErrOtherCluster = peers.ErrOtherCluster
+)
+
+// NoClients is the client address of a member that wants no further clients, because it is about to stop.
+const NoClients = "none"
+
+// clientAddressIn returns the client address that a member's header announces.
+func clientAddressIn(h *peerpb.Header) string {
+	if address := h.GetClientAddress(); len(address) <= clientTextMax {
+		return address
+	}
+	return ""
 }

@@ -28,7 +28,7 @@ func fuzzedStore(f *testing.F) *Store {
 	cfg.Cluster = Cluster{Name: "b", Initial: map[string]string{"a": "a:1", "b": "b:1", "c": "c:1"},
 		Token: "fuzz", Version: 1, network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
-	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
+	s.view.Store(&memberView{conf: s.log.LastConf(), fresh: true})
 	s.Peers.roster = newRoster(s)
 	s.Peers.roster.Conclude()
 	s.Peers.out = peers.New(endpoint{s}, s.identity.Member, s.Peers.network, noLog)
@@ -116,7 +116,7 @@ func FuzzPeerMessages(f *testing.F) {
 func FuzzPeerSnapshot(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(false)
-	conf := s.log.lastConf()
+	conf := s.log.LastConf()
 	message := encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To),
 		Term: new(uint64(2)), Snapshot: &pb.Snapshot{
 			Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)),

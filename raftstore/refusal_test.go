@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/raftstore/roster"
+	"github.com/coordd/coordd/raftstore/settings"
 )
 
 // Each refusal says what does not fit, also on the other side of the network.
@@ -212,10 +213,10 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 		logs[name] = &said{}
 		c.configure(name, func(cfg *Config) {
 			cfg.Logger = logs[name].logger()
-			cfg.Cluster.Settings = func() []Setting {
+			cfg.Cluster.Settings = func() []settings.Setting {
 				mu.Lock()
 				defer mu.Unlock()
-				return []Setting{{"auth", "off"}, {"database", database[name]}}
+				return []settings.Setting{{Name: "auth", Value: "off"}, {Name: "database", Value: database[name]}}
 			}
 		})
 	}
@@ -244,7 +245,7 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	mu.Unlock()
 	h := endpointOf(b).Header(a.Member(), true)
 	for range 2 {
-		a.Peers.unlike.compare(endpointOf(a).Admitted(), a.cfg.Cluster.settings(), h, a.cfg.Logger,
+		a.Peers.unlike.Compare(endpointOf(a).Admitted(), a.cfg.Cluster.settings(), h, a.cfg.Logger,
 			time.Now().Add(lograte.MaxPause))
 	}
 	if len(a.Peers.Unlike()) != 0 || logs["a"].count("the same as here now") != 1 {

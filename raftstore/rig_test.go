@@ -75,15 +75,16 @@ func (m memberState) install(c datadir.Meta) memberState {
 // differs returns in what an opened member differs from the state. Committed entries are those of the leader.
 func (m memberState) differs(f *handDriven, leader []rigEntry) error {
 	s := f.s
-	switch h := s.log.hard; {
+	switch h := s.log.Hard(); {
 	case h.Term != m.hard.Term || h.Vote != m.hard.Vote:
 		return fmt.Errorf("term %d and vote %x, should be %d and %x", h.Term, h.Vote, m.hard.Term, m.hard.Vote)
 	case s.loaded != m.checkpoint:
 		return fmt.Errorf("the checkpoint is as of entry %d, should be of %d", s.loaded, m.checkpoint)
-	case s.log.last != m.last():
-		return fmt.Errorf("ends at entry %d, should at %d", s.log.last, m.last())
+	case s.log.Last() != m.last():
+		return fmt.Errorf("ends at entry %d, should at %d", s.log.Last(), m.last())
 	}
-	for index := s.log.first; index <= m.last(); index++ {
+	first, _ := s.log.FirstIndex()
+	for index := first; index <= m.last(); index++ {
 		if index <= m.base {
 			return fmt.Errorf("entry %d is before the received checkpoint", index)
 		}
@@ -96,8 +97,8 @@ func (m memberState) differs(f *handDriven, leader []rigEntry) error {
 				got[0].GetTerm(), want.text, want.term)
 		}
 	}
-	if term, err := s.log.Term(s.log.first - 1); err != nil || term != m.term(s.log.first-1) {
-		return fmt.Errorf("entry %d has term %d, %v", s.log.first-1, term, err)
+	if term, err := s.log.Term(first - 1); err != nil || term != m.term(first-1) {
+		return fmt.Errorf("entry %d has term %d, %v", first-1, term, err)
 	}
 	rows := map[string]string{}
 	for index := uint64(2); index <= m.checkpoint; index++ {
@@ -339,7 +340,7 @@ func (g *memberRig) append(f *handDriven) error {
 		text := fmt.Sprintf("%d.%d", len(g.log)+1, g.term) + string(bytes.Repeat([]byte("x"), g.r.IntN(3)*700))
 		g.log = append(g.log, rigEntry{g.term, text})
 	}
-	known := f.s.log.last // raft has at least that
+	known := f.s.log.Last() // raft has at least that
 	prev := min(max(g.committedOf(f), min(g.sent, known)), uint64(len(g.log)))
 	m := &pb.Message{Type: pb.MsgApp.Enum(), From: &g.leader, Term: &g.term, Index: &prev,
 		LogTerm: new(g.log[prev-1].term), Commit: &g.committed}

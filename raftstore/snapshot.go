@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/raftstore/checkpoint"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/raftlog"
 )
 
 // This file is how a member installs the checkpoint of another one, because the log between has been cut
@@ -43,7 +44,7 @@ type Restorer interface {
 type receiver struct {
 	self   datadir.Identity
 	rows   rowDevice
-	log    logDevice
+	log    raftlog.Device
 	keeper *keeper
 	space  *Space
 	slot   chan struct{} // capacity 1: held while a checkpoint is being received or installed
@@ -193,7 +194,7 @@ func (c *receiver) install(r *received) error {
 
 // restored has the log and the handler begin anew at a checkpoint that was installed.
 func (l *loop) restored(r *received) {
-	l.s.log.restore(r.meta)
+	l.s.log.Restore(r.meta)
 	l.durable, l.saved = r.meta.Index, max(l.saved, r.meta.Index)
 	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)

@@ -16,8 +16,11 @@ import (
 	"github.com/coordd/coordd/internal/turn"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/lease"
 	"github.com/coordd/coordd/raftstore/membership"
+	"github.com/coordd/coordd/raftstore/memory"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/raftlog"
 	"github.com/coordd/coordd/raftstore/roster"
 )
 
@@ -66,7 +69,7 @@ type Config struct {
 	// InMemory keeps everything in memory; nothing survives but what Memory has.
 	InMemory bool
 	// Memory is the place of a data directory with InMemory; nil: there is none.
-	Memory *Memory
+	Memory *memory.Kept
 	// Logger gets elections and background trouble; nil is slog.Default().
 	Logger *slog.Logger
 
@@ -151,9 +154,9 @@ type Store struct {
 	identity datadir.Identity
 	dir      *datadir.Dir // nil in memory
 	disk     *datadir.Disk
-	device   logDevice
+	device   raftlog.Device
 	rowStore rowDevice
-	log      *raftLog
+	log      *raftlog.Log
 	loaded   uint64         // index of the checkpoint that was opened
 	learnt   datadir.Learnt // by an earlier run
 	lineage  atomic.Uint64
@@ -167,7 +170,7 @@ type Store struct {
 	flow
 
 	view   atomic.Pointer[memberView]
-	lease  lease
+	lease  lease.Lease
 	moving atomic.Bool // the leadership is being handed over
 	meters meters
 
@@ -211,7 +214,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
 	s.disk = &datadir.Disk{Before: cfg.before, Slow: cfg.Slow, FS: cfg.fs, Steps: cfg.steps}
-	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
+	s.lease.Begin(cfg.Cluster.clock.now)
 	if c := cfg.Cluster; c.networked() {
 		if s.Peers.network = c.network; s.Peers.network == nil {
 			s.Peers.network = c.grpc(cfg.Logger)
@@ -232,7 +235,7 @@ func (s *Store) open(ctx context.Context) error {
 	var err error
 	if s.cfg.InMemory {
 		s.cfg.TailBytes = -1 // there is no device to read from
-		img, s.device, s.rowStore, err = s.cfg.Memory.open(s.cfg.Load)
+		img, s.device, s.rowStore, err = s.cfg.Memory.Open(s.cfg.Load)
 	} else if s.dir, err = datadir.Open(datadir.Options{
 		Dir: s.cfg.Dir, Disk: s.disk, SegmentBytes: s.cfg.SegmentBytes, Logger: s.cfg.Logger,
 		Load: s.cfg.Load, Progress: s.cfg.toldEach,
@@ -252,9 +255,9 @@ func (s *Store) open(ctx context.Context) error {
 	s.lineage.Store(img.Meta.Lineage)
 	s.forced.Store(img.Meta.Forced)
 	first, runs := img.Visible()
-	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.Meta, img.Hard, first, runs, img.Entries)
+	s.log = raftlog.New(s.device, s.cfg.TailBytes, img.Meta, img.Hard, first, runs, img.Entries)
 	s.learnt = img.Learnt
-	if s.learnt.Lineage != s.lineage.Load() && !s.log.fresh() {
+	if s.learnt.Lineage != s.lineage.Load() && !s.log.Fresh() {
 		s.learnt.Conf = membership.Conf{} // the cluster has gone on without those that sent it
 	}
 	s.Checkpoints.cfg, s.Checkpoints.log, s.Checkpoints.stopped = &s.cfg, s.log, s.done
@@ -280,9 +283,13 @@ func (s *Store) Member() uint64 { return s.identity.Member }
 // Cluster returns the id of the cluster.
 func (s *Store) Cluster() uint64 { return s.identity.Cluster }
 
+// MaySpeak reports whether this member leads and a majority has confirmed that lately. Without it a leader
+// must say nothing that implies that a session lives. It is cheap.
+func (s *Store) MaySpeak() bool { return s.lease.Holds() }
+
 // LoggedIndex is the last entry that the log had when it was opened. What lies between the checkpoint's index and it
 // comes again: all of it, unless another member that leads has other entries in its place.
-func (s *Store) LoggedIndex() uint64 { return s.log.found }
+func (s *Store) LoggedIndex() uint64 { return s.log.Found() }
 
 // Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The
 // slices are valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start,
@@ -312,7 +319,7 @@ func (s *Store) Start(h Handler) error {
 	if s.started {
 		return errors.New("the store was started before")
 	}
-	if err := s.cfg.Cluster.readable(s.log.lastConf()); err != nil {
+	if err := s.cfg.Cluster.readable(s.log.LastConf()); err != nil {
 		return err
 	}
 	node, err := newNode(s)
@@ -342,12 +349,12 @@ func (s *Store) Start(h Handler) error {
 
 // assemble makes the parts of a running store, and runs none of them.
 func (s *Store) assemble(node *raft.RawNode, h Handler) {
-	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
+	s.view.Store(&memberView{conf: s.log.LastConf(), fresh: s.log.Fresh()})
 	if s.Peers.network != nil {
 		s.Peers.roster = newRoster(s)
 		s.Peers.roster.Ask()
 		s.Peers.out = peers.New(endpoint{s}, s.identity.Member, s.Peers.network, s.cfg.Logger)
-		s.log.snapshot = func() (*pb.Snapshot, error) { return lastCheckpoint(s.rowStore) }
+		s.log.TakeSnapshot = func() (*pb.Snapshot, error) { return lastCheckpoint(s.rowStore) }
 	}
 	makeWriters(s)
 	s.loop = newLoop(s, node, h)
@@ -368,9 +375,9 @@ func newRoster(s *Store) *roster.Roster {
 	c := &s.cfg.Cluster
 	return roster.New(roster.Config{
 		Self: s.identity, Address: c.address(), Join: c.Join, TLS: c.TLS, Network: s.Peers.network,
-		Logger: s.cfg.Logger, Fresh: s.log.fresh, Lineage: s.lineage.Load, Fail: s.inbox.fail,
+		Logger: s.cfg.Logger, Fresh: s.log.Fresh, Lineage: s.lineage.Load, Fail: s.inbox.fail,
 		Save: s.dir.SaveLearnt,
-	}, s.log.lastConf(), s.learnt)
+	}, s.log.LastConf(), s.learnt)
 }
 
 // newNode makes the raft state machine; its constructor panics on a log it cannot use.

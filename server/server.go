@@ -36,6 +36,7 @@ import (
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/peers"
+	"github.com/coordd/coordd/raftstore/settings"
 	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -448,8 +449,8 @@ func (s *Server) fail(err error) {
 
 // sharedSettings are the settings that should be the same on all servers of a cluster, by the names of their
 // flags: a client is sent to any of them.
-func (s *Server) sharedSettings() []raftstore.Setting {
-	return []raftstore.Setting{
+func (s *Server) sharedSettings() []settings.Setting {
+	return []settings.Setting{
 		{Name: "database", Value: s.config.Database},
 		{Name: "auth", Value: cmp.Or(s.config.Auth, AuthOff)},
 		{Name: "login-lifetime", Value: s.auth.LoginLifetime.String()},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/memory"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
@@ -271,9 +272,9 @@ func (c *core) configure(m *member, initial map[string]string) {
 // emptyMemory keeps the server's state in memory, where the server that is started next finds it, and begins with
 // none.
 func (m *member) emptyMemory() {
-	memory := new(raftstore.Memory)
+	kept := new(memory.Kept)
 	m.config.InMemory = true
-	m.hooks.Log = func(log *raftstore.Config) { log.Memory = memory }
+	m.hooks.Log = func(log *raftstore.Config) { log.Memory = kept }
 }
 
 // listen is the hook of that name.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/testmode"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/lease"
 )
 
 var (
@@ -557,7 +557,7 @@ func TestSilenceArithmetic(t *testing.T) {
 	fast := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + silenceDrift)) }
 	smallestGrace := time.Duration(coordination.NodeConfig{SelfCheckPeriodMillis: 1,
 		SessionGracePeriodMillis: 1}.EffectiveGraceMillis()) * time.Millisecond
-	if speaks, expires := slow(raftstore.LeaseWindow)+slow(relayPermit),
+	if speaks, expires := slow(lease.Window)+slow(relayPermit),
 		fast(smallestGrace); speaks >= expires {
 		t.Errorf("after a leader change: spoken until %v, expired from %v", speaks, expires)
 	}

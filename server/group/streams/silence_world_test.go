@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/internal/turn"
-	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/lease"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
@@ -296,7 +296,7 @@ func (s *silentServer) confirm(every, delay time.Duration) {
 	if s.confirms {
 		s.world.schedule(s.world.now+delay, s, func() {
 			if s.replica.Term() == term {
-				s.leaseUntil = max(s.leaseUntil, begun+coordination.Instant(raftstore.LeaseWindow))
+				s.leaseUntil = max(s.leaseUntil, begun+coordination.Instant(lease.Window))
 				s.turn()
 			}
 		})

@@ -1,4 +1,5 @@
-package raftstore
+// Package settings compares what members of a cluster were given that should be the same on all.
+package settings
 
 import (
 	"log/slog"
@@ -13,9 +14,17 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// unlike tells of members that were given other settings than this one: when that is found, when it is
-// another one, and when it is over.
-type unlike struct {
+const (
+	most    = 16
+	textMax = 128 // bytes
+)
+
+// Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
+type Setting struct{ Name, Value string }
+
+// Unlike has the members that were given other settings than this one, and logs when that is found, when the
+// difference is another one, and when it is over.
+type Unlike struct {
 	mu     sync.Mutex
 	member map[uint64]*difference
 }
@@ -26,21 +35,18 @@ type difference struct {
 	state lograte.State
 }
 
-// settings are those of this member for the others.
-func (c *Cluster) settings() []*peerpb.Setting {
-	if c.Settings == nil {
-		return nil
+// Wire returns the settings as they are sent to other members.
+func Wire(settings []Setting) []*peerpb.Setting {
+	var sent []*peerpb.Setting
+	for _, setting := range settings {
+		sent = append(sent, &peerpb.Setting{Name: setting.Name,
+			Value: lograte.Printable(setting.Value, textMax)})
 	}
-	var told []*peerpb.Setting
-	for _, setting := range c.Settings() {
-		told = append(told, &peerpb.Setting{Name: setting.Name,
-			Value: lograte.Printable(setting.Value, settingTextMax)})
-	}
-	return told
+	return sent
 }
 
-// compare notes what another member says of its settings. One of an older program says nothing.
-func (u *unlike) compare(list *membership.List, ours []*peerpb.Setting, h *peerpb.Header, log *slog.Logger,
+// Compare notes the settings of another member, which an older program does not send.
+func (u *Unlike) Compare(list *membership.List, ours []*peerpb.Setting, h *peerpb.Header, log *slog.Logger,
 	now time.Time) {
 	if len(h.GetSettings()) == 0 || len(ours) == 0 {
 		return
@@ -84,18 +90,18 @@ func differences(theirs, ours []*peerpb.Setting) string {
 	var found []string
 	for _, own := range ours {
 		at := slices.IndexFunc(theirs, func(s *peerpb.Setting) bool { return s.GetName() == own.GetName() })
-		if at < 0 || at >= settingsMax {
+		if at < 0 || at >= most {
 			continue
 		}
-		if value := lograte.Printable(theirs[at].GetValue(), settingTextMax); value != own.GetValue() {
+		if value := lograte.Printable(theirs[at].GetValue(), textMax); value != own.GetValue() {
 			found = append(found, own.GetName()+" is "+value+" there and "+own.GetValue()+" here")
 		}
 	}
 	return strings.Join(found, "; ")
 }
 
-// found returns the differences by member.
-func (u *unlike) found() map[uint64]string {
+// Found returns the differences by member.
+func (u *Unlike) Found() map[uint64]string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	found := map[uint64]string{}

@@ -1,4 +1,5 @@
-package raftstore
+// Package raftlog keeps the log as raft sees it: the entries that are durable, the youngest of them in memory.
+package raftlog
 
 import (
 	"errors"
@@ -12,9 +13,12 @@ import (
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-// logDevice is where entries become durable. Disk and memory implement it. Writes come from one goroutine at
+// overhead is an estimate of what an entry takes in memory beside its data, in bytes.
+const overhead = 32
+
+// Device is where entries become durable. Disk and memory implement it. Writes come from one goroutine at
 // a time, reads may come meanwhile.
-type logDevice interface {
+type Device interface {
 	// Append makes entries durable and with them h, unless it is nil: both or neither. Entries are consecutive. If
 	// the first index is already there, it and all later entries are replaced: a new leader has written others in
 	// their place.
@@ -34,7 +38,7 @@ type confRun struct {
 	conf  membership.Conf
 }
 
-// raftLog is the log as raft sees it: every entry that is durable on this server, and nothing that is still
+// Log is the log as raft sees it: every entry that is durable on this server, and nothing that is still
 // being written. (What raft has appended and the disk has not is in raft's own memory, its unstable log.) It
 // answers raft's questions about old entries, and it is why most of them cost no read: raft asks for entries
 // twice, to send them to others and to hand them over once they are committed, and both times they are young.
@@ -62,11 +66,11 @@ type confRun struct {
 //
 // Only the holder of the turn changes it. The lock is for the goroutine that begins a checkpoint, and asks
 // at.
-type raftLog struct {
-	device logDevice
-	// pins a checkpoint to be sent; nil if there is nobody to send it to
-	snapshot func() (*pb.Snapshot, error)
-	maxBytes int // of entries in memory that were handed over; negative: all stay
+type Log struct {
+	device Device
+	// TakeSnapshot pins a checkpoint to be sent; nil if there is nobody to send it to.
+	TakeSnapshot func() (*pb.Snapshot, error)
+	maxBytes     int // of entries in memory that were handed over; negative: all stay
 
 	mu      sync.Mutex
 	hard    wal.HardState // as stored when it was opened; later ones go to the device past it
@@ -82,13 +86,13 @@ type raftLog struct {
 	damage  error       // the first error of the device: raft panics over it, and the loop finds it here
 }
 
-var _ raft.Storage = (*raftLog)(nil)
+var _ raft.Storage = (*Log)(nil)
 
-// newRaftLog builds the log from what examine has found: entries are those behind the checkpoint c, runs
+// New builds the log from what examine has found: entries are those behind the checkpoint c, runs
 // cover first-1 to the last of them. They all have still to be handed over.
-func newRaftLog(device logDevice, maxBytes int, c datadir.Meta, h wal.HardState, first uint64, runs []wal.Run,
-	entries []*pb.Entry) *raftLog {
-	r := &raftLog{
+func New(device Device, maxBytes int, c datadir.Meta, h wal.HardState, first uint64, runs []wal.Run,
+	entries []*pb.Entry) *Log {
+	r := &Log{
 		device: device, maxBytes: maxBytes, hard: h,
 		first: first, last: c.Index, handed: c.Index,
 		runs: runs, confs: []confRun{{index: c.Index, conf: c.Conf}},
@@ -97,7 +101,7 @@ func newRaftLog(device logDevice, maxBytes int, c datadir.Meta, h wal.HardState,
 	r.hard.Term = max(h.Term, c.Term)
 	for _, e := range entries {
 		r.entries = append(r.entries, e)
-		r.bytes += entryBytes(e)
+		r.bytes += EntryBytes(e)
 		r.last = e.GetIndex()
 	}
 	r.found = r.last
@@ -105,10 +109,11 @@ func newRaftLog(device logDevice, maxBytes int, c datadir.Meta, h wal.HardState,
 	return r
 }
 
-func entryBytes(e *pb.Entry) int { return len(e.GetData()) + entryOverheadEstimate }
+// EntryBytes returns the weight of an entry in memory.
+func EntryBytes(e *pb.Entry) int { return len(e.GetData()) + overhead }
 
 // InitialState implements raft.Storage.
-func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
+func (r *Log) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	conf := r.confs[len(r.confs)-1].conf.ConfState()
@@ -117,7 +122,7 @@ func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
 }
 
 // Entries implements raft.Storage.
-func (r *raftLog) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+func (r *Log) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if lo < r.first {
@@ -133,7 +138,7 @@ func (r *raftLog) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	from, to := lo-inMemory, lo-inMemory
 	var size uint64
 	for ; to < hi-inMemory; to++ {
-		size += uint64(entryBytes(r.entries[to]))
+		size += uint64(EntryBytes(r.entries[to]))
 		if to > from && size > maxSize {
 			break
 		}
@@ -141,7 +146,7 @@ func (r *raftLog) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	return r.entries[from:to:to], nil
 }
 
-func (r *raftLog) readDevice(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+func (r *Log) readDevice(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	entries, err := r.device.Read(lo, hi, maxSize)
 	if err != nil && r.damage == nil {
 		r.damage = err
@@ -150,7 +155,7 @@ func (r *raftLog) readDevice(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 }
 
 // Term implements raft.Storage.
-func (r *raftLog) Term(index uint64) (uint64, error) {
+func (r *Log) Term(index uint64) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if index+1 < r.first {
@@ -163,28 +168,28 @@ func (r *raftLog) Term(index uint64) (uint64, error) {
 }
 
 // termOf returns the term of an index, 0 if the runs do not cover it. The caller holds the lock.
-func (r *raftLog) termOf(index uint64) uint64 { return datadir.TermAt(r.runs, index) }
+func (r *Log) termOf(index uint64) uint64 { return datadir.TermAt(r.runs, index) }
 
 // FirstIndex implements raft.Storage.
-func (r *raftLog) FirstIndex() (uint64, error) {
+func (r *Log) FirstIndex() (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.first, nil
 }
 
 // LastIndex implements raft.Storage.
-func (r *raftLog) LastIndex() (uint64, error) {
+func (r *Log) LastIndex() (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last, nil
 }
 
 // Snapshot implements raft.Storage. Only a cluster of several members asks for one.
-func (r *raftLog) Snapshot() (*pb.Snapshot, error) {
-	if r.snapshot == nil {
+func (r *Log) Snapshot() (*pb.Snapshot, error) {
+	if r.TakeSnapshot == nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	s, err := r.snapshot()
+	s, err := r.TakeSnapshot()
 	if err != nil && !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -195,9 +200,9 @@ func (r *raftLog) Snapshot() (*pb.Snapshot, error) {
 	return s, err
 }
 
-// restore replaces everything by a checkpoint that another member has sent. There is no entry then, and the
+// Restore replaces everything by a checkpoint that another member has sent. There is no entry then, and the
 // next is the one behind the checkpoint.
-func (r *raftLog) restore(c datadir.Meta) {
+func (r *Log) Restore(c datadir.Meta) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.first, r.last, r.handed = c.Index+1, c.Index, c.Index
@@ -206,8 +211,8 @@ func (r *raftLog) restore(c datadir.Meta) {
 	r.entries, r.bytes = nil, 0
 }
 
-// append adds entries that have become durable.
-func (r *raftLog) append(entries []*pb.Entry) {
+// Append adds entries that have become durable.
+func (r *Log) Append(entries []*pb.Entry) {
 	if len(entries) == 0 {
 		return
 	}
@@ -220,7 +225,7 @@ func (r *raftLog) append(entries []*pb.Entry) {
 		if n := len(r.runs); n == 0 || r.runs[n-1].Term != e.GetTerm() {
 			r.runs = append(r.runs, wal.Run{Index: e.GetIndex(), Term: e.GetTerm()})
 		}
-		r.bytes += entryBytes(e)
+		r.bytes += EntryBytes(e)
 		r.last = e.GetIndex()
 	}
 	r.entries = append(r.entries, entries...)
@@ -229,10 +234,10 @@ func (r *raftLog) append(entries []*pb.Entry) {
 
 // truncate removes the entries from index on, in whose place a new leader has written others. None of them
 // was committed, so none was handed over. The caller holds the lock.
-func (r *raftLog) truncate(index uint64) {
+func (r *Log) truncate(index uint64) {
 	keep := len(r.entries) - int(min(r.last+1-index, uint64(len(r.entries))))
 	for _, e := range r.entries[keep:] {
-		r.bytes -= entryBytes(e)
+		r.bytes -= EntryBytes(e)
 	}
 	r.entries = r.entries[:keep:keep]
 	r.last = index - 1
@@ -243,59 +248,59 @@ func (r *raftLog) truncate(index uint64) {
 
 // trim drops from memory the oldest entries that were handed over, until the rest weighs maxBytes or less.
 // The caller holds the lock.
-func (r *raftLog) trim() {
+func (r *Log) trim() {
 	if r.maxBytes < 0 {
 		return
 	}
 	drop := 0
 	for r.bytes > r.maxBytes && drop < len(r.entries) && r.entries[drop].GetIndex() <= r.handed {
-		r.bytes -= entryBytes(r.entries[drop])
+		r.bytes -= EntryBytes(r.entries[drop])
 		drop++
 	}
 	r.entries = r.entries[drop:]
 }
 
-// setHanded notes that the handler has been given the entries up to index.
-func (r *raftLog) setHanded(index uint64) {
+// SetHanded notes that the handler has been given the entries up to index.
+func (r *Log) SetHanded(index uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handed = index
 	r.trim()
 }
 
-// setConf notes a membership that holds from index on.
-func (r *raftLog) setConf(index uint64, conf membership.Conf) {
+// SetConf notes a membership that holds from index on.
+func (r *Log) SetConf(index uint64, conf membership.Conf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confs = append(r.confs, confRun{index, conf})
 }
 
-// lastConf returns the membership as of the last entry handed over.
-func (r *raftLog) lastConf() membership.Conf {
+// LastConf returns the membership as of the last entry handed over.
+func (r *Log) LastConf() membership.Conf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.confs[len(r.confs)-1].conf
 }
 
-// origin returns the membership as of entry 0 as long as a new member can be given the log from entry 1 on.
+// Origin returns the membership as of entry 0 as long as a new member can be given the log from entry 1 on.
 // Nothing in the log says who the first members were. Once there is a checkpoint, raft never asks for entry 1
 // (see compact and image.visible), and a new member gets the checkpoint.
-func (r *raftLog) origin() (membership.Conf, bool) {
+func (r *Log) Origin() (membership.Conf, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.confs[0].conf, r.first == 1 && r.confs[0].index == 0
 }
 
-// fresh reports whether there never was an entry.
-func (r *raftLog) fresh() bool {
+// Fresh reports whether there never was an entry.
+func (r *Log) Fresh() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last <= 1 && len(r.entries) == 0
 }
 
-// at returns term and membership as of an index. ok is false if the handler has not been given the entry, or
+// At returns term and membership as of an index. ok is false if the handler has not been given the entry, or
 // if nothing is known of it any more.
-func (r *raftLog) at(index uint64) (term uint64, conf membership.Conf, ok bool) {
+func (r *Log) At(index uint64) (term uint64, conf membership.Conf, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if index > r.handed || index+1 < r.first || index < r.confs[0].index {
@@ -309,9 +314,9 @@ func (r *raftLog) at(index uint64) (term uint64, conf membership.Conf, ok bool) 
 	return r.termOf(index), conf, true
 }
 
-// compact forgets the entries before first. checkpoint is the index of the durable checkpoint: it has its
+// Compact forgets the entries before first. checkpoint is the index of the durable checkpoint: it has its
 // membership, so nobody asks for an older one.
-func (r *raftLog) compact(first, checkpoint uint64) {
+func (r *Log) Compact(first, checkpoint uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.confs) > 1 && r.confs[1].index <= checkpoint {
@@ -326,14 +331,29 @@ func (r *raftLog) compact(first, checkpoint uint64) {
 	}
 	drop := 0
 	for drop < len(r.entries) && r.entries[drop].GetIndex() < first {
-		r.bytes -= entryBytes(r.entries[drop])
+		r.bytes -= EntryBytes(r.entries[drop])
 		drop++
 	}
 	r.entries = append([]*pb.Entry(nil), r.entries[drop:]...)
 }
 
-// deviceError returns the error that made raft unusable, if there is one.
-func (r *raftLog) deviceError() error {
+// Hard returns what was stored beside the entries when the log was opened.
+func (r *Log) Hard() wal.HardState { return r.hard }
+
+// Found returns the index of the last entry of the log that was opened.
+func (r *Log) Found() uint64 { return r.found }
+
+// InMemory returns the youngest entries. Only the holder of the turn calls it.
+func (r *Log) InMemory() []*pb.Entry { return r.entries }
+
+// Last returns the index of the last durable entry.
+func (r *Log) Last() uint64 {
+	last, _ := r.LastIndex()
+	return last
+}
+
+// DeviceError returns the error that made raft unusable, if there is one.
+func (r *Log) DeviceError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.damage
