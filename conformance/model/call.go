@@ -11,7 +11,7 @@ type call struct {
 func (m *Model) ask(s *Stream, r Request) {
 	if s.session.stopping {
 		m.mark(markAskedWhileStopping)
-		m.fail(s, BadSession, "Session is not attached")
+		s.fail(BadSession, "Session is not attached")
 		return
 	}
 	if r.Kind == Stop {
@@ -122,10 +122,10 @@ func (m *Model) refusedAtOnce(c call) bool {
 // refuse answers a request with an error; the stream goes on.
 func (m *Model) refuse(c call, why Mark, status Status, text string) {
 	m.mark(why)
-	m.send(c.stream, Reply{Kind: Result, To: c.Kind, ReqID: c.ReqID, Status: status, Text: text})
+	c.stream.send(Reply{Kind: Result, To: c.Kind, ReqID: c.ReqID, Status: status, Text: text})
 }
 
 // succeed answers a request with success; done is what acquire and release say about it.
 func (m *Model) succeed(c call, done bool) {
-	m.send(c.stream, Reply{Kind: Result, To: c.Kind, ReqID: c.ReqID, Status: Success, Done: done})
+	c.stream.send(Reply{Kind: Result, To: c.Kind, ReqID: c.ReqID, Status: Success, Done: done})
 }

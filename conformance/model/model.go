@@ -129,7 +129,7 @@ func (m *Model) DropNode() {
 		if s.session != nil {
 			m.mark(markNodeDropEndsStream)
 			s.session.stream = nil
-			m.end(s, Unavailable, "Link failure")
+			s.end(Unavailable, "Link failure")
 		}
 	}
 	m.node = nil
@@ -190,11 +190,11 @@ func (m *Model) Restart(clock uint64, handedOver bool) {
 	for _, s := range m.streams {
 		if s.attaching {
 			m.mark(markRestartEndsAttach)
-			m.end(s, Unavailable, "Link failure")
+			s.end(Unavailable, "Link failure")
 		}
 		if s.session != nil {
 			m.mark(markRestartEndsStream)
-			m.end(s, Unavailable, "Link failure")
+			s.end(Unavailable, "Link failure")
 		}
 	}
 	if m.node == nil {
@@ -212,7 +212,7 @@ func (m *Model) Restart(clock uint64, handedOver bool) {
 		}
 	}
 	for _, sem := range m.node.semaphores {
-		m.reload(sem)
+		sem.reload()
 	}
 }
 
@@ -269,7 +269,7 @@ func (m *Model) NextWake() (next time.Duration, found bool) {
 func (m *Model) fire() {
 	for _, s := range m.streams {
 		if s.pingAt != nil && *s.pingAt <= m.now {
-			m.pingDue(s)
+			s.pingDue()
 		}
 	}
 	if m.node == nil {
@@ -285,7 +285,7 @@ func (m *Model) fire() {
 	for _, sem := range m.node.semaphores {
 		for _, l := range sem.waiters {
 			if l.expires != nil && *l.expires <= m.now {
-				due = append(due, func() { m.waitOver(sem, l) })
+				due = append(due, func() { sem.waitOver(l) })
 			}
 		}
 	}

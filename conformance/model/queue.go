@@ -26,7 +26,7 @@ func (m *Model) acquire(c call) {
 		if len(c.Name) > 1024 {
 			m.mark(markEphemeralLongName)
 		}
-		sem = &semaphore{name: c.Name, limit: Infinite, ephemeral: true}
+		sem = &semaphore{model: m, name: c.Name, limit: Infinite, ephemeral: true}
 		m.node.semaphores = append(m.node.semaphores, sem)
 	}
 	if own := sem.owner(c.session); own != nil {
@@ -55,13 +55,13 @@ func (m *Model) acquireAsOwner(c call, sem *semaphore, own *link) {
 	switch {
 	case lower:
 		m.mark(markOwnerDecrease)
-		if m.process(sem) {
+		if sem.process() {
 			m.mark(markOwnerDecreaseGrants)
 		}
-		m.notify(sem, false, true)
+		sem.notify(false, true)
 	case newData:
 		m.mark(markOwnerNewData)
-		m.notify(sem, false, true)
+		sem.notify(false, true)
 	default:
 		m.mark(markOwnerSame)
 	}
@@ -82,20 +82,19 @@ func (m *Model) acquireAsWaiter(c call, sem *semaphore, wait *link) {
 	if !wait.addressable {
 		m.mark(markSupersededSilently)
 	}
-	m.answerWaiter(wait, markSuperseded, Reply{Status: Aborted,
-		Text: "Operation superseded by another request"})
+	wait.answer(m, markSuperseded, Reply{Status: Aborted, Text: "Operation superseded by another request"})
 	if fails {
 		m.mark(markWaiterTryLeaves)
 		m.succeed(c, false)
-		m.leaveQueue(sem, wait)
+		sem.leaveQueue(wait)
 		return
 	}
 	wait.count, wait.data = c.Count, c.Data
-	m.wait(wait, c)
-	granted := first && m.process(sem)
+	wait.await(m, c)
+	granted := first && sem.process()
 	if granted {
 		m.mark(markWaiterDecreaseGranted)
-		m.notify(sem, false, true)
+		sem.notify(false, true)
 		return
 	}
 	m.mark(markWaiterKept)
@@ -119,11 +118,11 @@ func (m *Model) acquireAsStranger(c call, sem *semaphore) {
 	}
 	m.node.lastOrder++
 	wait := &link{session: c.session, order: m.node.lastOrder, count: c.Count, data: c.Data}
-	m.wait(wait, c)
+	wait.await(m, c)
 	sem.waiters = append(sem.waiters, wait)
-	if m.process(sem) {
+	if sem.process() {
 		m.mark(markGrantedAtOnce)
-		m.notify(sem, false, true)
+		sem.notify(false, true)
 		return
 	}
 	if sem.waiters[0] != wait && c.Count <= sem.free() {
@@ -137,11 +136,11 @@ func (m *Model) acquireAsStranger(c call, sem *semaphore) {
 func (m *Model) pending(c call, l *link) {
 	m.lastTicket++
 	l.ticket = m.lastTicket
-	m.send(c.stream, Reply{Kind: Pending, ReqID: c.ReqID, ticket: l.ticket})
+	c.stream.send(Reply{Kind: Pending, ReqID: c.ReqID, ticket: l.ticket})
 }
 
-// wait gives a waiter the request to answer and a timer for its full timeout.
-func (m *Model) wait(l *link, c call) {
+// await gives a waiter the request to answer and a timer for its full timeout.
+func (l *link) await(m *Model, c call) {
 	l.reqID, l.addressable, l.ticket = c.ReqID, c.session.stream == c.stream, 0
 	l.expiring = false
 	l.timeoutMillis = c.TimeoutMillis
@@ -165,15 +164,15 @@ func (m *Model) release(c call) {
 		m.mark(markReleaseOwner)
 		sem.owners = without(sem.owners, own)
 		m.succeed(c, true)
-		m.ownerLeft(sem)
+		sem.ownerLeft()
 		return
 	}
 	if wait := sem.waiter(c.session); wait != nil {
 		m.mark(markReleaseWaiter)
-		m.answerWaiter(wait, markReleaseAborts,
+		wait.answer(m, markReleaseAborts,
 			Reply{Status: Aborted, Text: "Operation superseded by another request"})
 		m.succeed(c, true)
-		m.leaveQueue(sem, wait)
+		sem.leaveQueue(wait)
 		return
 	}
 	m.mark(markReleaseStranger)
@@ -181,69 +180,69 @@ func (m *Model) release(c call) {
 }
 
 // waitOver ends a wait in its turn, unless it has been ended or superseded when that comes.
-func (m *Model) waitOver(sem *semaphore, l *link) {
+func (sem *semaphore) waitOver(l *link) {
 	l.expires, l.expiring = nil, true
-	m.later(l.session, func() {
-		if m.findSemaphore(sem.name) != sem || linkOf(sem.waiters, l.session) != l || !l.expiring {
-			m.mark(markWaitExpiryVoid)
+	sem.model.later(l.session, func() {
+		if sem.model.findSemaphore(sem.name) != sem || linkOf(sem.waiters, l.session) != l || !l.expiring {
+			sem.model.mark(markWaitExpiryVoid)
 			return
 		}
-		m.waitExpired(sem, l)
+		sem.waitExpired(l)
 	})
 }
 
 // waitExpired is a waiter whose time has run out: no error, just not acquired (§3.4).
-func (m *Model) waitExpired(sem *semaphore, l *link) {
-	m.mark(markWaitExpired)
-	m.answerWaiter(l, markWaitExpiredTold, Reply{Status: Success, Done: false})
-	m.leaveQueue(sem, l)
+func (sem *semaphore) waitExpired(l *link) {
+	sem.model.mark(markWaitExpired)
+	l.answer(sem.model, markWaitExpiredTold, Reply{Status: Success, Done: false})
+	sem.leaveQueue(l)
 }
 
 // ownerLeft is what follows when an owner is gone: an ephemeral semaphore without anybody disappears,
 // otherwise the queue moves, and either way those who watch are told once.
-func (m *Model) ownerLeft(sem *semaphore) {
+func (sem *semaphore) ownerLeft() {
 	if sem.ephemeral && len(sem.owners)+len(sem.waiters) == 0 {
-		m.mark(markEphemeralDeleted)
-		m.removeSemaphore(sem)
-		m.notifyDeleted(sem)
+		sem.model.mark(markEphemeralDeleted)
+		sem.model.removeSemaphore(sem)
+		sem.notifyDeleted()
 		return
 	}
-	if m.process(sem) {
-		m.mark(markOwnerLeftGrants)
+	if sem.process() {
+		sem.model.mark(markOwnerLeftGrants)
 	}
-	m.notify(sem, false, true)
+	sem.notify(false, true)
 }
 
 // leaveQueue removes a waiter. Only the first one held the others back.
-func (m *Model) leaveQueue(sem *semaphore, l *link) {
+func (sem *semaphore) leaveQueue(l *link) {
 	first := sem.waiters[0] == l
 	sem.waiters = without(sem.waiters, l)
 	if !first {
-		m.mark(markLeftFromBehind)
+		sem.model.mark(markLeftFromBehind)
 		return
 	}
-	if m.process(sem) {
-		m.mark(markHeadLeftGrants)
-		m.notify(sem, false, true)
+	if sem.process() {
+		sem.model.mark(markHeadLeftGrants)
+		sem.notify(false, true)
 	}
 }
 
 // process makes owners of waiters, in order, as long as the first one's tokens are free.
-func (m *Model) process(sem *semaphore) (granted bool) {
+func (sem *semaphore) process() (granted bool) {
 	for len(sem.waiters) > 0 && sem.waiters[0].count <= sem.free() {
 		l := sem.waiters[0]
 		sem.waiters = sem.waiters[1:]
 		if granted {
-			m.mark(markSeveralGranted)
+			sem.model.mark(markSeveralGranted)
 		}
 		granted = true
 		switch {
 		case l.session.stream == nil:
-			m.mark(markGrantedDetached)
+			sem.model.mark(markGrantedDetached)
 		case !l.addressable:
-			m.mark(markGrantedUnaddressable)
+			sem.model.mark(markGrantedUnaddressable)
 		}
-		m.answerWaiter(l, markGranted, Reply{Status: Success, Done: true})
+		l.answer(sem.model, markGranted, Reply{Status: Success, Done: true})
 		l.addressable = false
 		l.expires = nil
 		sem.owners = append(sem.owners, l)
@@ -251,10 +250,10 @@ func (m *Model) process(sem *semaphore) (granted bool) {
 	return granted
 }
 
-// answerWaiter gives the result of a waiting acquire, if anybody is there to read it. A Pending that the
+// answer gives the result of a waiting acquire, if anybody is there to read it. A Pending that the
 // client has not read yet is taken back, because the result is ready (rule 4 of §2.10 of the specification of
 // the surface).
-func (m *Model) answerWaiter(l *link, why Mark, r Reply) {
+func (l *link) answer(m *Model, why Mark, r Reply) {
 	if !l.addressable {
 		return
 	}
@@ -268,12 +267,12 @@ func (m *Model) answerWaiter(l *link, why Mark, r Reply) {
 		}
 	}
 	r.Kind, r.To, r.ReqID = Result, Acquire, l.reqID
-	m.send(s, r)
+	s.send(r)
 }
 
 // reload is what a new leader makes of a semaphore: nobody can be told anything, everyone is a waiter until
 // the queue has been processed, and finite waits go on for what the log does not know to be over (§4.2, §4.3).
-func (m *Model) reload(sem *semaphore) {
+func (sem *semaphore) reload() {
 	sem.watches = nil
 	sem.waiters = append(append([]*link(nil), sem.owners...), sem.waiters...)
 	sem.owners = nil
@@ -281,15 +280,15 @@ func (m *Model) reload(sem *semaphore) {
 		l.addressable = false
 	}
 	for len(sem.waiters) > 0 && sem.waiters[0].count <= sem.free() {
-		m.mark(markRestartOwner)
+		sem.model.mark(markRestartOwner)
 		sem.owners = append(sem.owners, sem.waiters[0])
 		sem.waiters = sem.waiters[1:]
 	}
 	for _, l := range sem.waiters {
-		m.mark(markRestartWaiter)
+		sem.model.mark(markRestartWaiter)
 		l.expires, l.expiring = nil, false
 		if l.timeoutMillis != Infinite {
-			l.expires = m.after(absence{l.since, l.timeoutMillis}.left(m.age.base))
+			l.expires = sem.model.after(absence{l.since, l.timeoutMillis}.left(sem.model.age.base))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (r *Replay) EndWait(order, asked uint64) Outcome {
 	for _, sem := range r.model.node.semaphores {
 		at := slices.IndexFunc(sem.waiters, func(l *link) bool { return l.order == order })
 		if at >= 0 && sem.waiters[at].reqID == asked {
-			r.model.waitExpired(sem, sem.waiters[at])
+			sem.waitExpired(sem.waiters[at])
 			return r.outcome(sem.name)
 		}
 	}

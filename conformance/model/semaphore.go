@@ -6,6 +6,7 @@ import (
 )
 
 type semaphore struct {
+	model     *Model
 	name      string
 	data      string
 	limit     uint64
@@ -116,7 +117,7 @@ func (m *Model) createSemaphore(c call) {
 			return
 		}
 		m.mark(markCreated)
-		m.node.semaphores = append(m.node.semaphores, &semaphore{name: c.Name, data: c.Data, limit: c.Limit})
+		m.node.semaphores = append(m.node.semaphores, &semaphore{model: m, name: c.Name, data: c.Data, limit: c.Limit})
 		m.succeed(c, false)
 	}
 }
@@ -141,7 +142,7 @@ func (m *Model) updateSemaphore(c call) {
 		}
 		sem.data = c.Data
 		m.succeed(c, false)
-		m.notify(sem, true, false)
+		sem.notify(true, false)
 	}
 }
 
@@ -162,10 +163,10 @@ func (m *Model) deleteSemaphore(c call) {
 			m.mark(markDeleteEmpty)
 		}
 		for _, l := range sem.waiters {
-			m.answerWaiter(l, markDeleteAborts, Reply{Status: Aborted, Text: "Semaphore destroyed"})
+			l.answer(m, markDeleteAborts, Reply{Status: Aborted, Text: "Semaphore destroyed"})
 		}
 		m.removeSemaphore(sem)
-		m.notifyDeleted(sem)
+		sem.notifyDeleted()
 		m.succeed(c, false)
 	}
 }
@@ -203,13 +204,13 @@ func (m *Model) describe(c call) {
 			continue
 		}
 		m.mark(markWatchReplaced)
-		m.send(c.stream, Reply{Kind: ChangedBy, ReqID: w.reqID})
+		c.stream.send(Reply{Kind: ChangedBy, ReqID: w.reqID})
 	}
 	if watching {
 		sem.dropWatch(c.session)
 		sem.watches = append(sem.watches, watch{c.session, c.ReqID, c.WatchData, c.WatchOwners})
 	}
-	m.send(c.stream, Reply{Kind: Result, To: Describe, ReqID: c.ReqID, Status: Success, WatchAdded: watching,
+	c.stream.send(Reply{Kind: Result, To: Describe, ReqID: c.ReqID, Status: Success, WatchAdded: watching,
 		Description: d})
 }
 
@@ -228,28 +229,28 @@ func describeLinks(links []*link, owners bool) []LinkDescription {
 }
 
 // notify fires the watches that an event concerns, each once (§4.1).
-func (m *Model) notify(sem *semaphore, data, owners bool) {
-	if m.changed != nil {
-		m.changed(Change{Name: sem.name, Data: data, Owners: owners})
+func (sem *semaphore) notify(data, owners bool) {
+	if sem.model.changed != nil {
+		sem.model.changed(Change{Name: sem.name, Data: data, Owners: owners})
 	}
 	var rest []watch
 	for _, w := range sem.watches {
 		if !(w.data && data) && !(w.owners && owners) {
-			m.mark(markWatchNotConcerned)
+			sem.model.mark(markWatchNotConcerned)
 			rest = append(rest, w)
 			continue
 		}
-		m.mark(markWatchFired)
-		m.send(w.session.stream, Reply{Kind: ChangedBy, ReqID: w.reqID, DataChanged: data,
+		sem.model.mark(markWatchFired)
+		w.session.stream.send(Reply{Kind: ChangedBy, ReqID: w.reqID, DataChanged: data,
 			OwnersChanged: owners})
 	}
 	sem.watches = rest
 }
 
 // notifyDeleted fires all watches: a deleted semaphore has changed in both respects.
-func (m *Model) notifyDeleted(sem *semaphore) {
+func (sem *semaphore) notifyDeleted() {
 	if len(sem.watches) > 0 {
-		m.mark(markWatchFiredByDelete)
+		sem.model.mark(markWatchFiredByDelete)
 	}
-	m.notify(sem, true, true)
+	sem.notify(true, true)
 }

@@ -25,12 +25,12 @@ func (m *Model) attach(s *Stream, r Request) {
 	if sess := m.findSession(r.Session); sess != nil && sess.sameFrontEnd(s) {
 		if r.SeqNo < sess.stream.seqNo {
 			m.mark(markSeqLowerThanLocal)
-			m.end(s, BadSession, "Attach request is out of sequence")
+			s.end(BadSession, "Attach request is out of sequence")
 			return
 		}
 		if sess.stopping {
 			m.mark(markBeingDestroyed)
-			m.end(s, SessionExpired, "Session is already being destroyed")
+			s.end(SessionExpired, "Session is already being destroyed")
 			return
 		}
 	}
@@ -70,24 +70,24 @@ func (m *Model) attachInTurn(s *Stream, r Request) {
 	switch {
 	case r.TimeoutMillis > 1800000:
 		m.mark(markSessionTimeoutRange)
-		m.end(s, BadRequest, "Session timeout is out of range")
+		s.end(BadRequest, "Session timeout is out of range")
 	case len(r.Description) > 1024:
 		m.mark(markDescriptionTooLarge)
-		m.end(s, BadRequest, "Description is too large")
+		s.end(BadRequest, "Description is too large")
 	case len(r.ProtectionKey) > 16:
 		m.mark(markKeyTooLarge)
-		m.end(s, BadRequest, "Protection key is too large")
+		s.end(BadRequest, "Protection key is too large")
 	case r.Session == 0:
 		m.attachNew(s, r)
 	case sess == nil:
 		m.mark(markSessionMissing)
-		m.end(s, SessionExpired, "Session does not exist")
+		s.end(SessionExpired, "Session does not exist")
 	case r.SeqNo < sess.seqNo:
 		m.mark(markSeqLower)
-		m.end(s, BadSession, "Attach request is out of sequence")
+		s.end(BadSession, "Attach request is out of sequence")
 	case sess.key != "" && sess.key != r.ProtectionKey:
 		m.mark(markKeyMismatch)
-		m.end(s, BadSession, "Attach request protection key mismatch")
+		s.end(BadSession, "Attach request protection key mismatch")
 	default:
 		m.restore(s, sess, r)
 	}
@@ -96,12 +96,12 @@ func (m *Model) attachInTurn(s *Stream, r Request) {
 func (m *Model) attachNew(s *Stream, r Request) {
 	if len(m.node.sessions) >= m.limits.Sessions {
 		m.mark(markTooManySessions)
-		m.end(s, PreconditionFailed, "Too many sessions already exist")
+		s.end(PreconditionFailed, "Too many sessions already exist")
 		return
 	}
 	if why := m.full(sessionCharge + len(r.Description) + len(r.ProtectionKey)); why != "" {
 		m.mark(markSessionNoRoom)
-		m.end(s, PreconditionFailed, why)
+		s.end(PreconditionFailed, why)
 		return
 	}
 	m.mark(markSessionNew)
@@ -112,7 +112,7 @@ func (m *Model) attachNew(s *Stream, r Request) {
 	if s.ending != Open {
 		// Nobody will ever know its id (§2.9).
 		m.mark(markAbandonedNew)
-		m.forget(s)
+		s.forget()
 		sess.stream = nil
 		m.endSession(sess)
 	}
@@ -131,15 +131,15 @@ func (m *Model) restore(s *Stream, sess *session, r Request) {
 		m.mark(markRestored)
 	case sess.sameFrontEnd(s):
 		m.mark(markStolenLocal)
-		m.end(old, BadSession, "Session stolen by another local client")
+		old.end(BadSession, "Session stolen by another local client")
 	default:
 		m.mark(markStolenRemote)
-		m.end(old, BadSession, "Session stolen by another remote client")
+		old.end(BadSession, "Session stolen by another remote client")
 	}
 	m.attached(s, sess, r)
 	if s.ending != Open {
 		m.mark(markAbandonedRestored)
-		m.forget(s)
+		s.forget()
 		m.detach(sess)
 	}
 }
@@ -158,8 +158,8 @@ func (m *Model) attached(s *Stream, sess *session, r Request) {
 	m.forgetAddresses(sess)
 	sess.stream = s
 	s.session = sess
-	m.send(s, Reply{Kind: Started, Session: sess.id})
-	m.startPings(s, r.TimeoutMillis)
+	s.send(Reply{Kind: Started, Session: sess.id})
+	s.startPings(r.TimeoutMillis)
 }
 
 // detach starts the countdown at the moment it reaches the leader (§2.10), whatever else is in flight.
@@ -190,9 +190,9 @@ func (m *Model) forgetAddresses(sess *session) {
 func (m *Model) stop(c call) {
 	m.mark(markStopped)
 	if s := c.stream; s.ending == Open {
-		m.send(s, Reply{Kind: Stopped, Session: c.session.id})
+		s.send(Reply{Kind: Stopped, Session: c.session.id})
 		s.ending = EndedOK
-		m.forget(s)
+		s.forget()
 	}
 	c.session.stream = nil
 	m.endSession(c.session)
@@ -240,14 +240,14 @@ func (m *Model) endSession(sess *session) {
 		m.mark(markEndFreesOwned)
 		m.block = i
 		sem.owners = without(sem.owners, sem.owner(sess))
-		m.ownerLeft(sem)
+		sem.ownerLeft()
 	}
 	m.lastGroup++
 	m.group = m.lastGroup
 	for i, sem := range waited {
 		m.mark(markEndLeavesQueue)
 		m.block = i
-		m.leaveQueue(sem, sem.waiter(sess))
+		sem.leaveQueue(sem.waiter(sess))
 	}
 	m.group, m.block = 0, 0
 

@@ -4,6 +4,7 @@ import "time"
 
 // Stream is one client's stream.
 type Stream struct {
+	model   *Model
 	server  uint64
 	path    string // as the client wrote it
 	seqNo   uint64
@@ -25,7 +26,7 @@ type Stream struct {
 // Open opens a stream on a server. Streams with the same server and the same spelling of the path share a
 // front-end, which decides how a theft is told (§2.5).
 func (m *Model) Open(server uint64) *Stream {
-	s := &Stream{server: server}
+	s := &Stream{model: m, server: server}
 	m.streams = append(m.streams, s)
 	return s
 }
@@ -64,13 +65,13 @@ func (m *Model) Send(s *Stream, r Request) {
 	switch r.Kind {
 	case Start:
 		m.mark(markStartedTwice)
-		m.fail(s, BadRequest, "Session cannot be started twice")
+		s.fail(BadRequest, "Session cannot be started twice")
 	case Empty:
 		m.mark(markEmptyRequest)
-		m.fail(s, BadRequest, "Empty request")
+		s.fail(BadRequest, "Empty request")
 	case Unsupported:
 		m.mark(markUnsupported)
-		m.fail(s, BadRequest, "Unimplemented request")
+		s.fail(BadRequest, "Unimplemented request")
 	case Ping:
 		m.mark(markClientPing)
 		if r.Opaque != 0 && r.Opaque == s.outstanding {
@@ -78,9 +79,9 @@ func (m *Model) Send(s *Stream, r Request) {
 			m.mark(markPingAsPong)
 			s.outstanding = 0
 		}
-		m.send(s, Reply{Kind: PongOut, Opaque: r.Opaque})
+		s.send(Reply{Kind: PongOut, Opaque: r.Opaque})
 	case Pong:
-		m.pong(s, r.Opaque)
+		s.pong(r.Opaque)
 	default:
 		m.ask(s, r)
 	}
@@ -96,13 +97,13 @@ func (m *Model) Close(s *Stream) {
 		if !s.attaching {
 			m.mark(markClosedBeforeStart)
 		}
-		m.forget(s)
+		s.forget()
 		return
 	}
 	m.mark(markClosed)
 	sess := s.session
 	m.abandonReads(s)
-	m.forget(s)
+	s.forget()
 	m.detach(sess)
 }
 
@@ -111,106 +112,106 @@ func (m *Model) first(s *Stream, r Request) {
 	if r.Kind != Start {
 		m.mark(markInvalidStart)
 		s.ending = InvalidStart
-		m.forget(s)
+		s.forget()
 		return
 	}
 	s.path, s.seqNo = r.Path, r.SeqNo
 	if len(components(r.Path)) == 0 {
 		m.mark(markPathEmpty)
-		m.end(s, BadRequest, "KesusPath cannot be empty")
+		s.end(BadRequest, "KesusPath cannot be empty")
 		return
 	}
 	if m.node == nil || !m.samePlace(r.Path) {
 		m.mark(markNodeNotFound)
-		m.end(s, NotFound, "Kesus not found")
+		s.end(NotFound, "Kesus not found")
 		return
 	}
 	m.attach(s, r)
 }
 
 // startPings sends the first ping; the others follow at fixed intervals (§2.7).
-func (m *Model) startPings(s *Stream, timeoutMillis uint64) {
+func (s *Stream) startPings(timeoutMillis uint64) {
 	s.period = timeoutMillis / 3
 	if s.period < 10 {
-		m.mark(markPingShortest)
+		s.model.mark(markPingShortest)
 		s.period = 10
 	}
 	if s.period > 5000 {
-		m.mark(markPingLongest)
+		s.model.mark(markPingLongest)
 		s.period = 5000
 	}
-	m.ping(s)
+	s.ping()
 }
 
-func (m *Model) ping(s *Stream) {
-	m.opaque++
-	s.outstanding = m.opaque
-	s.pingAt = m.after(s.period)
-	m.send(s, Reply{Kind: PingOut, Opaque: s.outstanding})
+func (s *Stream) ping() {
+	s.model.opaque++
+	s.outstanding = s.model.opaque
+	s.pingAt = s.model.after(s.period)
+	s.send(Reply{Kind: PingOut, Opaque: s.outstanding})
 }
 
-func (m *Model) pingDue(s *Stream) {
+func (s *Stream) pingDue() {
 	if s.outstanding != 0 {
-		m.mark(markPingTimeout)
-		m.fail(s, Timeout, "Ping timeout")
+		s.model.mark(markPingTimeout)
+		s.fail(Timeout, "Ping timeout")
 		return
 	}
-	m.mark(markPingNext)
-	m.ping(s)
+	s.model.mark(markPingNext)
+	s.ping()
 }
 
 // pong is accepted with the awaited number, which is 0 while nothing is awaited (§2.7).
-func (m *Model) pong(s *Stream, opaque uint64) {
+func (s *Stream) pong(opaque uint64) {
 	if opaque != s.outstanding {
-		m.mark(markPongMismatch)
-		m.fail(s, BadRequest, "Pong data mismatch")
+		s.model.mark(markPongMismatch)
+		s.fail(BadRequest, "Pong data mismatch")
 		return
 	}
 	if opaque == 0 {
-		m.mark(markPongZero)
+		s.model.mark(markPongZero)
 	}
 	s.outstanding = 0
 }
 
 // fail ends a stream by a mistake of its own; its session is detached.
-func (m *Model) fail(s *Stream, status Status, text string) {
+func (s *Stream) fail(status Status, text string) {
 	sess := s.session
-	m.abandonReads(s)
-	m.end(s, status, text)
+	s.model.abandonReads(s)
+	s.end(status, text)
 	if sess != nil {
-		m.detach(sess)
+		s.model.detach(sess)
 	}
 }
 
 // end ends a stream with a failure and leaves its session alone.
-func (m *Model) end(s *Stream, status Status, text string) {
+func (s *Stream) end(status Status, text string) {
 	if s.ending != Open {
 		return
 	}
-	m.send(s, Reply{Kind: Failure, Status: status, Text: text})
+	s.send(Reply{Kind: Failure, Status: status, Text: text})
 	s.ending = EndedOK
-	m.forget(s)
+	s.forget()
 }
 
 // forget cuts an ended stream off from everything that could still reach it.
-func (m *Model) forget(s *Stream) {
+func (s *Stream) forget() {
 	s.session = nil
 	s.pingAt = nil
 	s.outstanding = 0
 	var rest []*Stream
-	for _, other := range m.streams {
+	for _, other := range s.model.streams {
 		if other != s {
 			rest = append(rest, other)
 		}
 	}
-	m.streams = rest
+	s.model.streams = rest
 }
 
 // send writes to a stream; behind its end nobody reads.
-func (m *Model) send(s *Stream, r Reply) {
+func (s *Stream) send(r Reply) {
 	if s.ending != Open {
 		return
 	}
-	r.Group, r.Block = m.group, m.block
+	r.Group, r.Block = s.model.group, s.model.block
 	s.replies = append(s.replies, r)
 }
