@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -194,7 +193,7 @@ func prepare(work string, list []plant.Defect) error {
 	if err != nil {
 		return err
 	}
-	overlay, err := overlayOf(work, replace)
+	overlay, err := plant.Overlay(work, replace)
 	if err != nil {
 		return err
 	}
@@ -231,16 +230,6 @@ func prepare(work string, list []plant.Defect) error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
-}
-
-// overlayOf writes the list that makes the compiler take some files in place of others.
-func overlayOf(work string, replace map[string]string) (string, error) {
-	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(work, "overlay.json")
-	return file, os.WriteFile(file, text, 0o600)
 }
 
 // rehearse wants the trial's tests to pass without a defect, and returns how long they may take with one: so

@@ -2,6 +2,7 @@
 package plant
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -9,6 +10,8 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +55,38 @@ func All(root, work string, list []Defect) (map[string]string, error) {
 			"package %s\n\nimport \"os\"\n\nvar %s = os.Getenv(%q)\n", name, chooser, Variable))
 	}
 	return replace, errors.Join(problems...)
+}
+
+// Overlay writes the list that makes the compiler take some files in place of others, and returns its name.
+func Overlay(work string, replace map[string]string) (string, error) {
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(work, "overlay.json")
+	return file, os.WriteFile(file, text, 0o600)
+}
+
+// Check returns an error unless every defect fits the code and all of them compile.
+func Check(root, work string, list []Defect) error {
+	replace, err := All(root, work, list)
+	if err != nil {
+		return err
+	}
+	overlay, err := Overlay(work, replace)
+	if err != nil {
+		return err
+	}
+	command := []string{"build", "-overlay", overlay}
+	for _, d := range list {
+		command = append(command, "./"+path.Dir(d.File))
+	}
+	build := exec.Command("go", command...)
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("the defects do not compile: %w\n%s", err, output)
+	}
+	return nil
 }
 
 // plant returns the text of a file with all of its defects, and the name of its package. For each defect
