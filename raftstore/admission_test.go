@@ -52,7 +52,7 @@ func (o outsider) header(s *Store, urgent bool) *peerpb.Header {
 
 const injectedTerm = 1 << 30
 
-// injected is what an outsider would have a member take for committed.
+// injected returns a message by which an outsider tries to make a member commit an entry of its own.
 func (o outsider) injected(s *Store, typ pb.MessageType) *pb.Message {
 	last := s.log.Last()
 	term, _ := s.log.Term(last)
@@ -165,8 +165,8 @@ func (c *testCluster) ready(name string) *machine {
 	return m
 }
 
-// Whoever is no member by certificate and membership, a stranger or a server that was removed, never reaches
-// raft and ends no process, in whatever state a server is.
+// A caller that is not a member by certificate and membership, be it a stranger or a removed server, never reaches raft
+// and stops no process, in any state of the server.
 func TestPeersRowOutsiders(t *testing.T) {
 	t.Parallel()
 	t.Run("voter", func(t *testing.T) {
@@ -393,8 +393,8 @@ func TestAllRestart(t *testing.T) {
 	c.settle()
 }
 
-// A server that was away while everybody whom it knows was replaced stays out, says so, and comes back when
-// it is told of a present member.
+// A server that was away while all members that it knows were replaced stays out, logs the reason, and rejoins once it
+// is given the address of a present member.
 func TestAllOthersReplaced(t *testing.T) {
 	testmode.Long(t)
 	t.Parallel()

@@ -33,8 +33,7 @@ func (c *testCluster) waitForClient(name, address string) {
 	})
 }
 
-// What a member says of itself while it runs reaches all, whether it leads or not, and without a new
-// connection.
+// A running member's announcement reaches all others over the open connections, whether or not the member leads.
 func TestClientAddressIsAnnounced(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 500)

@@ -17,7 +17,7 @@ import (
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-// benchHandler tells the benchmark about each committed command and nothing else.
+// benchHandler only notifies the benchmark of each committed command.
 type benchHandler struct {
 	store     *Store
 	leading   chan uint64

@@ -175,8 +175,8 @@ func (k *keeper) replace(r *received) error {
 	}
 }
 
-// putInPlace gives up an open checkpoint and puts a received one in its place. That holds from the moment at
-// which the rows may be the new ones, for whoever begins a checkpoint meanwhile.
+// putInPlace gives up an open checkpoint and puts a received one in its place. A checkpoint that is begun from here on
+// is of the new rows.
 func (k *keeper) putInPlace(r *received) error {
 	k.mu.Lock()
 	k.restored, k.open = r.meta.Index, false

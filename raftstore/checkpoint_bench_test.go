@@ -89,7 +89,7 @@ func storeRows(b *testing.B, r *recorder, count, round int) (durable, moved time
 	return durable, time.Since(begun)
 }
 
-// whileProposing proposes commands until fn returns, and says how long each took.
+// whileProposing proposes commands until fn returns, and returns the latency of each.
 func whileProposing(b *testing.B, r *recorder, term uint64, fn func()) (times []time.Duration) {
 	ended, done := make(chan bool), make(chan bool)
 	go func() {

@@ -130,11 +130,10 @@ func (c *Checkpoints) Backup(ctx context.Context, w io.Writer) (index uint64, er
 	return p.Meta.Index, nil
 }
 
-// due measures the log that a restart would replay: what was applied since the last checkpoint was begun. Its
-// bytes are the store's to count. How many commands there are in an entry only the handler knows, who has
-// read it when it tells that it was Applied. So what is replayed counts like what is new, and a checkpoint as
-// of the last entry that was applied leaves nothing. What was handed over and not applied yet, handedBytesMax
-// of it, does not count.
+// due measures the log that a restart would replay: what was applied since the last checkpoint was begun. The store
+// counts its bytes. The handler, which decodes the entries, reports the commands with Applied. So replayed entries
+// count like new ones, and a checkpoint as of the last entry that was applied leaves nothing. What was handed over and
+// not applied yet, handedBytesMax of it, does not count.
 type due struct {
 	bytes, commands atomic.Int64
 
@@ -170,13 +169,13 @@ func (d *due) apply(index uint64, commands int) {
 	}
 }
 
-// begin says that a checkpoint was begun as of the last entry that was applied.
+// begin records that a checkpoint was begun as of the last entry that was applied.
 func (d *due) begin() {
 	d.bytes.Store(0)
 	d.commands.Store(0)
 }
 
-// restore says that a checkpoint from elsewhere, as of index, has taken the place of everything.
+// restore records that a checkpoint from elsewhere, as of index, has taken the place of everything.
 func (d *due) restore(index uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,14 +190,14 @@ func (c *Checkpoints) Await(ctx context.Context, index uint64) error {
 		done: func(*loop) bool { return c.stored.Load() >= index }})
 }
 
-// logMark says how much log had been handed over when a checkpoint was done.
+// logMark records how much log had been handed over when a checkpoint was done.
 type logMark struct {
 	index uint64 // of the checkpoint
 	total int64  // bytes handed over since the start
 }
 
-// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first,
-// then they are removed. One that another member's checkpoint has overtaken is nothing to tell of.
+// checkpointDone notifies the handler and truncates the log below the checkpoint: raft forgets the entries first, then
+// they are removed. A checkpoint that another member's has overtaken is not reported.
 func (l *loop) checkpointDone(c checkpointMark) {
 	if c.index < l.s.Checkpoints.stored.Load() {
 		return

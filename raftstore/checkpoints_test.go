@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A checkpoint is due after so many commands, however many of them share an entry, or after so many bytes,
-// and so it is when the same log is replayed.
+// A checkpoint is due after so many commands, however many of them share an entry, or after so many bytes, in a replay
+// of the same log as well.
 func TestCheckpointIsDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		per, size int // commands and bytes of an entry

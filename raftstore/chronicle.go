@@ -11,10 +11,10 @@ import (
 	"github.com/coordd/coordd/raftstore/membership"
 )
 
-// What an operator is told of elections, members and connections: one line for each change, by the names that
-// people gave to the servers. A server alone has nothing to tell.
+// The operator's log of elections, members and connections: one line for each change, with the servers' names. A single
+// server logs none of them.
 
-// tellRole tells of a change of who leads. What was before is still in l.
+// It logs a change of leader or role; l still has the previous state.
 func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 	if l.conf.Alone(l.s.identity.Member) {
 		return
@@ -124,7 +124,7 @@ func (l raftLogger) Warningf(format string, v ...any) { l.printf(slog.LevelDebug
 func (l raftLogger) Error(v ...any)                   { l.print(slog.LevelError, v) }
 func (l raftLogger) Errorf(format string, v ...any)   { l.printf(slog.LevelError, format, v) }
 
-// Fatal panics like Panic: ending the process is the decision of whoever wired it.
+// Fatal panics like Panic: the program that wired the store decides whether the process ends.
 func (l raftLogger) Fatal(v ...any)                 { panic(fmt.Sprint(v...)) }
 func (l raftLogger) Fatalf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
 func (l raftLogger) Panic(v ...any)                 { panic(fmt.Sprint(v...)) }

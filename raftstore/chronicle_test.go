@@ -95,8 +95,7 @@ func TestChronicle(t *testing.T) {
 	c.start("c")
 	want(connected+1, "a", "connected to a server", "server=c")
 	c.settle()
-	// It may have tried to connect to d before it heard that d is none any more, which is no change of the
-	// members.
+	// It may have tried to connect to d before it learnt that d was removed, which is no change of the members.
 	if lines := books["c"].of(`msg="a server `, "server=d "); len(lines) > 0 {
 		t.Errorf("a restarted member tells of d: %q", lines)
 	}
@@ -119,7 +118,7 @@ func TestChronicle(t *testing.T) {
 	c.settle()
 }
 
-// A server alone tells nothing.
+// A single server logs no changes of members.
 func TestNoChronicleOfOne(t *testing.T) {
 	book := &logBook{}
 	cfg := smallConfig(t.TempDir())
@@ -132,7 +131,7 @@ func TestNoChronicleOfOne(t *testing.T) {
 	}
 }
 
-// A server that joins does not tell as news what happened before.
+// A server that joins does not log earlier changes as news.
 func TestNoHistoryAsNews(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 571)
@@ -166,7 +165,7 @@ func TestNoHistoryAsNews(t *testing.T) {
 }
 
 // What comes late of a hand-over that is over, since votes and entries travel on streams of their own, is not taken for
-// another one: the leader's death would be told as that.
+// a further hand-over: the leader's death would be logged as one.
 func TestLateWordOfAHandOver(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 572)

@@ -17,7 +17,7 @@ import (
 // Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can
 // join.
 type Cluster struct {
-	// Name tells members apart for people. It is needed with any other field.
+	// Name is the member's name in logs and commands. Any other field requires it.
 	Name string
 	// Initial has the name and the peer address of every member of a cluster that starts for the first time,
 	// this one included; all must be given the same. A directory that has data knows its members, and then
@@ -44,8 +44,8 @@ type Cluster struct {
 	Listen func(address string) (net.Listener, error)
 	// Services, if set, serve the layers above the log on other members.
 	Services *peers.Services
-	// Settings, if set, are what should be the same on all members; members tell each other, and what differs
-	// is logged, see Peers.Unlike. Any goroutine may call it.
+	// Settings, if set, returns the settings that should be the same on all members. Members announce theirs to each
+	// other, and a difference is logged, see Peers.Unlike. Any goroutine may call it.
 	Settings func() []settings.Setting
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64
@@ -99,14 +99,14 @@ func (c *Cluster) address() string {
 	return c.ListenPeer
 }
 
-// VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start
-// return it, and Handler.Failed gets it if the cluster has come so far while a new member joined.
+// VersionError reports that the cluster may use commands that this program cannot read. Open and Store.Start return it,
+// and Handler.Failed gets it if the cluster has come so far while a new member joined.
 type VersionError struct {
 	Cluster uint64 // version that all members can read
 	Own     uint64 // highest version this program reads
 }
 
-// Error tells what to do.
+// Error names both versions and the way out.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf(
 		"the cluster uses commands of version %d, this program reads up to %d: use a later version of it",

@@ -18,7 +18,7 @@ import (
 	"github.com/coordd/coordd/raftstore/peers"
 )
 
-// history is what all members of a test cluster must agree on.
+// history records the entries on which all members of a test cluster must agree.
 type history struct {
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -44,7 +44,7 @@ type machine struct {
 	state    map[string]uint64 // command -> index
 	dirty    map[string]uint64
 	applied  uint64
-	term     uint64 // led, 0 if none
+	term     uint64 // led, 0 while following
 	leader   uint64
 	restores int
 	reads    map[uint64]bool // answered
@@ -186,7 +186,7 @@ func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	return c
 }
 
-// preparedTestCluster has no server that runs yet: configure says what is special about some, startAll starts them.
+// preparedTestCluster returns a cluster without running servers: configure changes some, startAll starts them.
 func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Helper()
 	t.Logf("seed %d", seed)
@@ -313,7 +313,7 @@ func (c *testCluster) describe() string {
 	return b.String()
 }
 
-// leader waits for a leader among the given members, all running ones if there are none.
+// leader waits for a leader among the given members, or among all running ones by default.
 func (c *testCluster) leader(among ...string) *machine {
 	c.t.Helper()
 	if len(among) == 0 {

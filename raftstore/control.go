@@ -22,7 +22,7 @@ import (
 // A member may be known in four ways, each from another source, and they may disagree for a while:
 //
 //	conf     what the log says, as of the last entry handed over; all rules about votes and rights go by this
-//	headers  what the member has last said of itself on a stream, which the leader then writes into the log (publish)
+//	headers  the member's last announcement on a stream, which the leader then writes into the log (publish)
 //	streams  whether its urgent stream is open, by which a death is noticed in milliseconds
 //	heard    when it last said anything at all, by which a connection is found that is open and dead
 type control struct {
@@ -36,9 +36,8 @@ type control struct {
 	// the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
 	ticking atomic.Bool
 
-	// Checkpoints. offered is one that was received and that raft is being told of; it is nil again before
-	// the turn is over, because raft takes it at once or never. sending counts those on their way to other
-	// members.
+	// Checkpoints. offered was received and is being handed to raft; it is nil again before the turn is over, because
+	// raft takes it at once or never. sending counts those on their way to other members.
 	offered *received
 	sending int
 
@@ -88,8 +87,7 @@ func (l *loop) tick() {
 	if l.s.moving.Load() && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.s.moving.Store(false)
 		l.heir = raft.None
-		// the heir did not take over: this member leads on, and its clients have been without a word
-		// meanwhile
+		// the heir did not take over: this member leads on, and its clients have had no replies meanwhile
 		l.confirmLease()
 	}
 	if l.leader != raft.None {
@@ -164,8 +162,8 @@ func (l *loop) receive(m *pb.Message) {
 	if now := l.node.BasicStatus(); handedTo && m.GetTerm() > now.GetTerm() {
 		l.heir = m.GetFrom()
 	}
-	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this
-	// member has lost what it confirmed: its directory is an old copy, or its disk lied.
+	// A leader announces a commit index only up to the entries that this member has confirmed. If it announces more,
+	// this member has lost what it confirmed: its directory is an old copy, or its disk lied.
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.Has(m.GetFrom()) {
 		if l.doubts.emptied(m.GetFrom(), l.s.Peers.roster) {
 			l.s.inbox.fail(ErrEmptied)
@@ -184,7 +182,7 @@ func (l *loop) receive(m *pb.Message) {
 	l.step(m)
 }
 
-// transferContext is what raft writes into a request for votes by a member to which the leader hands over.
+// transferContext marks a request for votes by a member to which the leader hands over; raft writes it.
 const transferContext = "CampaignTransfer"
 
 // leadershipOffer is a leader's request to take over.
@@ -195,7 +193,7 @@ type leadershipOffer struct {
 
 // acceptOffer stands for election at the leader's request, as soon as everything is applied that was committed
 // when the request came. Raft refuses to campaign while a committed change of the members is not applied, and
-// does so without a word; the cluster would then be without a leader until the old one gives up waiting.
+// does so silently; the cluster would then be without a leader until the old one gives up waiting.
 func (l *loop) acceptOffer() {
 	switch {
 	case l.offer == nil:
@@ -324,7 +322,7 @@ func (l *loop) show() {
 	l.s.view.Store(v)
 }
 
-// setConf makes a membership the one that holds, from index on, and tells everybody who goes by it.
+// setConf installs a membership from index on and notifies everything that depends on it.
 func (l *loop) setConf(index uint64, conf membership.Conf) {
 	self := l.s.identity.Member
 	if index > l.replayed { // earlier ones are from the log of an earlier run

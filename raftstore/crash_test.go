@@ -124,8 +124,8 @@ func (sc *script) takeCheckpoint(t *testing.T, r *recorder, from, to int, rows [
 	r.waitCheckpoint(t, index)
 }
 
-// verify opens a directory as left by a crash and checks that nothing acknowledged is missing. It says how
-// many commands were found.
+// verify opens a directory as left by a crash, checks that nothing acknowledged is missing, and returns the number of
+// commands found.
 func verify(t *testing.T, cfg Config, acked int, where string) int {
 	t.Helper()
 	if report, err := datadir.Check(cfg.Dir); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -70,8 +70,8 @@ func damagedDir(t testing.TB) (dir string, want contents, lastBatch int) {
 	return dir, want, 2
 }
 
-// judge says what a damaged directory may do: be refused with the right error, or be read with nothing
-// missing but the last batch.
+// judge checks the two allowed outcomes for a damaged directory: it is refused with the right error, or read with
+// nothing missing but the last batch.
 func judge(dir string, want contents, lastBatch int) (refused bool, err error) {
 	got, err := readContents(dir)
 	var damage *datadir.CorruptionError

@@ -114,7 +114,7 @@ func TestDeafLeaderMakesWay(t *testing.T) {
 			}
 			return c.nodes[deaf].leads()
 		})
-		c.put("after " + deaf) // by whoever leads by then: a busy machine may have had an election
+		c.put("after " + deaf) // by the current leader: a busy machine may have had an election
 		c.settle()
 	}
 }
@@ -249,8 +249,8 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	want("the other could elect nobody", false, false)
 }
 
-// cutOffFollower starts a cluster of which a follower hears nobody, and, as its clock stands still, does not
-// lose patience with the leader. heal has it take part again.
+// cutOffFollower starts a cluster with a follower that receives nothing and, as its clock stands still, does not
+// campaign. heal reconnects it.
 func (c *testCluster) cutOffFollower() (leader, follower *machine, heal func()) {
 	c.t.Helper()
 	clocks := c.freezable()
@@ -268,7 +268,7 @@ func (c *testCluster) cutOffFollower() (leader, follower *machine, heal func()) 
 	}
 }
 
-// follows is the member that this one takes for the leader, raft.None if none.
+// follows returns the member that this one takes for the leader, or raft.None.
 func (m *machine) follows() (id uint64) {
 	m.ask(func(l *loop) { id = l.node.BasicStatus().Lead })
 	return id

@@ -1,6 +1,6 @@
 // Package raftstore keeps one replicated log: it makes commands durable and agreed on, hands them over in one
 // order, and keeps the state they lead to as checkpoints. It carries bytes and knows nothing of what they
-// mean. A server alone is a cluster of one member; Config.Cluster says how to be one of several.
+// mean. A server alone is a cluster of one member; Config.Cluster makes it one of several.
 //
 // # Use
 //
@@ -11,13 +11,12 @@
 //
 // # The turn
 //
-// Raft is no goroutine's own: whoever holds the turn (loop.turn, see package turn) takes everything out of
-// the inbox, gives it to raft, hands out what raft wants done, and is the only one meanwhile who calls the
-// Handler. Mostly that is the loop's goroutine, which the inbox's bell wakes. Where nothing else is going on
-// it is the goroutine that brought something, because waking another one costs more than the work: Propose's
-// caller, the appender when a write is done, the stream of another member. They leave their mail first and
-// then try for the turn, without waiting (loop.kick). Nothing is left lying: whoever gives the turn back
-// looks into the inbox again and rings for what has come in between.
+// No goroutine owns raft: the holder of the turn (loop.turn, see package turn) takes everything out of the inbox, gives
+// it to raft, hands out the work that raft asks for, and alone calls the Handler meanwhile. Mostly that is the loop's
+// goroutine, which the inbox's bell wakes. Where nothing else is going on it is the goroutine that brought something,
+// because waking another one costs more than the work: Propose's caller, the appender when a write is done, the stream
+// of another member. They leave their mail first and then try for the turn, without waiting (loop.kick). No mail is
+// left lying: a goroutine that gives the turn back looks into the inbox again and rings for what has come in between.
 //
 // The calls to the Handler therefore come one after the other, in the order of the log, but from any of these
 // goroutines. Within a turn nothing waits, for a disk least of all. Flush comes behind the turn, so there may
@@ -74,7 +73,7 @@
 //	  <sequence>.log: see package wal
 //	admission.json who may speak to this member, as learnt from others, and the incarnations of those who have spoken
 //	               before the log had them: see DESIGN.md; missing if its log knows
-//	condemned.txt  why nothing may be started on the directory any more; missing unless somebody said so
+//	condemned.txt  why nothing may be started on the directory any more; missing unless Dir.Condemn was called
 //	restoring.txt  there while a backup is being restored, first to come and last to go: nothing starts
 //
 // # Recovery

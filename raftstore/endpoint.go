@@ -24,8 +24,8 @@ var (
 	_ peers.Member = endpoint{}
 )
 
-// Hello implements peers.Server. Who asks has to have the certificate of a member; without certificates
-// everybody is told.
+// Hello implements peers.Server. The caller needs the certificate of a member; without certificates every caller gets
+// the answer.
 func (e endpoint) Hello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
 	switch list := e.Admitted(); {
 	case req.GetCluster() == e.s.identity.Cluster && list.IsRemoved(req.GetMember()):
@@ -156,10 +156,10 @@ func (e endpoint) acceptAgain(before, now *peerpb.Header) error {
 	return nil
 }
 
-// callerOfOtherCluster says how this server differs from one that has called it, to both.
+// callerOfOtherCluster returns the error that names to both sides how this server and its caller differ.
 func (e endpoint) callerOfOtherCluster(h *peerpb.Header) error {
 	theirs, ours := "", ""
-	if text := h.GetMembers(); text != "" { // older programs do not tell
+	if text := h.GetMembers(); text != "" { // older programs do not send it
 		theirs = ", with the members " + lograte.Printable(text, peers.MembersTextMax)
 		ours = ", with the members " + lograte.Printable(e.s.view.Load().conf.List(), peers.MembersTextMax)
 	}

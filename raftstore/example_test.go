@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// counter is a state machine whose only state is how many commands there were. It does its work right in the
-// calls, which is well for something as short.
+// counter is a state machine whose only state is the number of commands. It works within the calls, which is fine for
+// something so short.
 type counter struct {
 	store    *raftstore.Store
 	commands int

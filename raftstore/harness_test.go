@@ -45,7 +45,7 @@ type recorder struct {
 	mu          sync.Mutex
 	changed     sync.Cond
 	entries     []Entry
-	leading     uint64 // term led, 0 if none
+	leading     uint64 // led, 0 while following
 	ready       map[uint64]uint64
 	checkpoints []uint64
 	failures    []error

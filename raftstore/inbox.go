@@ -19,7 +19,7 @@ type proposal struct {
 	bytes    int
 }
 
-// mail is what the turn is told from outside.
+// mail collects the inputs of a turn.
 type mail struct {
 	proposals   []proposal
 	reads       []uint64
@@ -29,15 +29,15 @@ type mail struct {
 	received      []*pb.Message // from other members
 	receivedBytes int
 	streams       []streamChange // of other members, in order
-	unreachable   []uint64       // members for whom messages were dropped
+	unreachable   []uint64       // members for which messages were dropped
 	snapshots     []snapshotOutcome
 	tasks         []func(l *loop) // anything else, in order
 
 	failure error // the first one
 }
 
-// streamChange says that a stream of another member was accepted, that its sender has sent a further header on
-// it, or that an urgent one has ended.
+// streamChange reports that a stream of another member was accepted, that its sender has sent a further header on it,
+// or that an urgent one has ended.
 type streamChange struct {
 	header *peerpb.Header // that the stream began with
 	again  *peerpb.Header // the further one, nil otherwise
@@ -113,14 +113,14 @@ func (b *inbox) hasWritten() bool {
 	return len(b.mail.written) > 0
 }
 
-// snapshotOutcome is how sending a snapshot ended.
+// snapshotOutcome is the result of sending a snapshot.
 type snapshotOutcome struct {
 	to    uint64
 	bytes int64
 	err   error
 }
 
-// checkpointMark says which entry a checkpoint is as of, with the term and the membership there.
+// checkpointMark names the entry that a checkpoint is as of, with the term and the membership there.
 type checkpointMark struct {
 	index, term uint64
 	conf        membership.Conf

@@ -48,7 +48,7 @@ func (h *hook) arm() {
 
 // A checkpoint that is begun after a received one was put in its place, and before a turn has heard of that,
 // is void. It must not count as being written for ever: the member makes checkpoints again and cuts its log,
-// and whoever waits for one gets it.
+// and a caller that waits for one gets it.
 func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 200)
@@ -138,8 +138,8 @@ func TestReceivingOnAFullDisk(t *testing.T) {
 	c.settle()
 }
 
-// A checkpoint that was finished just before another member's took its place is told to nobody: what is
-// durable does not go back.
+// A checkpoint that was finished just before another member's took its place is not reported: the durable index does
+// not go back.
 func TestOvertakenCheckpointIsNotTold(t *testing.T) {
 	s := open(t, smallConfig(t.TempDir()))
 	m := startByHand(t, s)

@@ -10,11 +10,9 @@ const (
 	// DefaultCheckpointBytes bounds the log that is applied before a checkpoint is due. See Checkpoints.LogFull for
 	// what there may be beyond it.
 	DefaultCheckpointBytes = 32 << 20
-	// DefaultCheckpointCommands is how many commands may be applied before a checkpoint is due; it bounds
-	// replay.
+	// DefaultCheckpointCommands commands applied make a checkpoint due; it bounds replay.
 	DefaultCheckpointCommands = 250_000
-	// DefaultTailEntriesKept is how many entries stay in the log behind a checkpoint, for members that lag a
-	// little.
+	// DefaultTailEntriesKept entries stay in the log below a checkpoint, for members that lag a little.
 	DefaultTailEntriesKept = 5_000
 	// DefaultLagEntriesKept and DefaultLagBytesKept bound what else stays in the leader's log for a member
 	// that is there and lags more. The bytes, which bound the tail as well, are counted from checkpoint to

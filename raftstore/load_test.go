@@ -52,7 +52,7 @@ func TestLoadWhileOpening(t *testing.T) {
 	}
 }
 
-// An error of who loads ends Open, and damage that is found while rows are loaded is told as damage.
+// An error of Config.Load ends Open, and damage that is found while rows are loaded is reported as damage.
 func TestLoadFails(t *testing.T) {
 	cfg, _ := storedRows(t, 2000)
 	refused := errors.New("refused")
@@ -88,7 +88,7 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// A start tells how far it is, of how much.
+// A start logs its progress and the total.
 func TestStartTellsItsProgress(t *testing.T) {
 	cfg, _ := storedRows(t, 3*datadir.ProgressSteps)
 	var text bytes.Buffer

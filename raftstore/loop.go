@@ -17,9 +17,8 @@ import (
 )
 
 // loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls
-// the handler. Whoever has the turn does so (see the package's doc): mostly the loop's own goroutine, but
-// where nothing else is going on, the goroutine that brought the mail, because waking another one costs more
-// than the work.
+// the handler. The holder of the turn does so (see the package's doc): mostly the loop's own goroutine, but where
+// nothing else is going on, the goroutine that brought the mail, because waking another one costs more than the work.
 type loop struct {
 	turn    *turn.Turn
 	broken  error // why nothing goes on
@@ -329,7 +328,7 @@ func (l *loop) waitForApplied() {
 	}
 }
 
-// noteApplied tells raft about handed messages that are applied as a whole.
+// noteApplied reports to raft the handed-over messages that are applied as a whole.
 func (l *loop) noteApplied() {
 	applied := l.s.applied.Load()
 	for len(l.applying) > 0 && lastIndex(l.applying[0].GetEntries()) <= applied {
@@ -392,7 +391,7 @@ func (l *loop) handle(rd raft.Ready) error {
 	return nil
 }
 
-// noteRole tells the handler when this member begins or ceases to lead, or hears of another leader or term.
+// noteRole notifies the handler when this member begins or ceases to lead, or hears of another leader or term.
 func (l *loop) noteRole(rd raft.Ready) {
 	if rd.SoftState == nil && (raft.IsEmptyHardState(rd.HardState) || rd.HardState.GetTerm() == l.term) {
 		return
@@ -423,7 +422,7 @@ func (l *loop) noteRole(rd raft.Ready) {
 	l.term, l.leading, l.leader = term, leading, leader
 }
 
-// otherLeader is who to name in Following when leadership was lost and won again between two looks.
+// otherLeader returns the leader to name in Following when leadership was lost and won again between two looks.
 func otherLeader(leading bool, leader uint64) uint64 {
 	if leading {
 		return 0

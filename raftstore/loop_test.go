@@ -15,7 +15,7 @@ import (
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-// manual is a store whose turns the test itself takes, so that raft can be told what no public method says.
+// manual is a store whose turns the test itself takes, so that it can feed raft what no public method passes on.
 type manual struct {
 	*recorder
 	t    *testing.T

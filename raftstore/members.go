@@ -17,17 +17,17 @@ import (
 
 // Errors of membership changes.
 var (
-	// ErrNotLeader says that only the leader can do this; see Members for who leads.
+	// ErrNotLeader is returned if only the leader can do this; Members has the leader.
 	ErrNotLeader = errors.New("this member does not lead")
-	// ErrQuorum says that the change would leave fewer members that can be reached than a majority needs.
+	// ErrQuorum refuses a change that would leave fewer reachable members than a majority needs.
 	ErrQuorum = errors.New("the change would lose the quorum")
-	// ErrNotMember says that there is no member with this id.
+	// ErrNotMember is returned for an id that no member has.
 	ErrNotMember = errors.New("no such member")
-	// ErrTaken says that another member has the name or the address.
+	// ErrTaken is returned if another member has the name or the address.
 	ErrTaken = errors.New("another member has this name or address")
-	// ErrBehind says that the learner is not caught up.
+	// ErrBehind is returned if the learner is not caught up.
 	ErrBehind = errors.New("the member is not caught up")
-	// ErrStopped says that the store was stopped or has failed.
+	// ErrStopped is returned after the store was stopped or has failed.
 	ErrStopped = errors.New("the store is stopped")
 )
 
@@ -41,7 +41,7 @@ type Members = membership.Members
 // 16 hexadecimal digits.
 func IDText(id uint64) string { return membership.IDText(id) }
 
-// memberView is what the turn shows to others.
+// memberView is the state that the turn publishes to other goroutines.
 type memberView struct {
 	conf    membership.Conf
 	leader  uint64
@@ -92,7 +92,7 @@ func (s *Store) Members() Members {
 	return out
 }
 
-// Leader returns the leader as far as this member knows, 0 if there is none.
+// Leader returns the leader as far as this member knows, or 0.
 func (s *Store) Leader() uint64 { return s.view.Load().leader }
 
 // ClusterVersion returns the version of commands that every member can read, as each has published with its
@@ -157,9 +157,9 @@ func promotion(id uint64) *pursuit {
 	}, func(l *loop) bool { return slices.Contains(l.conf.Voters, id) })
 }
 
-// Remove takes a member out of the cluster for ever: its id never comes back. A running server is told and
-// stops. Only the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader,
-// ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
+// Remove takes a member out of the cluster for ever: its id never comes back. A running server is notified and stops.
+// Only the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader, ErrNotMember,
+// ErrQuorum, ErrStopped, that of ctx.
 func (c Changes) Remove(ctx context.Context, id uint64) error {
 	return c.inbox.pursue(ctx, c.stopped, removal(id), sealing())
 }
@@ -244,7 +244,7 @@ func (b *inbox) pursueOne(ctx context.Context, stopped <-chan struct{}, w *pursu
 	}
 }
 
-// pursuit is somebody who waits for the cluster to come to a state, and what is attempted to bring it there.
+// pursuit is a caller that waits for the cluster to reach a state, and the attempt that should bring it there.
 type pursuit struct {
 	attempt func(l *loop) error
 	done    func(l *loop) bool
@@ -339,7 +339,7 @@ func (l *loop) transfer(id uint64) error {
 	return nil
 }
 
-// announce tells the other members what has changed about this one.
+// announce sends this member's changed record to the other members.
 func (p *Peers) announce() {
 	if p.out == nil {
 		return
@@ -348,8 +348,8 @@ func (p *Peers) announce() {
 	p.inbox.task((*loop).publish)
 }
 
-// publish has the leader put into the log what a member says of itself and the log does not. Raft takes one
-// such entry at a time and drops others; this is tried again on every few ticks.
+// publish writes into the log, at the leader, a member's announcement that differs from its record there. Raft takes
+// one such entry at a time and drops others; this is tried again every few ticks.
 func (l *loop) publish() {
 	if !l.leading || !l.caughtUp {
 		return
@@ -361,9 +361,8 @@ func (l *loop) publish() {
 	}
 }
 
-// unpublished returns the record of one member as it should be, for the first whose record in the log differs
-// from what it says of itself, and nil if there is none. Only the leader asks, which then writes it
-// (publish).
+// unpublished returns the record, as it should be, of the first member whose record in the log differs from its
+// announcement, or nil. The leader then writes it into the log (publish).
 func (l *loop) unpublished() *membership.Record {
 	if l.s.Peers.out == nil {
 		return nil

@@ -41,7 +41,7 @@ func (c *testCluster) leadWith(name string) {
 	}
 }
 
-// A leader that was started a moment ago gives its vote to whom it hands over: that one leads in the next term,
+// A leader that was started a moment ago votes for the member to which it hands over: that one leads in the next term,
 // although the clocks stand still and nobody would stand for election again.
 func TestLeaderJustStartedHandsOver(t *testing.T) {
 	t.Parallel()

@@ -198,7 +198,7 @@ func (s *memStream) Accepted() <-chan struct{} { return closedChannel }
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// certificate is what a server at this end shows: it is made for the host of its address.
+// certificate returns the certificate that a server at this end presents: it is made for the host of its address.
 func (e *memEnd) certificate() *x509.Certificate {
 	host, _, _ := net.SplitHostPort(e.address)
 	return &x509.Certificate{DNSNames: []string{host}}

@@ -74,8 +74,8 @@ func staticOrigin(ctx context.Context, c Cluster, net peers.Network) (datadir.Or
 	}}, nil
 }
 
-// firstClusterID is the id of a cluster that starts for the first time. Two that were told the same names are
-// different ones all the same if their servers are elsewhere.
+// firstClusterID is the id of a cluster that starts for the first time. Two clusters with the same names differ if
+// their servers have other addresses.
 func firstClusterID(c Cluster) uint64 {
 	parts := []string{"cluster", c.Token}
 	for _, name := range slices.Sorted(maps.Keys(c.Initial)) {
@@ -181,7 +181,7 @@ func joinedOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.L
 	}
 }
 
-// errNotYet says that the cluster was not reached or does not list this member yet.
+// errNotYet is returned while the cluster is not reached or does not list this member yet.
 var errNotYet = errors.New("not a member yet")
 
 // askToJoin asks one server. The list of members is empty if it has not answered.
@@ -232,7 +232,7 @@ func (c *Cluster) joins(answer *peerpb.HelloResponse, conf membership.Conf) (dat
 			return datadir.Origin{}, peers.Refuse(errNotYet, "%v", err)
 		}
 	}
-	conf.Index = max(conf.Index, 1) // older programs do not tell
+	conf.Index = max(conf.Index, 1) // older programs do not send it
 	id := datadir.Identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: datadir.RandomID()}
 	return datadir.Origin{ID: id, First: first, Learnt: datadir.Learnt{Lineage: answer.GetLineage(), Conf: conf}}, nil
 }

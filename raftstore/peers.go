@@ -102,7 +102,7 @@ func (p *Peers) Announced() bool {
 // Unlike describes, for each member that was given other settings than this one, the differences.
 func (p *Peers) Unlike() map[uint64]string { return p.unlike.Found() }
 
-// refused tells of callers that were refused, each kind of refusal by itself.
+// refused logs the callers that were refused, each kind of refusal at a rate of its own.
 type refused struct{ kinds lograte.ByKey }
 
 func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, err error) {

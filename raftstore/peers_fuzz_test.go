@@ -43,7 +43,7 @@ func fuzzedStore(f *testing.F) *Store {
 	return s
 }
 
-// headerOf is what member a opens a stream with.
+// headerOf returns the header with which member a opens a stream.
 func (s *Store) headerOf(urgent bool) *peerpb.Header {
 	return &peerpb.Header{Format: peers.Format, Cluster: s.identity.Cluster,
 		From: firstMemberID(s.identity.Cluster, "a"), To: s.identity.Member, Incarnation: 5, Address: "a:1",
@@ -59,8 +59,7 @@ func encoded(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// FuzzPeerMessages gives a member any header and any frame. What gets through to raft is what the sender may
-// say.
+// FuzzPeerMessages gives a member any header and any frame. Raft gets only messages that the sender may send.
 func FuzzPeerMessages(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(true)

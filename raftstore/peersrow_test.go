@@ -23,8 +23,8 @@ func frameOf(t *testing.T, m *pb.Message) *peerpb.Frame {
 	return &peerpb.Frame{Messages: [][]byte{b}}
 }
 
-// The row "Peers" of the catalogue of bad input: whoever sends what, nobody leads or stops because of it, and
-// nothing that was agreed on changes.
+// The row "Peers" of the catalogue of bad input: no sender and no message makes a member lead or stop, or changes
+// anything that was agreed on.
 func TestPeersRow(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 530)
@@ -43,7 +43,7 @@ func TestPeersRow(t *testing.T) {
 			Context: []byte("CampaignTransfer")}
 	}
 
-	// A member may not speak for another, nor send what only this one says to itself.
+	// A member may not speak for another, nor send what only this one sends to itself.
 	h := endpointOf(other).Header(s.Member(), false)
 	if err := acceptStream(s, h, nil); err != nil {
 		t.Fatal(err)

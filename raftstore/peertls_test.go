@@ -48,8 +48,7 @@ func newPeerTLS(t testing.TB) *peers.TLS {
 	}
 }
 
-// forStranger is for somebody who has a certificate of the same authority, for another host than any
-// member's.
+// forStranger returns the TLS of a caller with a certificate of the same authority, but for a host that no member has.
 func forStranger(t testing.TB, p *peers.TLS) *peers.TLS {
 	t.Helper()
 	authority := p.Server.Certificates[0]
@@ -100,8 +99,8 @@ func TestMembersWithCertificates(t *testing.T) {
 	}
 }
 
-// The certificate of a sender has to name the host that the members know. Whom they do not know is refused,
-// whatever he says of himself.
+// The certificate of a sender has to name the host that the members know. An unknown sender is refused, whatever header
+// it sends.
 func TestCertificateOfTheSender(t *testing.T) {
 	t.Parallel()
 	own := newPeerTLS(t)
@@ -160,8 +159,7 @@ func TestSharedCertificateIsWarnedOf(t *testing.T) {
 	c.settle()
 }
 
-// Who calls as a server and does not get through the handshake is told of, with the address and the reason,
-// and not each time.
+// Failed handshakes of peer connections are logged with address and reason, at a limited rate.
 func TestFailedPeerHandshakesAreTold(t *testing.T) {
 	t.Parallel()
 	var log said

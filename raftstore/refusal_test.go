@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/raftstore/settings"
 )
 
-// Each refusal says what does not fit, also on the other side of the network.
+// Each refusal names what does not fit, also on the other side of the network.
 func TestRefusalsSayWhy(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 560)
@@ -85,7 +85,7 @@ func (s *said) count(text string) int { return strings.Count(s.String(), text) }
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
-// Refused callers are told of at the server that refuses, not each time, and not without a bound.
+// A server logs the callers that it refuses, at a limited rate and with bounded memory.
 func TestRefusedCallersAreToldRarely(t *testing.T) {
 	var log said
 	var r refused
@@ -143,7 +143,7 @@ func TestForwardedReadQuestion(t *testing.T) {
 	}
 }
 
-// A server that waits to be added says what it waits for.
+// A server that waits to be added logs the reason.
 func TestWaitingToBeAddedSaysWhy(t *testing.T) {
 	t.Parallel()
 	c := newCertifiedCluster(t, 1, 563)

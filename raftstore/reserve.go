@@ -21,8 +21,8 @@ type Space struct {
 }
 
 // Writable reports whether commands should be proposed. Below Config.ReserveBytes of free space it returns
-// ErrReserve, and the leadership is handed over if another member can take it. What was proposed already,
-// checkpoints and cutting the log go on: they are what the reserve is for. It is cheap.
+// ErrReserve, and the leadership is handed over if another member can take it. Proposals under way, checkpoints and log
+// truncation go on: the reserve is for them. It is cheap.
 func (p *Space) Writable() error {
 	if p.full.Load() {
 		return ErrReserve

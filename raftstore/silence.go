@@ -13,11 +13,11 @@ import (
 )
 
 // A leader that hears nobody and is still heard keeps the others from electing another: they hear it, and
-// raft takes up to two election timeouts to notice on this side and one more on theirs. Raft cannot be told
-// to give up the leadership. So such a leader does what a killed one does: it ends its urgent streams, and
-// says nothing any more. Then the others forget it and ask each other, see loop.lost.
+// raft takes up to two election timeouts to notice on this side and one more on theirs. Raft has no call to step down.
+// So such a leader behaves like a killed one: it ends its urgent streams and sends nothing any more. Then the others
+// forget it and ask each other, see loop.lost.
 
-// deafness is how long a leader has heard nobody.
+// deafness tracks how long a leader has received nothing.
 type deafness struct {
 	ticks    int // in a row without the lease that it had
 	tickedAt time.Time

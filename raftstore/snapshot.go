@@ -17,8 +17,8 @@ import (
 	"github.com/coordd/coordd/raftstore/raftlog"
 )
 
-// This file is how a member installs the checkpoint of another one, because the log between has been cut
-// there. A checkpoint is in one of these stages, each of them another goroutine's:
+// Installation of another member's checkpoint, where that member has truncated the log between. A checkpoint is in one
+// of these stages, each of them another goroutine's:
 //
 //	collected  its rows come in, and are checked and written into a file         the goroutine of the stream
 //	offered    the file is whole and durable, and raft is asked                  the holder of the turn
@@ -33,10 +33,10 @@ import (
 // Restorer is a Handler that can go on with another member's checkpoint. The Handler of a member of a cluster
 // has to be one.
 type Restorer interface {
-	// Restore says that the rows are now those of a checkpoint as of index, which another member has sent
-	// because the log between is gone: the state is to be rebuilt from Store.Rows before anything else. It
-	// comes in order with Committed, which goes on with index+1. A checkpoint that was being written is given
-	// up: its writer may be used and does nothing, and there is no CheckpointDone for it.
+	// Restore reports that the rows are now those of another member's checkpoint as of index, because the log between
+	// is gone: rebuild the state from Store.Rows before anything else. It comes in order with Committed, which goes on
+	// with index+1. A checkpoint that was being written is given up: its writer may be used and does nothing, and there
+	// is no CheckpointDone for it.
 	Restore(index uint64)
 }
 
@@ -254,7 +254,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.NameOf(m.GetTo()), "index", p.Meta.Index)
 }
 
-// snapshotDone tells raft how sending ended.
+// snapshotDone reports the result of sending to raft.
 func (l *loop) snapshotDone(o snapshotOutcome) {
 	l.sending--
 	status := raft.SnapshotFinish

@@ -8,7 +8,7 @@ import (
 	"github.com/coordd/coordd/internal/histogram"
 )
 
-// Status is what a member knows about its cluster at one moment.
+// Status is a member's view of its cluster at one moment.
 type Status struct {
 	Term   uint64
 	Leader uint64 // 0: unknown
@@ -17,7 +17,7 @@ type Status struct {
 	Commit, Applied uint64
 	Members         Members // as Store.Members, but fresh
 	// FreeBytes is the free space of the data directory's file system, 0 if it is unknown. Below ReserveBytes
-	// (0: no reserve) no more commands are taken, which is what Full says.
+	// (0: no reserve) no more commands are accepted, and Full is true.
 	FreeBytes, ReserveBytes uint64
 	Full                    bool
 }
@@ -64,37 +64,34 @@ func (s Status) QuorumWithout(id uint64) bool {
 	return active > voters/2
 }
 
-// meters is what the store counts while it works.
+// meters are the store's counters.
 type meters struct {
 	appends, checkpoints histogram.Histogram
 	proposed             atomic.Uint64
 	changes              atomic.Uint64 // of the leader
-	// when the last checkpoint became durable, nanoseconds since 1970; 0 if none has
+	// when the last checkpoint became durable, in nanoseconds since 1970; 0 before the first
 	storedAt atomic.Int64
 }
 
-// Figures is how a store does, for monitoring.
+// Figures are the store's metrics.
 type Figures struct {
 	// Term is raft's, and Leading whether this member leads, as far as it knows.
 	Term    uint64
 	Leading bool
-	// LeaderChanges is how often this member has heard of another leader than before, or of the same one
-	// again.
+	// LeaderChanges counts the leaders that this member has heard of, the same one again included.
 	LeaderChanges uint64
 	// Applied is the last entry that is executed, and Checkpoint that of the last durable checkpoint.
 	Applied, Checkpoint uint64
-	// CheckpointStored is when that became durable; the zero time if it was there when the store was opened.
+	// CheckpointStored is the time at which that became durable; zero if it was there when the store was opened.
 	CheckpointStored time.Time
 	// CheckpointOpen reports whether a checkpoint is being written, or its files are being merged.
 	CheckpointOpen bool
-	// Proposed is how many entries were proposed here, and Backlog how many bytes of them are not in raft's
-	// log yet.
+	// Proposed counts the entries proposed here, and Backlog the bytes of those not yet in raft's log.
 	Proposed uint64
 	Backlog  int64
-	// FreeBytes is what may still be written to the disk, and ReserveBytes Config.ReserveBytes.
+	// FreeBytes is the space left on the disk, and ReserveBytes Config.ReserveBytes.
 	FreeBytes, ReserveBytes uint64
-	// Members is how many there are, and Active how many of the others the leader has heard of lately; 0
-	// elsewhere.
+	// Members counts the members, and Active the others that the leader has heard of lately; 0 elsewhere.
 	Members, Active int
 	// Appends has the times of whole appends to the log; Writes and Syncs those of the calls to the operating
 	// system that they consist of, either of which may stop. Checkpoints has the times from the beginning of a
@@ -102,7 +99,7 @@ type Figures struct {
 	Appends, Writes, Syncs, Checkpoints histogram.Reading
 }
 
-// Figures is how things stand. It is cheap, takes no turn and may be called once the store is started.
+// Figures returns the store's metrics. It is cheap, takes no turn and may be called once the store is started.
 func (s *Store) Figures() Figures {
 	v := s.view.Load()
 	f := Figures{

@@ -32,24 +32,23 @@ type Entry struct {
 	Data        []byte
 }
 
-// Handler is told what happens in the log. All methods but Flush are called within the store's turn: one at a
-// time, from any goroutine, and in an order that is meaningful. They must return quickly and wait for
-// nothing: nothing is replicated meanwhile. They may call those of the store's methods that do not wait; Stop
-// does.
+// Handler receives the events of the log. All methods but Flush are called within the store's turn: one at a time, from
+// any goroutine, and in an order that is meaningful. They must return quickly and wait for nothing: nothing is
+// replicated meanwhile. They may call those of the store's methods that do not wait; Stop does.
 type Handler interface {
 	// Committed delivers entries that are durable here and committed, in log order, each once, from the entry
 	// after that of the checkpoint on. The slice belongs to the handler.
 	Committed(entries []Entry)
-	// Leading says that this member leads term. Entries of older terms may still follow; the handler is up to
-	// date once it has applied the first entry of this term.
+	// Leading reports that this member leads term. Entries of older terms may still follow; the handler is up to date
+	// once it has applied the first entry of this term.
 	Leading(term uint64)
-	// Following says that this member does not lead; leader is 0 while unknown. Proposals of older terms that
-	// were not committed may still commit, or may be lost.
+	// Following reports that this member does not lead; leader is 0 while unknown. Proposals of older terms that were
+	// not committed may still commit, or may be lost.
 	Following(term, leader uint64)
 	// ReadReady answers ReadIndex: state that includes index reflects every write finished before the
 	// question.
 	ReadReady(id, index uint64)
-	// CheckpointDone says that the checkpoint as of index is durable.
+	// CheckpointDone reports that the checkpoint as of index is durable.
 	CheckpointDone(index uint64)
 	// Flush comes behind any of the other calls, from the same goroutine and with no lock held; another
 	// goroutine may be in it, or have a turn, at the same time. Unless the goroutine is busy, the handler may
@@ -57,8 +56,8 @@ type Handler interface {
 	// log, or one that reads what another member says, heartbeats included: what takes longer than some
 	// milliseconds does not belong there.
 	Flush(busy bool)
-	// Failed says that storage failed or turned out to be damaged. It comes once and last. Nothing more will
-	// be durable: the process must end.
+	// Failed reports that storage failed or turned out to be damaged. It comes once and last. Nothing more will be
+	// durable: the process must end.
 	Failed(err error)
 }
 
@@ -68,7 +67,7 @@ type Config struct {
 	Dir string
 	// InMemory keeps everything in memory; nothing survives but what Memory has.
 	InMemory bool
-	// Memory is the place of a data directory with InMemory; nil: there is none.
+	// Memory is the place of a data directory with InMemory; nil: the data ends with the store.
 	Memory *memory.Kept
 	// Logger gets elections and background trouble; nil is slog.Default().
 	Logger *slog.Logger
@@ -84,7 +83,7 @@ type Config struct {
 	LagBytesKept   int64 // the same in bytes, for the tail as well; default DefaultLagBytesKept
 	TailBytes      int   // recent entries kept in memory; default DefaultTailBytes
 
-	// Cluster says how to be a member of several.
+	// Cluster makes this server a member of several.
 	Cluster Cluster
 
 	// ReserveBytes is the free space below which no more commands should be taken, see Space.Writable; 0 is
@@ -293,8 +292,7 @@ func (s *Store) LoggedIndex() uint64 { return s.log.Found() }
 
 // Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The
 // slices are valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start,
-// or when the Handler was told to Restore. Config.Load gives the same rows earlier, and without reading the
-// file again.
+// or from Handler.Restore on. Config.Load gives the same rows earlier, and without reading the file again.
 func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.Each(fn) }
 
 // Lineage is 0 for a cluster that was never restored. Otherwise it names the last restored backup or
@@ -408,8 +406,8 @@ func newNode(s *Store) (node *raft.RawNode, err error) {
 }
 
 // Propose adds commands to the log, one entry each, in this order and before those of a later call. It never
-// blocks. The commands are dropped if this member does not lead term (any more): the handler has been or will
-// be told. Each command has 1 to MaxCommandBytes bytes; the slices belong to the store from here on.
+// blocks. The commands are dropped if this member does not lead term (any more): the handler has been or will be
+// notified. Each command has 1 to MaxCommandBytes bytes; the slices belong to the store from here on.
 func (s *Store) Propose(term uint64, commands [][]byte) {
 	if len(commands) == 0 {
 		return
@@ -431,8 +429,8 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 	}
 }
 
-// Writing reports whether the log is being written: what is proposed now is written behind that. When nothing
-// more is to be written, the handler is told to Flush.
+// Writing reports whether the log is being written, so that a proposal made now is written after that. The handler's
+// Flush is called when nothing more is to be written.
 func (s *Store) Writing() bool { return !s.appender.idle() }
 
 // Backlog returns how many bytes of commands wait in front of the log because too much is under way already.
@@ -446,10 +444,9 @@ func (s *Store) ReadIndex(id uint64) {
 	s.inbox.put(func(m *mail) { m.reads = append(m.reads, id) })
 }
 
-// Applied tells that the handler has dealt with all entries up to index, which is the last one of a
-// Committed; it bounds how much is handed over ahead. commands is how many commands there were in the entries
-// since the last call: the store carries bytes, and a restart takes as long as there are commands to execute
-// again, however many of them share an entry.
+// Applied reports that the handler has dealt with all entries up to index, the last one of a Committed; it bounds how
+// much is handed over ahead. commands is the number of commands in the entries since the last call: the store only
+// carries bytes, and the length of a restart depends on commands, not on entries.
 func (s *Store) Applied(index uint64, commands int) {
 	s.Checkpoints.due.apply(index, commands)
 	if s.apply(index) {
@@ -457,7 +454,7 @@ func (s *Store) Applied(index uint64, commands int) {
 	}
 }
 
-// AppliedIndex is the last index that the handler has told to be Applied.
+// AppliedIndex is the last index that the handler has reported with Applied.
 func (s *Store) AppliedIndex() uint64 { return s.applied.Load() }
 
 // Stop ends everything Start began, closes all files and unlocks the directory. A checkpoint that was not

@@ -24,8 +24,8 @@ func (e *exclusive) Committed(entries []Entry) {
 
 func (e *exclusive) Flush(bool) { e.flushes.Add(1) }
 
-// TestOneTurnAtATime: whoever brings something may take the turn; two never have it at once, and nothing that
-// was left while somebody else had it is forgotten.
+// TestOneTurnAtATime: any goroutine that brings mail may take the turn; two never have it at once, and mail left during
+// another's turn is not forgotten.
 func TestOneTurnAtATime(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"memory": {InMemory: true, Logger: noLog}, "disk": smallConfig(filepath.Join(t.TempDir(), "data")),

@@ -146,7 +146,7 @@ func readBackup(in io.Reader, put func(key, stored []byte) error) (Meta, error) 
 	return meta, err
 }
 
-// BackupReport is what a backup says about itself.
+// BackupReport is the description that a backup carries.
 type BackupReport struct {
 	Cluster     uint64 // where it was made
 	Index, Term uint64 // as of which entry

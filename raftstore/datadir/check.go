@@ -14,7 +14,7 @@ type Report struct {
 	Cluster, Member uint64
 	CheckpointIndex uint64
 	Rows            uint64 // in the checkpoint
-	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if there are none
+	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if it is empty
 	LastIndex       uint64 // the newest entry, in the log or in the checkpoint
 	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the
 	// higher last term has everything that was committed, whatever its last entry; with equal terms the

@@ -15,11 +15,10 @@ const CondemnedFile = "condemned.txt"
 // condemnedReasonMax bounds the part of it that is shown.
 const condemnedReasonMax = 4096
 
-// CondemnedError says that a data directory must not be used any more, because the member that had it found
-// its state to be wrong (Dir.Condemn). Open, PlanForceSingle and ForceSingle return it. Nothing was
-// changed.
+// CondemnedError is returned by Open, PlanForceSingle and ForceSingle for a data directory that must not be used any
+// more, because its member found its state to be wrong (Dir.Condemn). Nothing was changed.
 type CondemnedError struct {
-	File   string // that says so
+	File   string // with the reason in it
 	Reason string
 }
 

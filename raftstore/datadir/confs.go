@@ -72,7 +72,7 @@ func (img *Image) roster() (present, removed membership.Members) {
 	return present, removed
 }
 
-// record returns the latest record of a member, nil if the directory has none.
+// record returns the latest record of a member, or nil.
 func (img *Image) record(id uint64) *membership.Record {
 	for _, c := range slices.Backward(img.confs) {
 		if m := c.Member(id); m != nil {

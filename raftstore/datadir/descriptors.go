@@ -10,12 +10,11 @@ import (
 )
 
 const (
-	// spareDescriptors is how many descriptors a store keeps open for nothing but its own files, in case that
-	// others, such as connections, have taken all that the process may have: a new segment, its directory, a
-	// checkpoint, a received one and a backup, twice.
+	// spareDescriptors are kept open for the store's own files alone, in case connections and others use up the
+	// process's limit: a new segment, its directory, a checkpoint, a received one and a backup, twice.
 	spareDescriptors = 10
-	// descriptorPatience is how long a file is tried to open when even these are gone, and descriptorPause
-	// how long until the next attempt.
+	// descriptorPatience limits the attempts to open a file when even these are gone, and descriptorPause separates
+	// them.
 	descriptorPatience = 30 * time.Second
 	descriptorPause    = 50 * time.Millisecond
 )
@@ -61,7 +60,7 @@ func (d *descriptors) open(name string, flag int, perm os.FileMode) (*os.File, e
 	return file, err
 }
 
-// tell says once that the spares are being used. The mutex is held.
+// It logs once that the spares are being used. The mutex is held.
 func (d *descriptors) tell(name string) {
 	if !d.short && d.logger != nil {
 		d.logger.Error("the process has no descriptor left: files are opened with those kept for them",

@@ -32,8 +32,7 @@ func (f *fewDescriptors) openFile(name string, flag int, perm os.FileMode) (*os.
 	return file, err
 }
 
-// TestNoDescriptorIsNoFailure has a log begin segments while the process has no descriptor left but those
-// kept for it.
+// TestNoDescriptorIsNoFailure begins segments of a log while the process has no descriptor left but the spare ones.
 func TestNoDescriptorIsNoFailure(t *testing.T) {
 	dir, few := t.TempDir(), &fewDescriptors{most: 1000}
 	d := &Disk{}

@@ -86,7 +86,7 @@ func (id Identity) encode() []byte {
 // HasData reports whether a directory belongs to a member already.
 func (d *Disk) HasData(dir string) (bool, error) { return d.exists(filepath.Join(dir, IdentityFile)) }
 
-// readIdentity reads identity.json; os.ErrNotExist if there is none.
+// readIdentity reads identity.json, or returns os.ErrNotExist.
 func readIdentity(d *Disk, dir string) (Identity, error) {
 	path := filepath.Join(dir, IdentityFile)
 	b, err := d.read(path)

@@ -52,7 +52,7 @@ func (img *Image) openRows(dir string) (*Rows, error) {
 // rowReader is given the rows of a checkpoint while they are verified, so that a start reads the files once.
 type rowReader struct {
 	add    func(key, value []byte) error // see Options.Load; nil if nobody wants them
-	logger *slog.Logger                  // is told how far it is; nil: nobody
+	logger *slog.Logger                  // gets the progress; nil: not logged
 	period time.Duration                 // see progress
 }
 

@@ -10,14 +10,14 @@ import (
 // ErrLocked is returned by Open and Check when another process holds the data directory.
 var ErrLocked = files.ErrLocked
 
-// ErrNotData says that a directory is not one of ours. Nothing was changed.
+// ErrNotData is returned for a directory that coordd did not write. Nothing was changed.
 var ErrNotData = errors.New("it is not a data directory")
 
-// ErrHalfRestored says that a restore of a backup was cut short: what is in the directory is not the backup. Nothing
+// ErrHalfRestored is returned if the restore of a backup was cut short: the directory does not hold the backup. Nothing
 // was changed. RestoreBackup can be called again, which begins anew.
 var ErrHalfRestored = errors.New("a backup was being restored into it, and that did not come to its end")
 
-// CorruptionError says that stored data is not what was written. Nothing was changed. Open and Check return
+// CorruptionError reports stored data that differs from the data written. Nothing was changed. Open and Check return
 // it, and Handler.Failed gets it when damage shows up while running.
 type CorruptionError struct {
 	File   string // path of the damaged or missing file
@@ -33,7 +33,7 @@ func (e *CorruptionError) Error() string {
 	return fmt.Sprintf("corrupt data in %s at entry %d: %s", e.File, e.Index, e.Reason)
 }
 
-// FormatError says that a file was written by a newer program. Nothing was changed.
+// FormatError reports a file written by a newer program. Nothing was changed.
 type FormatError = files.FormatError
 
 // Corrupt builds a CorruptionError.

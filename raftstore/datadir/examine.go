@@ -14,8 +14,8 @@ import (
 	"github.com/coordd/coordd/raftstore/wal"
 )
 
-// This file is the recovery rule. At a start nobody can be asked what the directory held before, so the rule
-// has to tell, from the files alone, what a crash may leave behind from what only damage can:
+// The recovery rule. At a start nothing but the files is left of the time before, so the rule has to distinguish, by
+// the files alone, the traces that a crash may leave from those that only damage leaves:
 //
 //   - A crash may cut the last write of the log short, or come between two steps of making or removing one of its
 //     files. Package wal judges that.
@@ -23,9 +23,9 @@ import (
 //     the emptying of the log.
 //
 // Everything else that is broken, missing or contradicts something is damage. The server then does not start:
-// to go on with what is left might lose what was acknowledged, and a cluster has other copies. examine
-// changes nothing, so that `coordd check` can use it on any directory, and a damaged one stays as it is for
-// whoever looks into it. TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory.
+// continuing with the rest might lose acknowledged data, and a cluster has other copies. examine changes nothing, so
+// that `coordd check` can use it on any directory, and a damaged one stays as it is for an investigation.
+// TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory.
 
 // Image holds the content of a data directory, as far as it was read.
 type Image struct {

@@ -17,8 +17,8 @@ type Survivor struct {
 	Removed             membership.Members // removed earlier; without a name where the directory has forgotten it
 }
 
-// PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
-// *CorruptionError, *FormatError, *CondemnedError, and those of the operating system.
+// PlanForceSingle returns the effect that ForceSingle would have on a directory, and changes nothing. Errors:
+// ErrLocked, *CorruptionError, *FormatError, *CondemnedError, and those of the operating system.
 func PlanForceSingle(dir string) (Survivor, error) { return offline().PlanForceSingle(dir) }
 
 // PlanForceSingle is PlanForceSingle on this disk.

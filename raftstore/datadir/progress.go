@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// progressPeriod is how often it is told how far a start has come.
+// progressPeriod separates two log lines about the progress of a start.
 const progressPeriod = time.Second
 
-// progress tells the log, once in each period, how far a long piece of work is. Without a logger it tells
-// nobody.
+// progress logs, once in each period, how far a long piece of work has come. Without a logger it does nothing.
 type progress struct {
 	logger *slog.Logger
 	period time.Duration // 0: progressPeriod
@@ -37,7 +36,7 @@ func (p *progress) step() {
 // ProgressSteps is the number of small steps between two looks at the clock.
 const ProgressSteps = 4096
 
-// tell is called when so much is done as it says, and it may be time to tell.
+// It logs the progress if a period has passed since the last time.
 func (p *progress) tell() {
 	if p.logger == nil || time.Since(p.told) < p.period {
 		return

@@ -20,7 +20,7 @@ type FormatError struct {
 	Known int // highest version this program reads
 }
 
-// Error tells what to do: use the newer program.
+// Error names both formats and the remedy: a newer program.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s has format %d, this program reads up to %d: use the version that wrote it or a later one",
 		e.File, e.Found, e.Known)

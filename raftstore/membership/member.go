@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Member is what is known here about one member of the cluster.
+// Member is one member of the cluster as known here.
 type Member struct {
 	ID          uint64
 	Name        string
@@ -19,20 +19,20 @@ type Member struct {
 	// Match is the last entry known to be in its log. Only the leader knows; elsewhere it is 0. It is a
 	// little old.
 	Match uint64
-	// Active says that the leader has heard of it lately; elsewhere it is false.
+	// Active reports that the leader has heard of it lately; elsewhere it is false.
 	Active bool
-	// Connected says that it takes messages from this member, which says so of itself too. Every member knows
-	// by itself.
+	// Connected reports that it takes messages from this member, which lists itself as connected too. Each member knows
+	// only its own connections.
 	Connected bool
 	// Awaited reports that the member is about to announce its client address, or to hear that of this one: a
 	// connection between them is being made, or the member is starting. A member is awaited only for a moment,
 	// a few seconds.
 	Awaited bool
-	// Full says that the member's disk is nearly full.
+	// Full reports that the member's disk is nearly full.
 	Full bool
 }
 
-// DisplayName is how people call the member: by its name, or by its id where that is not known.
+// DisplayName returns the member's name or, where that is not known, its id.
 func (m Member) DisplayName() string { return cmp.Or(m.Name, IDText(m.ID)) }
 
 // Members is the cluster as one of its members knows it.
@@ -47,7 +47,7 @@ func (l Members) Find(id uint64) (Member, bool) {
 	return l[at], true
 }
 
-// NameOf is how people call the server with an id, whether it is a member or not.
+// NameOf returns the display name of the server with an id, whether it is a member or not.
 func (l Members) NameOf(id uint64) string {
 	if m, found := l.Find(id); found {
 		return m.DisplayName()
@@ -55,7 +55,7 @@ func (l Members) NameOf(id uint64) string {
 	return IDText(id)
 }
 
-// NamesOf is how people call those of some servers that are members.
+// NamesOf returns the display names of those of some servers that are members.
 func (l Members) NamesOf(ids []uint64) []string {
 	var names []string
 	for _, m := range l {

@@ -54,7 +54,7 @@ func New(id datadir.Identity, meta datadir.Meta) *Kept { return &Kept{id: id, me
 // Log returns the entries as a device. Closing it ends the lock that Open takes.
 func (m *Kept) Log() Log { return Log{m} }
 
-// lock is what locking a directory is on a disk.
+// lock replaces the lock of a directory on disk.
 func (m *Kept) lock() error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -1,2 +1,2 @@
-// Package peerpb is what the members of one cluster say to each other; see peer.proto.
+// Package peerpb has the messages between the members of one cluster; see peer.proto.
 package peerpb

@@ -55,7 +55,7 @@ func newCallers(l net.Listener, limits netguard.Limits, judge func(*x509.Certifi
 	return c
 }
 
-// tell logs, now and then, that there are too many.
+// It logs, at a limited rate, that there are too many.
 func (c *callers) tell(now netguard.Usage, evicted *netguard.Conn, err error) {
 	if err != nil && evicted == nil {
 		return // the descriptors went elsewhere
@@ -80,7 +80,7 @@ func (c *callers) forfeits(conn *netguard.Conn) bool {
 	return certificate != nil && !c.judge(certificate)
 }
 
-// prove takes note of a call that came with a certificate, nil if the members have none.
+// prove records a call that came with a certificate, or with nil if the members use no certificates.
 func (c *callers) prove(ctx context.Context, certificate *x509.Certificate) {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {

@@ -21,7 +21,7 @@ type lane struct {
 	to     *peer
 	urgent bool
 	bell   turn.Bell
-	reach  reach // what was told last; owned by run
+	reach  reach // last reported state; owned by run
 
 	mu         sync.Mutex
 	queue      []*pb.Message
@@ -68,9 +68,9 @@ func (l *lane) add(m *pb.Message) {
 	l.bell.Ring()
 }
 
-// hold keeps back a message without entries, which tells hardly more than how far the log is committed: the
-// next one with entries says the same. It goes by itself with the next tick, or when the other side asks what
-// is committed. That halves what a lone client's requests cost the cluster.
+// hold keeps back a message without entries, which carries little more than the commit index: the next one with entries
+// carries it too. The message goes by itself with the next tick, or when the other side asks for the commit index. That
+// halves the cost of a lone client's requests to the cluster.
 func (l *lane) hold(m *pb.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,8 +264,8 @@ func (l *lane) taken() {
 	l.tellReach(nil)
 }
 
-// failed tells raft that messages were lost. A refusal that is for ever has other members asked: only what a
-// majority says ends the store.
+// failed reports to raft that messages were lost. A final refusal makes the store ask other members: only a majority
+// ends it.
 func (l *lane) failed(err error) {
 	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrEmptied) {
 		l.p.self.Refused()

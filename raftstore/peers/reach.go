@@ -7,13 +7,13 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 )
 
-// reach tells an operator whether a member can be reached: each change, and each new reason why it cannot. A
-// connection that comes and goes is told of ever more rarely.
+// reach logs whether a member can be reached: each change, and each new reason why it cannot. A connection that comes
+// and goes is logged ever more rarely.
 type reach struct{ state lograte.State } // reachable, or why it is not
 
 const reachable = "reachable"
 
-// tell notes that the member can be reached, or with an error that it cannot.
+// It logs that the member can be reached, or with an error that it cannot, unless it did so lately.
 func (r *reach) tell(log *slog.Logger, now time.Time, err error) {
 	before := r.state.Logged()
 	if err == nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 )
 
-// The way to a member: each change is told, and each new cause; what goes on repeating itself ever more
-// rarely.
+// The way to a member: each change is logged, and each new cause; repetitions ever more rarely.
 func TestReachIsToldOnce(t *testing.T) {
 	var log testlog.Buffer
 	count := func(text string) int { return strings.Count(log.String(), text) }
@@ -45,7 +44,7 @@ func TestReachIsToldOnce(t *testing.T) {
 	if n := count("is lost"); n < 2 || n > 20 {
 		t.Errorf("told %d times of %d pairs", n, pairs)
 	}
-	// In the end what was told is how it is.
+	// In the end the last line logged is the present state.
 	now = now.Add(lograte.MaxPause)
 	r.tell(logger, now, refused)
 	if r.state.Logged() == reachable {

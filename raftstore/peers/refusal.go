@@ -12,13 +12,13 @@ import (
 
 // Refusals that one member gives another. They keep their meaning across the network.
 var (
-	// ErrRemoved says that this member was removed from its cluster. Its id never comes back: the directory
-	// can only be emptied, and the server added again as a new member.
+	// ErrRemoved reports that this member was removed from its cluster. Its id never comes back: the directory can only
+	// be emptied, and the server added again as a new member.
 	ErrRemoved = errors.New("this member was removed from the cluster")
-	// ErrEmptied says that the cluster knows this member with another data directory, so this one was emptied
-	// or replaced. What it promised is lost: remove the member and add it again.
+	// ErrEmptied reports that the cluster knows this member with another data directory, so this one was emptied or
+	// replaced. What it promised is lost: remove the member and add it again.
 	ErrEmptied = errors.New("the cluster knows this member with an earlier data directory")
-	// ErrOtherCluster says that the server at an address belongs to another cluster or is another member.
+	// ErrOtherCluster is returned if the server at an address belongs to another cluster or is another member.
 	ErrOtherCluster = errors.New("the server belongs to another cluster or is another member")
 )
 

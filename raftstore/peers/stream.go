@@ -58,7 +58,7 @@ func (f *grpcFrames) probe(urgent bool) {
 	}
 }
 
-// await finds out that the stream has ended; gRPC tells only who receives.
+// await notices the end of the stream; gRPC reports it only to a receiver.
 func (f *grpcFrames) await() {
 	defer close(f.over)
 	if header, err := f.s.Header(); err == nil && len(header.Get(acceptedKey)) > 0 {

@@ -71,7 +71,7 @@ func (p *Transport) Send(m *pb.Message) {
 		to.bulk.hold(m)
 	case m.GetType() == pb.MsgApp:
 		to.bulk.add(m)
-	case m.GetType() == pb.MsgReadIndexResp: // whoever asked waits for what is committed
+	case m.GetType() == pb.MsgReadIndexResp: // the caller waits for what is committed
 		to.bulk.release()
 		to.urgent.add(m)
 	default:
@@ -164,7 +164,7 @@ func (p *Transport) Shut(ids []uint64) {
 	for _, id := range ids {
 		if to := p.peers[id]; to != nil {
 			to.urgent.shutDown()
-			to.bulk.drop() // which would have the member take this one back
+			to.bulk.drop() // its entries would make the member take this one back
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Device interface {
 	Close() error
 }
 
-// confRun says that this membership holds from index on, up to the next run.
+// confRun is a membership and the index from which it holds, up to the next run.
 type confRun struct {
 	index uint64
 	conf  membership.Conf
@@ -283,8 +283,8 @@ func (r *Log) LastConf() membership.Conf {
 }
 
 // Origin returns the membership as of entry 0 as long as a new member can be given the log from entry 1 on.
-// Nothing in the log says who the first members were. Once there is a checkpoint, raft never asks for entry 1
-// (see compact and image.visible), and a new member gets the checkpoint.
+// The log does not name the first members. Once there is a checkpoint, raft never asks for entry 1 (see compact and
+// image.visible), and a new member gets the checkpoint.
 func (r *Log) Origin() (membership.Conf, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

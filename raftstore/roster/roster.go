@@ -200,8 +200,8 @@ func (r *Roster) StillWelcome(id uint64) error {
 	return ErrUnknownHere
 }
 
-// warnOfCertificates warns of members that this one's certificate does not tell apart: it could speak for
-// them, and they, where they are on its host, for it.
+// warnOfCertificates warns of members that share a host name with this one's certificate: it could speak for them, and
+// they, where they are on its host, for it.
 func (r *Roster) warnOfCertificates() {
 	if r.cfg.TLS == nil {
 		return
@@ -212,7 +212,7 @@ func (r *Roster) warnOfCertificates() {
 	}
 	certificate, err := x509.ParseCertificate(own[0].Certificate[0])
 	if err != nil {
-		return // the handshake says so
+		return // the handshake reports it
 	}
 	for _, m := range r.List().Conf.Members {
 		if m.ID != r.cfg.Self.Member && peers.MadeFor(certificate, m.Peer) {

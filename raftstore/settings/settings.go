@@ -29,7 +29,7 @@ type Unlike struct {
 	member map[uint64]*difference
 }
 
-// difference is what is known of one member.
+// difference is the known difference of one member's settings.
 type difference struct {
 	text  string // what differs, empty: nothing
 	state lograte.State
