@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/server/share"
 )
 
-// Kind is how long a call may last. The calls of each kind have a pool of places (package share).
+// Kind classifies calls by how long they may last. Each kind has a pool of places (package share).
 type Kind int
 
 // The kinds of calls.
@@ -73,7 +73,7 @@ type Call struct {
 	gone   func()    // is called when it leaves
 }
 
-// ErrTooManyCalls is what a call is refused with.
+// ErrTooManyCalls refuses a call beyond the limits.
 var ErrTooManyCalls = status.Error(codes.ResourceExhausted, "Too many requests")
 
 type callKey struct{}
@@ -84,9 +84,9 @@ func CallOf(ctx context.Context) *Call {
 	return call
 }
 
-// Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them
-// there. It runs on the goroutine that reads a connection, so it neither computes nor waits. A method has a
-// kind, and most bytes of a message. refused is told of calls that no interceptor sees.
+// Options make a gRPC server count against the limits and put a Call into each call's context, where CallOf finds it.
+// They run on the goroutine that reads a connection, so they neither compute nor wait. kind and most return a method's
+// kind and its longest message. refused is called for calls that no interceptor sees.
 func (c *Connections) Options(kind func(method string) Kind, most func(method string) int,
 	refused func(method string, err error)) []grpc.ServerOption {
 	return []grpc.ServerOption{
@@ -151,8 +151,7 @@ func (c *Call) attach() {
 	}
 }
 
-// Begin says that the call's handler begins, with its context, and fails where the call is refused. End says
-// that it has returned.
+// Begin marks the begin of the call's handler, with its context; it fails if the call is refused. End marks its return.
 func (c *Call) Begin(ctx context.Context) error {
 	if c == nil {
 		return nil
@@ -193,7 +192,7 @@ func (c *Call) announced() (end func()) {
 	return func() { tooLarge(size, c.most) }
 }
 
-// End says that the call's handler has returned.
+// End marks the return of the call's handler.
 func (c *Call) End() {
 	if c == nil || c.refused {
 		return
@@ -280,8 +279,8 @@ func (c *Call) Identify(user string, evict func()) error {
 	return nil
 }
 
-// Receive has gRPC's receive take the next message into m, which says that the handler is done with the last
-// one. The handler's goroutine calls it.
+// Receive calls gRPC's receive for the next message, which goes into m; the handler is then done with the last one. The
+// handler's goroutine calls it.
 func (c *Call) Receive(receive func(any) error, m any) error {
 	err := receive(c.Expect(m))
 	c.Expected()
@@ -311,7 +310,7 @@ func (c *Call) Expected() {
 	}
 }
 
-// LastBytes is how large the last message is, decompressed. The handler's goroutine calls it.
+// LastBytes is the decompressed size of the last message. The handler's goroutine calls it.
 func (c *Call) LastBytes() int {
 	if c == nil {
 		return 0

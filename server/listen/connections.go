@@ -25,16 +25,15 @@ type Limits struct {
 	// ProofWanted makes the first call of an authenticated caller the proof of a connection. Without it, the
 	// proof is to speak HTTP/2.
 	ProofWanted bool
-	// Calls, Standing and Streams are how many calls of the kinds Brief, Standing and Session may be under way
-	// at once; see package share for how much of it one subject may have.
+	// Calls, Standing and Streams limit the calls of the kinds Brief, Standing and Session under way at once; package
+	// share limits one subject's part of them.
 	Calls, Standing, Streams int
-	// ReceivedBytes is how much may be received of messages that nobody has taken yet, or that are being
-	// worked on.
+	// ReceivedBytes limits the bytes of messages that were received and not taken yet, or that are being worked on.
 	ReceivedBytes int64
-	// Linger is how long nothing may leave of a call that is over before its connection is closed, which it
-	// is also after six times as long; 0: never.
+	// Linger limits the time without progress until the end of a finished call has left; after that its connection is
+	// closed, as it is after six times as long in any case. 0: no limit.
 	Linger time.Duration
-	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each
+	// ResetBurst limits the streams that a connection may reset at once, and ResetsPerSecond the further ones of each
 	// second.
 	ResetBurst, ResetsPerSecond int
 }
@@ -58,7 +57,7 @@ type Connections struct {
 	mutex sync.Mutex
 	said  occasion // that the guard was crowded; the mutex guards it
 
-	told lograte.ByKey // see told.go
+	told lograte.ByKey // rate limits of the log lines
 }
 
 // NewConnections returns a set without any.
@@ -77,16 +76,16 @@ func (c *Connections) Budgets() []*budget.Budget {
 	return []*budget.Budget{c.bytes.total, c.bytes.unknown}
 }
 
-// Refused is how many connections were closed when they were accepted.
+// Refused counts the connections that were closed when they were accepted.
 func (c *Connections) Refused() uint64 { return c.guard.Refused() }
 
 // Evicted returns the number of connections that were closed to make room for others, or for their calls.
 func (c *Connections) Evicted() uint64 { return c.guard.Evicted() + c.aborted.Load() }
 
-// Cut is how many connections were closed because they reset too many streams.
+// Cut counts the connections that were closed because they reset too many streams.
 func (c *Connections) Cut() uint64 { return c.cut.Load() }
 
-// Open is how many connections are open.
+// Open counts the open connections.
 func (c *Connections) Open() int { return c.guard.Usage().Open }
 
 // Count returns the listener with its connections counted.
@@ -102,7 +101,7 @@ func (c *Connections) Count(l net.Listener) net.Listener {
 	})
 }
 
-// tell logs, now and then, that there are too many connections.
+// It logs, at a limited rate, that there are too many connections.
 func (c *Connections) tell(now netguard.Usage, _ *netguard.Conn, why error) {
 	c.mutex.Lock()
 	due := c.said.due(c.now())
@@ -115,10 +114,10 @@ func (c *Connections) tell(now netguard.Usage, _ *netguard.Conn, why error) {
 	}
 }
 
-// occasion is when something that may happen very often happened last, and when that was said last.
+// occasion throttles a warning: last occurrence, last time logged.
 type occasion struct{ happened, last time.Time }
 
-// occasionGap is how often it is said at most.
+// occasionGap is the shortest time between two of its log lines.
 const occasionGap = 10 * time.Second
 
 func (o *occasion) due(now time.Time) bool {
@@ -130,10 +129,10 @@ func (o *occasion) due(now time.Time) bool {
 	return true
 }
 
-// StrainedFor is how long a limit that was reached is told of.
+// StrainedFor is the time for which a limit that was reached is reported.
 const StrainedFor = time.Minute
 
-// Strained says which limits were reached within the last minute, for people; empty if none was.
+// Strained returns the limits that were reached within the last minute, as text for operators.
 func (c *Connections) Strained() []string {
 	var texts []string
 	now := c.now()
@@ -191,7 +190,7 @@ type meteredConn struct {
 	resets  resetMeter
 	cut     bool        // for too many resets
 	sent    sentFrames  // of the one who writes
-	looking *time.Timer // for calls that linger; nil while there are none
+	looking *time.Timer // for calls that linger, or nil
 	ending  []func()    // of calls that announce too large a message, which the reader is to call
 }
 

@@ -77,7 +77,7 @@ func TestNoDescriptorForAConnection(t *testing.T) {
 	}
 }
 
-// TestStrained reaches each limit once: it is told of for a minute.
+// TestStrained reaches each limit once: it is reported for a minute.
 func TestStrained(t *testing.T) {
 	now := time.Now()
 	c := NewConnections(Limits{ReceivedBytes: 1}, slog.New(slog.DiscardHandler))

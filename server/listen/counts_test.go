@@ -104,7 +104,7 @@ func TestWhoseCallMakesRoom(t *testing.T) {
 	}
 }
 
-// TestFloodMakesRoomForItself has a connection begin call after call whose request does not come: the call of another
+// TestFloodMakesRoomForItself makes a connection begin call after call without a request: the call of another
 // connection from the same address, which began first, is not evicted.
 func TestFloodMakesRoomForItself(t *testing.T) {
 	const room = 64
@@ -132,9 +132,9 @@ func TestFloodMakesRoomForItself(t *testing.T) {
 	}
 }
 
-// TestFloodWhoseEndsAreNotWritten has a connection begin call after call whose ends are not written, all that
-// unknown callers may: a call on another connection from the same address takes the place of one, and that
-// connection is closed.
+// TestFloodWhoseEndsAreNotWritten makes a connection begin as many calls as unknown callers may, without their ends
+// being written: a call on another connection from the same address takes the place of one, and that connection is
+// closed.
 func TestFloodWhoseEndsAreNotWritten(t *testing.T) {
 	const room = 64
 	c := testConnections(Limits{Calls: room, ProofWanted: true, ReceivedBytes: 1})

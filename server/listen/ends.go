@@ -119,7 +119,7 @@ func (c *Call) linger() bool {
 	return true
 }
 
-// longestLinger is how many times Limits.Linger it may take in all until the end of a call has left.
+// longestLinger limits, in multiples of Limits.Linger, the whole time until the end of a call has left.
 const longestLinger = 6
 
 var errEndUnread = errors.New("the client does not read the end of a call")
@@ -156,7 +156,7 @@ func (c *meteredConn) look() {
 	_ = c.abort()
 }
 
-// Answered says how much may lie unread of what the call was answered, when its handler returns.
+// Answered records how many response bytes the client may not have read when the handler returns.
 func (c *Call) Answered(bytes int) {
 	if c == nil {
 		return
@@ -186,5 +186,5 @@ func (c *Call) Gone(f func()) {
 	}
 }
 
-// CutForUnread is how many connections were closed because the end of a call was not read.
+// CutForUnread counts the connections that were closed because the end of a call was not read.
 func (c *Connections) CutForUnread() uint64 { return c.unread.Load() }

@@ -9,7 +9,7 @@ type frames struct {
 	header  [frameHeaderBytes]byte
 	have    int // bytes of header
 	left    int // bytes of the payload that are still to come
-	// bytes at the end of a DATA payload that are none of a message; padUnknown before they are known
+	// padding at the end of a DATA payload; padUnknown before its length is known
 	padding int
 	kind    byte
 	flags   byte
@@ -17,7 +17,7 @@ type frames struct {
 	begun   bool
 }
 
-// greeted reports whether the preface and a whole frame have gone by, which is what gRPC waits for.
+// greeted reports whether the preface and a whole frame have gone by; gRPC waits for both.
 func (f *frames) greeted() bool { return f.begun && f.left == 0 }
 
 const (
@@ -35,7 +35,7 @@ const (
 	padUnknown = -1
 )
 
-// passage is what goes by at a time.
+// passage describes the bytes that go by at a time.
 type passage struct {
 	bytes  int    // that are looked at
 	resets int    // RST_STREAM frames that begin, one at most
@@ -46,7 +46,7 @@ type passage struct {
 }
 
 // follow looks at the next bytes, and stops where headers end, behind each piece of data, and where a reset
-// begins: so whoever takes the bytes has seen the headers of a stream before its data goes by.
+// begins: so the headers of a stream are seen before its data goes by.
 func (f *frames) follow(b []byte) (p passage) {
 	length := len(b)
 	skipped := min(prefaceBytes-f.preface, length)

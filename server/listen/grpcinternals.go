@@ -48,7 +48,7 @@ func transportOf(ctx context.Context) (transportStream, error) {
 	return stream, nil
 }
 
-// StatusWriterOf returns the StatusWriter of a call. Errors: INTERNAL if the linked gRPC has none.
+// StatusWriterOf returns the StatusWriter of a call. Errors: INTERNAL if the linked gRPC has no such interface.
 func StatusWriterOf(ctx context.Context) (StatusWriter, error) { return transportOf(ctx) }
 
 // WithStatusWriter returns the context of a call that is ended by w in the place of gRPC, and whose answers are
@@ -101,9 +101,8 @@ var receiveBuffers = mem.NewTieredBufferPool(256, 1536, 2<<10, 3<<10, 4<<10, 6<<
 // ReceiveBuffers makes a gRPC server keep what it receives in buffers of these sizes.
 func ReceiveBuffers() grpc.ServerOption { return experimental.BufferPool(receiveBuffers) }
 
-// plainConn is a connection that is not encrypted. It has the method that gRPC looks for where it wants to
-// take a buffer only when there is something to read, so that idle connections hold none. gRPC does so by
-// itself for connections that it knows, and this is none of those.
+// plainConn is a connection that is not encrypted. With its method gRPC takes a buffer only when there is something to
+// read, so that idle connections hold no buffers. gRPC does so by itself only for connection types that it knows.
 type plainConn struct {
 	*meteredConn
 	raw syscall.RawConn
@@ -184,8 +183,8 @@ func (c *plainConn) readSocket(file uintptr) bool {
 	return !errors.Is(c.err, syscall.EAGAIN)
 }
 
-// codec is gRPC's own, and tells a call how large a message is before it is decoded. A stats.Handler would
-// hear of that as well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
+// codec wraps gRPC's own and reports a message's size to the call before it is decoded. A stats.Handler would hear of
+// that as well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
 type codec struct{ encoding.CodecV2 }
 
 // Codec is the codec of a server's messages: gRPC's own, for messages of the rings as well.
@@ -209,7 +208,7 @@ type decoding interface {
 	Decode([]byte) error
 }
 
-// leaving is a pool that buffers are not taken from, and that tells a message when gRPC puts back one of it.
+// leaving is a pool that no buffer is taken from; it notifies a message when gRPC puts back one of its buffers.
 type leaving struct{ message inPieces }
 
 // Get implements mem.BufferPool.

@@ -20,16 +20,15 @@ import (
 const (
 	maxHTTPConnections = 64
 	maxHTTPHeaderBytes = 16 << 10
-	// httpHeaderPatience is how long a request's headers may take to come, httpReadPatience the whole
-	// request, httpWritePatience the answer, and httpIdlePatience the next request.
+	// httpHeaderPatience limits the time for a request's headers, httpReadPatience that for the whole request,
+	// httpWritePatience that for the response, and httpIdlePatience the wait for the next request.
 	httpHeaderPatience = 5 * time.Second
 	httpReadPatience   = 10 * time.Second
 	httpWritePatience  = 30 * time.Second
 	httpIdlePatience   = 10 * time.Second
-	// httpEndPatience is how long a request may go on whose connection is closed.
+	// httpEndPatience limits the rest of a request after its connection was closed.
 	httpEndPatience = 250 * time.Millisecond
-	// debugWritePatience is how long the answer to a developer may take: profiles take as long as they are
-	// asked to.
+	// debugWritePatience limits a response to a developer: profiles take as long as requested.
 	debugWritePatience = 10 * time.Minute
 )
 
@@ -71,7 +70,7 @@ func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger,
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
 		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
 		ConnState: h.note,
-		ErrorLog:  slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
+		ErrorLog:  slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause its lines
 	}
 	h.serving.Go(func() {
 		if err := h.server.Serve(listener); err != http.ErrServerClosed {
@@ -151,7 +150,7 @@ func (h *HTTPServer) victim(newest net.Conn) (victim net.Conn) {
 	return victim
 }
 
-// Open is how many connections there are.
+// Open counts the open connections.
 func (h *HTTPServer) Open() int {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -179,10 +178,9 @@ func (h *HTTPServer) Stop() {
 	}
 }
 
-// GuardHTTP lets requests through that only ask: GET and HEAD. Their Host must be an IP address, localhost or
-// one of the names, since a page in somebody's browser may have its own name resolved to this machine and
-// read the answers then (DNS rebinding). Paths that are open tell nothing worth it, and probes may call them
-// by any name.
+// GuardHTTP passes only requests that read: GET and HEAD. Their Host must be an IP address, localhost or one of the
+// names, since a page in somebody's browser may have its own name resolved to this machine and read the answers then
+// (DNS rebinding). The open paths reveal nothing of value, and probes may call them by any name.
 func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -202,8 +200,8 @@ func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 const (
 	wrongHost = "this server does not go by the name in the Host header; ask by its IP address, localhost or a name " +
 		"that --http-hosts lists"
-	// OrderHeader is what has to be set, to anything, in a request that is to change something: a page in
-	// somebody's browser cannot send it to another place without being allowed to, and nobody here allows it.
+	// OrderHeader must be set, to any value, in a request that changes something: a page in somebody's browser cannot
+	// send it to another origin without permission, and this server grants no origin that permission.
 	OrderHeader = "X-Coordd-Standin"
 	// maxOrderBytes bounds such a request.
 	maxOrderBytes = 1 << 20

@@ -6,15 +6,15 @@ import (
 )
 
 // messages follows the messages in the bytes of a call: each has a byte before it that says whether it is
-// compressed, and four with its length (gRPC over HTTP/2, "Length-Prefixed-Message"). So it is known how many
-// bytes went by for a message of which gRPC tells only how long it is decompressed, and how long a message is
-// announced to be before it comes. It checks nothing else: what is wrong ends at gRPC.
+// compressed, and four with its length (gRPC over HTTP/2, "Length-Prefixed-Message"). So the size on the wire is known,
+// of which gRPC reports only the decompressed one, and the announced length before a message comes. It checks nothing
+// else: gRPC rejects malformed calls.
 type messages struct {
 	prefix [prefixBytes]byte
 	have   int          // bytes of prefix
 	left   int          // bytes of the message that are still to come
 	came   uint64       // messages that have begun
-	taken  uint64       // of whoever takes them
+	taken  uint64       // messages that were taken
 	uneven []uneven     // that are not taken, the oldest first
 	odd    atomic.Int32 // how many these are
 	// longest is the greatest length that was announced.
@@ -32,10 +32,9 @@ const (
 	prefixBytes = 5
 	// compressedFlag is the byte before a message that is compressed.
 	compressedFlag = 1
-	// unevenBytes is what an uneven message counts on top, because it is remembered until it is taken.
+	// unevenBytes is charged for an uneven message in addition, because it is remembered until it is taken.
 	unevenBytes = 32
-	// pieceBytes is what each piece of a message counts on top but for the last one: gRPC keeps as much for
-	// it, even if it has one byte.
+	// pieceBytes is charged for each piece of a message but the last: gRPC allocates as much for it, even for one byte.
 	pieceBytes = 64
 )
 
@@ -85,8 +84,8 @@ func (m *messages) keepMore(compressed, more int) int {
 	return more
 }
 
-// skip says that the next message is taken, if none can be uneven that is not: then as much was kept for it
-// as it has, and no lock is needed. What is taken has gone by before.
+// skip counts the next message as taken and returns true, unless some may be uneven: else the charge was as large as
+// the message, and no lock is needed. A message is taken after it has gone by.
 func (m *messages) skip() bool {
 	if m.odd.Load() > 0 {
 		return false
@@ -100,8 +99,7 @@ func (m *messages) folded() bool {
 	return len(m.uneven) > 0 && m.uneven[0].number == m.taken && m.uneven[0].compressed >= 0
 }
 
-// take says that the next message is taken, which is so long when decompressed. It returns how much was kept
-// for it.
+// take counts the next message as taken, with its decompressed length, and returns how much was kept for it.
 func (m *messages) take(length int) (kept int) {
 	number := m.taken
 	m.taken++

@@ -58,7 +58,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// more is how much is kept beyond what came.
+// more sums what is kept beyond the received bytes.
 func (m *messages) more() (sum int) {
 	for _, u := range m.uneven {
 		sum += u.more
@@ -66,8 +66,8 @@ func (m *messages) more() (sum int) {
 	return sum
 }
 
-// TestPieces has a message come byte by byte: what gRPC keeps for each piece counts until the message is
-// taken, and nothing counts of a message that comes as a whole.
+// TestPieces sends a message byte by byte: gRPC's buffer for each piece is charged until the message is taken, and a
+// message that comes as a whole is charged nothing more.
 func TestPieces(t *testing.T) {
 	const length = 1000
 	var m messages
@@ -89,7 +89,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// bytesOf is how many bytes messages of these lengths have.
+// bytesOf returns the size of messages of these lengths.
 func bytesOf(lengths []int) (bytes int) {
 	for _, length := range lengths {
 		bytes += prefixBytes + length
@@ -203,8 +203,8 @@ func TestCallsShareAPlace(t *testing.T) {
 	}
 }
 
-// TestMessageAndResetInOneRead has a client send a part of a message and reset its stream at once, so that
-// one read brings both, while the call is over and waits for its end to be read.
+// TestMessageAndResetInOneRead sends a part of a message and a reset of its stream at once, so that one read brings
+// both, while the call is over and waits for its end to be read.
 func TestMessageAndResetInOneRead(t *testing.T) {
 	c := NewConnections(Limits{ReceivedBytes: 1 << 20, ResetBurst: 10}, slog.New(slog.DiscardHandler))
 	conn := c.meter(nil, nil)

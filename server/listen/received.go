@@ -26,10 +26,10 @@ type received struct {
 var errReceivesTooMuch = errors.New(
 	"more is being received than there is room for, and most of it on this connection")
 
-// Received is how many bytes of messages are kept.
+// Received is the number of bytes of messages that are kept.
 func (c *Connections) Received() int64 { return int64(c.bytes.total.Used()) }
 
-// CutForReceiving is how many connections were closed because too much was received and most of it on them.
+// CutForReceiving counts the connections closed because too much was received, most of it on them.
 func (c *Connections) CutForReceiving() uint64 { return c.bytes.cut.Load() }
 
 // init is called before the first connection.
@@ -102,10 +102,10 @@ func (c *meteredConn) receive(stream uint32, b []byte) int64 {
 	return n
 }
 
-// latelyOpen is how many calls of a connection are found without its map. It is a power of two.
+// latelyOpen is the number of a connection's calls that are found without its map. It is a power of two.
 const latelyOpen = 16
 
-// callOf is the call on a stream, nil if there is none that counts. The mutex is held.
+// callOf returns the call on a stream, or nil if it is not counted. The mutex is held.
 func (c *meteredConn) callOf(stream uint32) *Call {
 	at := &c.lately[stream/2%latelyOpen] // clients have the odd ones
 	if call := *at; call != nil && call.stream == stream {
@@ -177,8 +177,8 @@ func (c *meteredConn) abort() error {
 	return c.Conn.Close()
 }
 
-// heaviest is the connection that keeps the most of the subject that keeps the most, nil if none keeps anything.
-// What unknown callers send takes nobody else's place: it is one of theirs while they keep anything.
+// heaviest returns the connection that keeps the most of the subject that keeps the most, or nil. Unknown callers evict
+// only each other: it is one of theirs while they keep anything.
 func (r *received) heaviest() (heaviest *meteredConn) {
 	type load struct {
 		sum, most int64
@@ -207,7 +207,7 @@ func (r *received) heaviest() (heaviest *meteredConn) {
 	return heaviest
 }
 
-// keeps is how many bytes the connection keeps, and of whom.
+// keeps returns the number of bytes that the connection keeps, and their subject.
 func (c *meteredConn) keeps() (share.Subject, int64) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -15,10 +15,10 @@ import (
 // SocketName is the administrator's socket in a server's data directory.
 const SocketName = "admin.sock"
 
-// socketPathMax is how many bytes the path of a socket may have everywhere; Linux takes 107.
+// socketPathMax bounds the path of a socket in bytes on all systems; Linux takes 107.
 const socketPathMax = 100
 
-// partPattern is how the folder is called in which a socket is made.
+// partPattern names the folder in which a socket is made.
 const partPattern = ".admin-*"
 
 // Socket opens the socket in a directory for the owner of the directory alone, whatever the mode of the

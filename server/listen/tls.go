@@ -84,7 +84,7 @@ type tlsReloader struct {
 	checked time.Time
 }
 
-// tlsCheckPeriod is how often handshakes look whether the files have changed.
+// tlsCheckPeriod is the shortest time between two checks of handshakes for changed files.
 const tlsCheckPeriod = time.Second
 
 // configuration is the newest that the files make. A change that cannot be used is logged once, and the
@@ -161,9 +161,9 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return config, nil
 }
 
-// transportSecurity is what Connections.Credentials returns.
+// transportSecurity implements Connections.Credentials.
 type transportSecurity struct {
-	tls         *TLSListener // nil if there is none
+	tls         *TLSListener // nil without TLS
 	connections *Connections
 }
 
@@ -188,8 +188,7 @@ func (t transportSecurity) ServerHandshake(conn net.Conn) (net.Conn, credentials
 	return metered.plain(), callerInfo{info, metered}, nil
 }
 
-// callerInfo is what gRPC keeps of a handshake, and the connection that it was about, which gRPC shows nobody
-// else.
+// callerInfo is gRPC's record of a handshake, with its connection, which gRPC does not show otherwise.
 type callerInfo struct {
 	credentials.AuthInfo
 	conn *meteredConn

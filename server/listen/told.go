@@ -12,11 +12,11 @@ import (
 	"github.com/coordd/coordd/internal/netguard"
 )
 
-// What clients, or the lack of descriptors, do to connections is told by way of a lograte.ByKey: strangers can
-// cause it as often as they like.
+// Log lines about connections, caused by clients or by the lack of descriptors. They are rate-limited with a
+// lograte.ByKey: strangers can cause them as often as they like.
 
-// tellHandshake tells of a client that did not get through the TLS handshake. Who connects and says nothing,
-// as port checks do, is for the curious.
+// tellHandshake logs a failed TLS handshake. A connection without any byte, as of a port check, is logged at debug
+// level.
 func (c *Connections) tellHandshake(conn net.Conn, err error) {
 	level, kind := slog.LevelWarn, "handshake "
 	if errors.Is(err, io.EOF) {
@@ -51,8 +51,7 @@ func handshakeText(err error) string {
 	return text
 }
 
-// tellAccept tells of a connection that could not be accepted, for another reason than the want of
-// descriptors.
+// tellAccept logs that a connection could not be accepted, for another reason than the lack of descriptors.
 func (c *Connections) tellAccept(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
@@ -62,7 +61,7 @@ func (c *Connections) tellAccept(err error) {
 	}
 }
 
-// tellAddress tells of an address from which no more connections are taken.
+// tellAddress logs that an address has too many connections and no more are accepted.
 func (c *Connections) tellAddress(address string) {
 	if ok, hidden := c.told.Allow("address "+address, c.now()); ok {
 		c.logger.Warn("an address has too many connections: further ones are closed", "address", address,
@@ -70,7 +69,7 @@ func (c *Connections) tellAddress(address string) {
 	}
 }
 
-// tellResets tells of a connection that is cut off.
+// tellResets logs that a connection is cut off.
 func (c *Connections) tellResets(conn net.Conn) {
 	if ok, hidden := c.told.Allow("resets "+netguard.Network(conn.RemoteAddr()), c.now()); ok {
 		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets,

@@ -42,8 +42,8 @@ func (c from) RemoteAddr() net.Addr {
 }
 func (from) Close() error { return nil }
 
-// What keeps clients out is told: that nothing can be accepted, that there are no descriptors, and that an
-// address has too many connections; and ever more rarely while it goes on.
+// The causes that keep clients out are logged: nothing can be accepted, there are no descriptors, an address has too
+// many connections; and ever more rarely while it goes on.
 func TestWhatKeepsClientsOutIsTold(t *testing.T) {
 	var log bytes.Buffer
 	c := NewConnections(Limits{Connections: 9, ConnectionsPerAddress: 1, Strangers: 9, ResetBurst: 1,

@@ -12,16 +12,16 @@ import (
 	"github.com/coordd/coordd/server/share"
 )
 
-// This file decompresses messages. gRPC would do so without knowing who sends them, so it is not asked to: what
-// it is handed says of no message that it is compressed (messages.pass), and the codec decompresses. A message
-// of a few kilobytes unfolds to megabytes, and one of four megabytes to nothing takes a second: so callers
-// take turns, and none unfolds further than its method allows.
+// Decompression of messages. gRPC would decompress before the caller is known. So messages.pass clears the compressed
+// flag in the bytes that gRPC gets, and the codec decompresses. A message of a few kilobytes unfolds to megabytes, and
+// one of four megabytes to nothing takes a second: so callers take turns, and none unfolds further than its method
+// allows.
 
 // newUnfolding returns the places for decompressing.
 func newUnfolding() *share.Line { return share.NewLine(unfoldingPlaces(), 0) }
 
-// unfoldingPlaces is how many messages are decompressed at once: half as many as there are processors, but two at
-// least, so that one of them is left for callers who are not known.
+// unfoldingPlaces limits concurrent decompressions: half as many as there are processors, but at least two, so that one
+// is left for unknown callers.
 func unfoldingPlaces() int { return max(2, runtime.GOMAXPROCS(0)/2) }
 
 // unfolders are used again until the collector has come twice: a server that is sent nothing large keeps nothing.
@@ -34,7 +34,7 @@ type unfolder struct {
 	space []byte
 }
 
-// encodings are how messages may be compressed, by the name in the call's headers.
+// encodings has a decompressor for each supported value of grpc-encoding.
 var encodings = map[string]func(u *unfolder, data io.Reader) (io.Reader, error){
 	"gzip":      func(u *unfolder, data io.Reader) (io.Reader, error) { return &u.gzip, u.gzip.Reset(data) },
 	deflateName: (*unfolder).resetZlib,
@@ -108,7 +108,7 @@ func (c *Call) unfold(folded io.Reader, decode func(message []byte) error) error
 		return err
 	case tooLarge:
 		c.take(0)
-		c.last = c.most + 1 // which is what its handler refuses
+		c.last = c.most + 1 // its handler refuses it
 		return nil
 	}
 	c.take(len(message))
