@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// settlePatience is how long the servers may take for what is due at one moment.
+	// settlePatience limits the time for everything that is due at one moment.
 	settlePatience = time.Minute
-	// maxMoments is how often in a row something may become due at one moment.
+	// maxMoments limits how often in a row something may become due at one moment.
 	maxMoments = 10_000
 )
 
@@ -45,7 +45,7 @@ func (s *Server) Advance(d time.Duration) []Event {
 	return events
 }
 
-// Elapsed is how much time Advance has let pass so far.
+// Elapsed is the time that Advance has let pass so far.
 func (s *Server) Elapsed() time.Duration {
 	return s.elapsed()
 }
@@ -109,7 +109,7 @@ type eventLog struct {
 	events []Event
 }
 
-// open begins to watch whoever leads now.
+// open begins to watch the present leader.
 func (l *eventLog) open() error {
 	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
 	defer cancel()
@@ -188,7 +188,7 @@ func (c *core) stillWaits(unanswered map[clientPing]bool) bool {
 	return len(unanswered) > len(c.silent)
 }
 
-// look is how things stand with all servers.
+// look is the observed state of all servers.
 type look struct {
 	waits      string
 	activity   uint64

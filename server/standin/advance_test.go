@@ -71,8 +71,8 @@ wait ended: session 2, semaphore "lock" of /local/locks, after 20m0s`
 	}
 }
 
-// TestAdvanceOverTenMinutes of session timeouts, with a client that keeps its session all the time. What it
-// takes by the real clock is only told.
+// TestAdvanceOverTenMinutes of session timeouts, with a client that keeps its session all the time. Its duration by the
+// real clock is only logged.
 func TestAdvanceOverTenMinutes(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	keeps := open(t, conn, node, 5*time.Second, 0)

@@ -63,10 +63,10 @@ func (s *Server) await(look func() string) {
 	}
 }
 
-// eventsShown is how many events a failure tells.
+// eventsShown is the number of latest events that a failure lists.
 const eventsShown = 50
 
-// situation is what there is, and how it came to that.
+// situation describes the present state and the events that led to it.
 func (c *core) situation() string {
 	text, err := c.dump()
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 // CertificateAuthority is the file with the certificate that clients have to trust, empty without TLS.
 func (s *Server) CertificateAuthority() string { return s.files.Certificate }
 
-// makeCertificate puts a certificate into a directory that speaks for itself: whoever trusts it needs no
-// other.
+// makeCertificate puts a self-signed certificate into a directory; a client needs to trust nothing else.
 func makeCertificate(dir string) (listen.TLSFiles, error) {
 	files := listen.TLSFiles{Certificate: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

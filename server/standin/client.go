@@ -12,9 +12,8 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// Client is a session in a test's hands: somebody else, with whom the code under test has to get along. It
-// speaks to the server within the process, so neither faults nor Requests know of it, and answers its pings.
-// Where a method is refused the test fails.
+// Client is a session in a test's hands: a competitor of the code under test. It speaks to the server within the
+// process, so neither faults nor Requests know of it, and answers its pings. Where a method is refused the test fails.
 type Client struct {
 	// ID is the session.
 	ID uint64

@@ -82,8 +82,8 @@ func (c *clock) remove(t *timer) bool {
 	return found
 }
 
-// turn lets time pass until the next timer runs out, or until end if none does before, and has the timers
-// that run out at that moment do what they are there for. It reports whether there was one.
+// turn lets time pass until the next timer runs out, or until end, and calls the timers that run out at that moment. It
+// reports whether there was one.
 func (c *clock) turn(end coordination.Instant) bool {
 	c.mutex.Lock()
 	if len(c.timers) == 0 || c.timers[0].due > end {

@@ -4,9 +4,9 @@
 //	s := standin.Start(t)
 //	db, err := ydb.Open(ctx, s.ConnectionString())
 //
-// It keeps everything in memory, has a port of its own, and ends with the test. Servers has several of them
-// make up a cluster, Dir has them keep their data, Users and TLS have clients show who they are. Run starts
-// one without a test, as for TestMain; In then says to which test a failure belongs.
+// It keeps everything in memory, has a port of its own, and ends with the test. Servers starts several as a cluster,
+// Dir makes them persistent, and Users and TLS require clients to authenticate. Run starts one without a test, as for
+// TestMain; In then names the test to which a failure belongs.
 //
 // Owners, Waiters, Sessions, Data and Dump look inside without the protocol, and those whose name begins with
 // Await wait for what they would see.

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/server/group/events"
 )
 
-// EventKind is what an Event tells.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
@@ -48,8 +48,7 @@ var eventKinds = map[coordination.OccurrenceKind]EventKind{
 // Event is something that happened to a session or a semaphore.
 type Event struct {
 	Kind EventKind
-	// After is how long the Advance had been under way by the turned clock; 0 for what Advance did not bring
-	// about.
+	// After is the time that the Advance had been under way by the turned clock; 0 for events outside of an Advance.
 	After time.Duration
 	// Node is the path of the coordination node, empty if it is gone.
 	Node      string
@@ -77,8 +76,7 @@ func (e Event) String() string {
 	return text
 }
 
-// Events is what has happened so far, as the server that leads has seen it since it was started; of much only
-// the end.
+// Events returns the events so far, as the leading server has seen them since its start; of many only the last ones.
 func (s *Server) Events() []Event {
 	s.helper()()
 	events, err := s.events()

@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// faultPatience is how long a fault may take that needs the leader.
+// faultPatience limits the time for a fault that needs the leader.
 const faultPatience = time.Minute
 
 // diskReserve is below which free space a stand-in's disk counts as nearly full, in bytes.
@@ -37,11 +37,11 @@ func (c *core) makeFaulty(m *member, number int) {
 	}
 }
 
-// Faults are what goes wrong on this stand-in, as the methods below have it, which fail the test where there
-// is an error. It is there for what they leave out.
+// Faults is the stand-in's set of faults. The methods below use it and fail the test on an error; it offers more than
+// they do.
 func (s *Server) Faults() *faults.Set { return s.faults }
 
-// must fails the test if a fault is none.
+// must fails the test if a fault was refused.
 func (s *Server) must(what string, err error) {
 	s.helper()()
 	if err != nil {

@@ -64,7 +64,7 @@ func (l *limiter) acquire(path string, amount uint64, limit time.Duration) <-cha
 	return ended
 }
 
-// waiting is how many calls wait for units.
+// waiting counts the calls that wait for units.
 func (l *limiter) waiting() (waiting int) {
 	for _, g := range l.s.groups() {
 		waiting += g.Limiter().Figures().Waiters
@@ -106,8 +106,8 @@ func TestAdvanceFillsBuckets(t *testing.T) {
 	}
 }
 
-// TestAdvanceOverTenMinutesOfQuota: in each ten seconds as much flows as the rate allows, to whoever has come
-// first. What it takes by the real clock is only told.
+// TestAdvanceOverTenMinutesOfQuota: in each ten seconds as much flows as the rate allows, in order of arrival. Its
+// duration by the real clock is only logged.
 func TestAdvanceOverTenMinutesOfQuota(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	l := newLimiter(t, s, conn)

@@ -42,7 +42,7 @@ type FixtureError struct {
 // Error implements error.
 func (e *FixtureError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap is what is wrong with it.
+// Unwrap returns the cause.
 func (e *FixtureError) Unwrap() error { return e.Err }
 
 // wantedNode is a coordination node of a fixture.

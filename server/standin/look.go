@@ -22,7 +22,7 @@ type Owner struct {
 type Waiter struct {
 	Session, OrderID, Count uint64
 	Data                    []byte
-	// Timeout is how long it waits in all, Forever if there is no end.
+	// Timeout is the whole time that it waits, or Forever.
 	Timeout time.Duration
 }
 
@@ -34,7 +34,7 @@ type Session struct {
 	ID          uint64
 	Description string
 	Timeout     time.Duration
-	// Attached tells that a client has it. If none has, it lives on for Left.
+	// Attached reports whether a client has it. Otherwise it lives on for Left.
 	Attached bool
 	Left     time.Duration
 }
@@ -68,7 +68,7 @@ func duration(millis uint64) time.Duration {
 	return time.Duration(millis) * time.Millisecond
 }
 
-// Data is what a semaphore carries, nil if there is no such semaphore.
+// Data returns the data of a semaphore, or nil if there is no such semaphore.
 func (s *Server) Data(node, name string) []byte {
 	s.helper()()
 	for _, sem := range s.find(coordination.InspectSemaphores, node, name).Semaphores {
@@ -247,7 +247,7 @@ func dumpSemaphore(out *strings.Builder, sem *coordination.InspectedSemaphore) {
 	}
 }
 
-// amount is how much of a semaphore.
+// amount formats a count of tokens.
 func amount(n uint64) string {
 	if n == math.MaxUint64 {
 		return "all"

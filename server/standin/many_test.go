@@ -62,7 +62,7 @@ func startMany(t testing.TB, many int) (stop func()) {
 	}
 }
 
-// BenchmarkStart tells how long one takes to start; the time of stopping is part of ns/op only.
+// BenchmarkStart reports the duration of a start; the time of stopping is part of ns/op only.
 func BenchmarkStart(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {

@@ -28,11 +28,11 @@ type settings struct {
 	fixture  string
 }
 
-// defaultPongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or
-// to read what it is told. One that takes longer is not waited for until it does.
+// defaultPongPatience limits, by the real clock, the wait for a client to answer a ping during Advance, or to read its
+// messages. A slower client is not waited for until it has caught up.
 const defaultPongPatience = time.Second
 
-// defaultPatience is how long Await and its like wait, by the real clock.
+// defaultPatience limits Await and its like, by the real clock.
 const defaultPatience = 10 * time.Second
 
 func collect(options []Option) (settings, error) {
@@ -47,13 +47,13 @@ func collect(options []Option) (settings, error) {
 	return s, nil
 }
 
-// maxServers is how many servers a stand-in may have.
+// maxServers is the largest number of servers of a stand-in.
 const maxServers = 9
 
 // Database is the absolute path under which everything lives, instead of /local.
 func Database(path string) Option { return func(s *settings) { s.database = path } }
 
-// User is who may log in.
+// User may log in.
 type User struct {
 	Name, Password string
 	// Administrator may do everything. Others may do nothing until an administrator gives them rights.
@@ -90,14 +90,14 @@ func Dir(path string) Option { return func(s *settings) { s.dir = path } }
 // FakeTime has time stand still for sessions, waits and grace periods, until Advance.
 func FakeTime() Option { return func(s *settings) { s.fakeTime = true } }
 
-// Patience is how long Await and its like wait, by the real clock, instead of 10 seconds.
+// Patience limits Await and its like, by the real clock, instead of 10 seconds.
 func Patience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
 
-// PongPatience is how long Advance waits for a client to answer a ping, by the real clock, instead of a
-// second. A machine that is very busy needs more; a client that never answers costs as much once.
+// PongPatience limits Advance's wait for a client to answer a ping, by the real clock, instead of a second. second. A
+// machine that is very busy needs more; a client that never answers costs as much once.
 func PongPatience(d time.Duration) Option { return func(s *settings) { s.pong = d } }
 
-// Tap is told what clients and the servers say, from the first client on; see faults.Set.SetTap.
+// Tap is called with the messages of clients and servers, from the first client on; see faults.Set.SetTap.
 func Tap(t faults.Tap) Option { return func(s *settings) { s.tap = t } }
 
 // Fixture is loaded before the start is over; see Server.Load.

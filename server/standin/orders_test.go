@@ -73,8 +73,8 @@ func TestOrdersAreMethods(t *testing.T) {
 	}
 }
 
-// An order for several servers, for a disk or for a clock that stands still is refused where there is none, with a text
-// that names the remedy.
+// An order that needs several servers, a disk or a clock that stands still is refused without them, with a text that
+// names the remedy.
 func TestOrdersThatCannotBe(t *testing.T) {
 	s := Start(t)
 	for name, want := range map[string]string{

@@ -24,7 +24,7 @@ func openPort(address string) (*port, error) {
 	return &port{host, l.(*net.TCPListener)}, err
 }
 
-// address is what was asked for, with the port that it has become.
+// address is the requested host, with the port that the system has chosen.
 func (p *port) address() string {
 	return net.JoinHostPort(p.host, strconv.Itoa(p.tcp.Addr().(*net.TCPAddr).Port))
 }

@@ -57,7 +57,7 @@ func (c *core) configureProcess(m *member) {
 	m.emptyMemory()
 }
 
-// Faults are what goes wrong.
+// Faults returns the set of faults.
 func (p *Process) Faults() *faults.Set { return p.core.faults }
 
 func (p *Process) server() *server.Server {
@@ -67,7 +67,7 @@ func (p *Process) server() *server.Server {
 	return m.latest
 }
 
-// ConnectionString is what clients are to be given.
+// ConnectionString is the connection string for clients.
 func (p *Process) ConnectionString() string { return p.server().ConnectionString() }
 
 // TLSConnectionString is the same for the TLS listener, empty without one.
@@ -118,8 +118,7 @@ func (c *core) watch(s *server.Server, over <-chan struct{}) {
 	}
 }
 
-// monitoring is what monitoring programs are served by. It outlives the servers, so that who has ordered a
-// restart is answered.
+// monitoring serves the monitoring port. It outlives the servers, so that an order to restart is answered.
 type monitoring struct {
 	logger  *slog.Logger
 	handler atomic.Pointer[http.Handler]

@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// slowPatience is how long a call of a server that Slow has started may take.
+// slowPatience limits a call of a server that Slow has started.
 const slowPatience = 2 * time.Minute
 
 // Slow is server.Start of a server on which time passes 30 times as slowly for clients: sessions, waits,

@@ -32,10 +32,9 @@ type TB interface {
 }
 
 const (
-	// startPatience is how long a start may take: a cluster has to elect a leader, and the machine may be
-	// busy.
+	// startPatience limits a start: a cluster has to elect a leader, and the machine may be busy.
 	startPatience = time.Minute
-	// stopPatience is how long a stop waits for clients, which may well go on to the end of the test.
+	// stopPatience limits a stop's wait for clients, which may well go on to the end of the test.
 	stopPatience = time.Second
 )
 
@@ -45,18 +44,18 @@ type Server struct {
 	tb TB // nil: there is no test, and failures panic
 }
 
-// core is what all views of a stand-in have in common.
+// core is the common part of all views of a stand-in.
 type core struct {
 	settings settings
 	clock    *clock // nil: the real one
 	faults   *faults.Set
-	temp     string // directory to be removed in the end, "" if there is none
+	temp     string // directory to be removed in the end, or ""
 	files    listen.TLSFiles
 	unbind   func() bool     // of the context of Run
 	life     context.Context // within which servers may be started again
 
 	process    *server.Config // of a Process, else nil, as the next two are
-	lost       func(error)    // is told why a server has ended by itself
+	lost       func(error)    // called with the reason when a server has ended by itself
 	monitoring *monitoring
 
 	mutex   sync.Mutex // held while servers are started and stopped
@@ -165,7 +164,7 @@ func (c *core) begin(ctx context.Context) error {
 }
 
 func (c *core) beginLocked(ctx context.Context) error {
-	c.mutex.Lock() // a process may be told to restart before it has started
+	c.mutex.Lock() // a process may get an order to restart before it has started
 	defer c.mutex.Unlock()
 	if err := c.prepare(); err != nil {
 		return err
@@ -352,7 +351,7 @@ func (c *core) stop(ctx context.Context) error {
 		return nil
 	}
 	c.stopped = true
-	c.unmet = c.faults.Reset() // a silenced stream could not be told of the end
+	c.unmet = c.faults.Reset() // a silenced stream could not be notified of the end
 	err := c.stopAll(ctx)
 	c.monitoring.stop()
 	for _, m := range c.members {
@@ -368,8 +367,8 @@ func (c *core) stop(ctx context.Context) error {
 	return err
 }
 
-// Stop ends the stand-in; Start's does so by itself at the end of the test. Clients that are still there are
-// told that the server stops, and get a second. Later calls do nothing.
+// Stop ends the stand-in; Start's does so by itself at the end of the test. Clients that are still connected are
+// notified of the stop, and get a second. Later calls do nothing.
 func (s *Server) Stop() {
 	s.helper()()
 	if err := s.stopSoon(); err != nil {
@@ -436,7 +435,7 @@ func (c *core) restart(empty bool) error {
 	return c.addUsers(ctx)
 }
 
-// ConnectionString is what ydb.Open takes, such as grpc://127.0.0.1:40123/local.
+// ConnectionString is the argument for ydb.Open, such as grpc://127.0.0.1:40123/local.
 func (s *Server) ConnectionString() string {
 	m, scheme := s.members[0], "grpc://"
 	address := m.clients.address()
@@ -487,5 +486,5 @@ func (c *core) first(ctx context.Context, is func(*group.Group) bool) (*group.Gr
 
 var errNoLeader = errors.New("no server leads")
 
-// pollPause is how long it takes between two looks at something that takes its time.
+// pollPause separates two looks at something that takes its time.
 const pollPause = 2 * time.Millisecond

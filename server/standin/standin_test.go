@@ -50,7 +50,7 @@ func TestLookInside(t *testing.T) {
 		!strings.HasSuffix(s.ConnectionString(), "/local") {
 		t.Errorf("connection string %s", s.ConnectionString())
 	}
-	s.AwaitOwners(node, "lock", 0) // there is none
+	s.AwaitOwners(node, "lock", 0) // there is no owner
 	if s.Owners("/local/nothing", "lock") != nil || s.Sessions("nothing") != nil ||
 		s.Data(node, "lock") != nil {
 		t.Error("there is something in nothing")
@@ -154,8 +154,7 @@ func TestDirIsKept(t *testing.T) {
 	}
 }
 
-// TestServers has three servers be one cluster: what one was told all have, and a client is served by any of
-// them.
+// TestServers starts a cluster of three: a write to one is on all, and a client is served by any of them.
 func TestServers(t *testing.T) {
 	s, conn := began(t, Servers(3))
 	first := open(t, conn, node, long, 0)

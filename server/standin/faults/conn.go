@@ -119,7 +119,7 @@ func (s *Set) resetConn(client string) {
 		return
 	}
 	if tcp, is := c.Conn.(*net.TCPConn); is {
-		_ = tcp.SetLinger(0) // so that the client is told of a reset, not of an end
+		_ = tcp.SetLinger(0) // so that the client gets a reset, not an end
 	}
 	_ = c.Close()
 }

@@ -76,7 +76,7 @@ func (a *Arguments) Number(key string, absent uint64) uint64 {
 	return n
 }
 
-// Count is an argument that says how many.
+// Count is an argument that is a number.
 func (a *Arguments) Count(key string, absent int) int {
 	text, found := a.take(key)
 	if !found {
@@ -303,10 +303,10 @@ func (c *Controls) Do(ctx context.Context, name string, values map[string]any) (
 	return result, nil
 }
 
-// orderPatience is how long an order may take.
+// orderPatience limits the duration of an order.
 const orderPatience = time.Minute
 
-// answer is what an order is answered with, as JSON.
+// answer is the JSON answer to an order.
 type answer struct {
 	Result any    `json:"result,omitempty"`
 	Error  string `json:"error,omitempty"`

@@ -24,8 +24,8 @@ const (
 	// asks for is executed. As the client cannot answer pings, the server detaches its session after a third
 	// of the session's timeout, 5 s at most.
 	Silence Drop = "silence"
-	// BlackHole: nothing passes on the connection in either direction, and neither end is told. The sessions
-	// behind it are detached as with Silence.
+	// BlackHole: nothing passes on the connection in either direction, and neither end is notified. The sessions behind
+	// it are detached as with Silence.
 	BlackHole Drop = "black-hole"
 )
 
@@ -98,7 +98,7 @@ func (s *Set) pick(f Filter) []*stream {
 	return picked
 }
 
-// whose tells for whom a stream speaks.
+// whose returns the request's server, client and session as far as the stream knows them.
 func (s *stream) whose() *Request {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -133,10 +133,10 @@ func (s *stream) silence() {
 	}
 }
 
-// SpuriousNotice tells watches of the open streams that f picks that their semaphore has changed, with both
-// flags false, and returns how many: all that are armed, or those of the semaphore that is named. The
-// protocol allows it at any time. Those watches have fired: a real change after that is not notified. Without such
-// a watch the error is ErrMissed, unless that may be (MayMiss).
+// SpuriousNotice notifies watches of the open streams that f picks of a change, with both flags false, and returns
+// their number: all that are armed, or those of the semaphore that is named. The protocol allows it at any time. Those
+// watches have fired: a real change after that is not notified. Without such a watch the error is ErrMissed, unless
+// that may be (MayMiss).
 func (s *Set) SpuriousNotice(f Filter, semaphore string, more ...Option) (noticed int, err error) {
 	for _, st := range s.pick(f) {
 		noticed += st.notice(semaphore)

@@ -54,7 +54,7 @@ func TestDropStreamsByReset(t *testing.T) {
 	r.attach(c.session)
 }
 
-// Nothing is said on the stream, what is asked for is executed, and the rest of the connection answers.
+// The stream is silent, requests on it are executed, and the rest of the connection answers.
 func TestDropStreamsBySilence(t *testing.T) {
 	r := start(t)
 	c, other := r.attachFor(0, time.Minute), r.attach(0)
@@ -75,11 +75,11 @@ func TestDropStreamsBySilence(t *testing.T) {
 	}
 }
 
-// brief is the timeout of a session that is to run out in a test, but not before the client's part in it: a
-// third of it is how soon pings must be answered, on a busy machine as well.
+// brief is the timeout of a session that is to run out in a test, but not before the client's part in it: a pong is due
+// within a third of it, on a busy machine as well.
 const brief = 3 * time.Second
 
-// The client of a silent stream is not told that its session has come to an end.
+// The client of a silent stream is not notified of the end of its session.
 func TestSilenceOutlastsTheSession(t *testing.T) {
 	r := start(t)
 	c := r.attachFor(0, brief)

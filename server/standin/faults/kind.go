@@ -9,7 +9,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// Kind is what a client asks for.
+// Kind is the kind of a client's request.
 type Kind string
 
 // The kinds: messages of a Session stream, and calls.
@@ -60,10 +60,10 @@ type Status = Ydb.StatusIds_StatusCode
 // Refusal is a way in which a request may fail, as the specification has it.
 type Refusal struct {
 	Status Status
-	// Text is what YDB says with it.
+	// Text is YDB's text for it.
 	Text string
-	// Ends says that it is told as a Failure, behind which the stream ends. Otherwise it is the result of the
-	// request, and the stream goes on.
+	// Ends reports that it is sent as a Failure, which ends the stream. Otherwise it is the result of the request, and
+	// the stream goes on.
 	Ends bool
 }
 
@@ -272,8 +272,7 @@ func (k Kind) impossible(status Status, text string) Refusal {
 	return Refusal{Status: status, Text: text, Ends: k == Start || k == Stop}
 }
 
-// Troubled says which SDKs do not get over a refusal of a request of the kind, or overlook it; empty if all
-// do.
+// Troubled names the SDKs that do not recover from a refusal of a request of the kind, or overlook it.
 func (k Kind) Troubled(r Refusal) string {
 	switch {
 	case k == AcquireResource && (r.Status == Ydb.StatusIds_UNAVAILABLE ||
@@ -307,8 +306,8 @@ func troubledByStart(status Status) string {
 	return trouble
 }
 
-// kindOf tells what a message of a stream asks for, empty if it is a ping, a pong or what no client should
-// send; and, for what a client numbers, its number and the name of the semaphore.
+// kindOf returns the kind of a stream's message, empty for a ping, a pong or a message that no client should send; and,
+// for a numbered request, its number and the name of the semaphore.
 func kindOf(m *Ydb_Coordination.SessionRequest) (kind Kind, reqID uint64, name string) {
 	switch r := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_SessionStart_:
@@ -331,7 +330,7 @@ func kindOf(m *Ydb_Coordination.SessionRequest) (kind Kind, reqID uint64, name s
 	return "", 0, ""
 }
 
-// answered tells which request a message of the server belongs to. Empty: to none.
+// answered returns the request that a message of the server answers, or an empty kind.
 func answered(m *Ydb_Coordination.SessionResponse) (kind Kind, reqID uint64) {
 	switch r := m.GetResponse().(type) {
 	case *Ydb_Coordination.SessionResponse_SessionStarted_:

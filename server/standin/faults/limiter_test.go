@@ -49,7 +49,7 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 		return call(&Ydb_RateLimiter.AcquireResourceRequest{
 			Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: 1000}})
 	}
-	acquire := func() (Ydb.StatusIds_StatusCode, error) { // nothing, which is had unless there is a debt
+	acquire := func() (Ydb.StatusIds_StatusCode, error) { // nothing, which is granted unless there is a debt
 		return call(&Ydb_RateLimiter.AcquireResourceRequest{Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{}})
 	}
 	if err := r.DelayNext(faults.AcquireResource, 1, time.Hour,

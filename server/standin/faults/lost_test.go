@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// The lock is taken, and its owner is told nothing but that the stream is over.
+// The lock is taken, and its owner learns nothing but the end of the stream.
 func TestAnswerLost(t *testing.T) {
 	r := start(t)
 	if err := r.AnswerLost(faults.Acquire, 1); err != nil {

@@ -43,7 +43,7 @@ func (r *rule) miss(requests []Request) string {
 	return fmt.Sprintf("%s has met no request; of this kind came: %s", what, listed(came))
 }
 
-// listed joins the first few of the different texts, "none" if there are none.
+// listed joins the first few of the different texts, or returns "none".
 func listed(texts []string) string {
 	var shown []string
 	seen := make(map[string]bool)

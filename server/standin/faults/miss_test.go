@@ -52,7 +52,7 @@ func TestRelativePaths(t *testing.T) {
 	}
 }
 
-// A fault that meets nothing is an error that says what is there, unless it may miss.
+// A fault that meets nothing is an error that lists what it could have met, unless it may miss.
 func TestFaultsThatMiss(t *testing.T) {
 	r := start(t)
 	c := r.attach(0)

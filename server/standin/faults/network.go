@@ -19,14 +19,14 @@ type network struct {
 	conns   map[*conn]pair
 }
 
-// Peer tells where other servers reach one, before any of them is started.
+// Peer registers a server's peer address before any server is started.
 func (s *Set) Peer(server int, address string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.network.numbers = put(s.network.numbers, address, server)
 }
 
-// DialPeer is how a server connects to the others (raftstore.Cluster.Dial).
+// DialPeer returns the function with which a server connects to the others (raftstore.Cluster.Dial).
 func (s *Set) DialPeer(server int) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		s.mutex.Lock()
@@ -56,8 +56,8 @@ func (s *Set) DialPeer(server int) func(ctx context.Context, address string) (ne
 	}
 }
 
-// Partition has nothing pass between two servers, in either direction, and neither of them is told. Clients
-// reach both. Heal and Reset take it back, and then what was said meanwhile arrives.
+// Partition blocks all traffic between two servers, in both directions, without an error at either end. Clients reach
+// both. Heal and Reset end it, and then the delayed messages arrive.
 func (s *Set) Partition(i, j int) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

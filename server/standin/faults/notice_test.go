@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// A watch fires once: what changes behind a spurious notice is not told.
+// A watch fires once: changes after a spurious notice are not notified.
 func TestSpuriousNotice(t *testing.T) {
 	r := start(t)
 	c, other := r.attach(0), r.attach(0)

@@ -67,7 +67,7 @@ func replyOf(m any) (*serverMessage, error) {
 	return reply, proto.Unmarshal(encoded, reply)
 }
 
-// verdict is what becomes of a message of the server.
+// verdict is the decision about a message of the server.
 type verdict uint8
 
 const (
@@ -209,7 +209,7 @@ func (s *stream) say(m *serverMessage) error {
 	return s.sayLocked(m)
 }
 
-// sayLocked is say for whoever holds sending.
+// sayLocked is say for a caller that holds sending.
 func (s *stream) sayLocked(m *serverMessage) error {
 	s.mutex.Lock()
 	mute := s.mode != speaking

@@ -10,7 +10,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 )
 
-// Request is what a client has asked for, as it reached the stand-in. Pings and pongs are none.
+// Request is a client's request as it reached the stand-in. Pings and pongs are not listed.
 type Request struct {
 	At     time.Time `json:"at"`
 	Kind   Kind      `json:"kind"`
@@ -39,7 +39,7 @@ type Request struct {
 	IncludeWaiters bool   `json:"include_waiters,omitempty"`
 	WatchData      bool   `json:"watch_data,omitempty"`
 	WatchOwners    bool   `json:"watch_owners,omitempty"`
-	// Used says that units were used already. Otherwise TimeoutMillis is how long they are waited for.
+	// Used marks units that were used already. Otherwise TimeoutMillis limits the wait for them.
 	Used bool `json:"used,omitempty"`
 }
 
@@ -92,11 +92,11 @@ func (q *Request) fill(m *Ydb_Coordination.SessionRequest) {
 }
 
 const (
-	// maxLogBytes is how much the requests may have that are remembered. The oldest make room for others.
+	// maxLogBytes bounds the remembered requests. The oldest make room for others.
 	maxLogBytes = 1 << 20
-	// maxLoggedData is how much is remembered of the data of one.
+	// maxLoggedData bounds the remembered data of one.
 	maxLoggedData = 4 << 10
-	// requestBytes is what a request counts besides its texts.
+	// requestBytes is charged for a request besides its texts.
 	requestBytes = 256
 )
 
@@ -132,8 +132,7 @@ func (l *requestLog) add(q *Request) {
 	}
 }
 
-// Requests are what clients have asked for, the oldest first: the latest 1 MiB of it, and 4 KiB of the data
-// of each.
+// Requests returns the clients' requests, the oldest first: the latest 1 MiB of it, and 4 KiB of the data of each.
 func (s *Set) Requests() []Request {
 	s.log.mutex.Lock()
 	defer s.log.mutex.Unlock()
@@ -147,7 +146,7 @@ func (s *Set) ForgetRequests() {
 	s.log.requests, s.log.first, s.log.bytes, s.log.dropped = nil, 0, 0, 0
 }
 
-// RequestsDropped is how many requests have made room for others since the last ForgetRequests.
+// RequestsDropped counts the requests that have made room for others since the last ForgetRequests.
 func (s *Set) RequestsDropped() uint64 {
 	s.log.mutex.Lock()
 	defer s.log.mutex.Unlock()

@@ -189,7 +189,7 @@ func (c *client) next() *pb.SessionResponse {
 	return nil
 }
 
-// ended is how the stream ends, behind what it still says.
+// ended returns the stream's last messages and the status with which it ends.
 func (c *client) ended() (said []*pb.SessionResponse, code codes.Code) {
 	c.Helper()
 	late := time.After(soon)
@@ -250,7 +250,7 @@ func describe(id uint64, name string, watch bool) *pb.SessionRequest {
 			ReqId: id, Name: name, IncludeOwners: true, WatchData: watch, WatchOwners: watch}}}
 }
 
-// owners are the sessions that have a semaphore; a missing one has none.
+// owners returns the sessions that own a semaphore; a missing semaphore has no owners.
 func (r *rig) owners(name string) (sessions []uint64) {
 	r.Helper()
 	c := r.attach(0)

@@ -82,10 +82,10 @@ func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
 	return c.LoseLeader(ctx, d)
 }
 
-// plenty is what a disk has left that is not full, in bytes.
+// plenty is the free space of a disk that is not full, in bytes.
 const plenty = 1 << 50
 
-// disks are how those of the servers are.
+// disks is the state of the servers' disks.
 type disks struct {
 	there map[int]bool
 	full  map[int]bool
@@ -112,7 +112,7 @@ func (s *Server) Slow() {
 	}
 }
 
-// Disk tells that a server has one, which goes by FreeSpace and Slow.
+// Disk registers that a server has a disk, which FreeSpace and Slow describe.
 func (s *Set) Disk(server int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -122,7 +122,7 @@ func (s *Set) Disk(server int) {
 var errNoDisk = errors.New(
 	"there is no disk: everything is in memory; a Go test gives the stand-in Dir or Servers")
 
-// hasDisk tells that a server runs, and on a disk. The mutex is held.
+// hasDisk returns an error unless a server runs, and on a disk. The mutex is held.
 func (s *Set) hasDisk(server int) error {
 	switch {
 	case s.controls[server] == nil:

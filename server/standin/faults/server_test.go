@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The holder of a lock is told that its session has expired, and the next one has the lock.
+// The holder of a lock is notified that its session has expired, and the next one gets the lock.
 func TestExpireSession(t *testing.T) {
 	r := start(t)
 	c, other := r.attach(0), r.attach(0)

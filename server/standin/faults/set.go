@@ -17,7 +17,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// Set is what is to go wrong on a stand-in, of one server or of several. Make one with New.
+// Set is the set of faults of a stand-in, of one server or of several. Make one with New.
 type Set struct {
 	database string // relative paths are below it
 	after    func(d time.Duration, do func()) (stop func() bool)
@@ -115,7 +115,7 @@ func cleanPath(path string) string {
 	return "/" + strings.Join(strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), "/")
 }
 
-// Action is what is done to a request. Its zero value lets it through.
+// Action is the treatment of a request. Its zero value lets it through.
 type Action struct {
 	what    action
 	refusal Refusal
@@ -134,17 +134,16 @@ const (
 	actDrop
 )
 
-// LoseAnswer is what AnswerLost does, for OnRequest.
+// LoseAnswer is the action of AnswerLost, for OnRequest.
 func LoseAnswer() Action { return Action{what: actLose} }
 
-// Delay is what DelayNext does, for OnRequest.
+// Delay is the action of DelayNext, for OnRequest.
 func Delay(d time.Duration) Action { return Action{what: actDelay, delay: d} }
 
-// DropStream is what DropStreams does, for OnRequest: the request is not executed.
+// DropStream is the action of DropStreams, for OnRequest: the request is not executed.
 func DropStream(how Drop) Action { return Action{what: actDrop, how: how} }
 
-// Refuse is what FailNext does, for OnRequest. A status that requests of the kind never fail with is an
-// error.
+// Refuse is the action of FailNext, for OnRequest. A status that requests of the kind never fail with is an error.
 func Refuse(kind Kind, status Status, text string) (Action, error) {
 	r, err := kind.refusal(status, text)
 	return Action{what: actRefuse, refusal: r}, err
@@ -221,7 +220,7 @@ func (o *options) refusal(kind Kind) (Refusal, error) {
 	return kind.refusal(o.status, o.text)
 }
 
-// most is how many rules there may be at once.
+// most bounds the number of rules at once.
 const most = 1000
 
 var errTooMany = fmt.Errorf("there are %d already; Reset takes them back", most)
@@ -229,7 +228,7 @@ var errTooMany = fmt.Errorf("there are %d already; Reset takes them back", most)
 // FailNext has the next n requests of a kind fail with a status, and a text; an empty one is YDB's. They are
 // not executed: it comes before. It shows as the specification has it for that status: as the result of the
 // request, or as a Failure behind which the stream ends. With a status that such requests never fail with it
-// is an error, unless the fault is Impossible. What it returns says which SDKs do not get over it, or
+// is an error, unless the fault is Impossible. It returns the names of the SDKs that do not recover from it, or
 // overlook it.
 func (s *Set) FailNext(kind Kind, n int, status Status, text string, more ...Option) (troubled string,
 	err error) {
@@ -286,8 +285,8 @@ func (s *Set) AnswerLost(kind Kind, n int, more ...Option) error {
 }
 
 // RepeatNext is AnswerLost, and once the session is attached again its server gets the request for a second
-// time, before what the client says then, as from an SDK that repeats what was not answered. Nobody is told
-// what comes of the second. It is for the six requests that are about semaphores.
+// time, before the client's further messages, as from an SDK that repeats unanswered requests. The result of the second
+// is sent to no client. It is for the six requests that are about semaphores.
 func (s *Set) RepeatNext(kind Kind, n int, more ...Option) error {
 	if !kind.ofStream() || kind == Start || kind == Stop {
 		return fmt.Errorf("requests of kind %s are not repeated", kind)
@@ -333,7 +332,7 @@ func (s *Set) OnRequest(do func(Request) Action) {
 	s.hook = do
 }
 
-// Pending is how many faults wait for a request, those of FailSome not counted.
+// Pending counts the faults that wait for a request, those of FailSome excepted.
 func (s *Set) Pending() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -29,17 +29,16 @@ type (
 )
 
 const (
-	// startPause is how long a start's refusal is held back, as the server does: several SDKs try again
-	// without a pause.
+	// startPause delays a start's refusal, as the server does: several SDKs try again without a pause.
 	startPause = 100 * time.Millisecond
-	// sendPatience is how long a client that is being dropped may take to make room for its Failure.
+	// sendPatience limits the wait until a client that is being dropped makes room for its Failure.
 	sendPatience = time.Second
 	// maxHeld and maxHeldBytes bound what waits behind a delayed request; beyond it the client is not read.
 	maxHeld      = 1000
 	maxHeldBytes = 8 << 20
 )
 
-// errEnded is what the server finds a stream to be that a fault has ended.
+// errEnded is the error that the server gets from a stream that a fault has ended.
 var errEnded = status.Error(codes.Canceled, "the stream has been ended by a fault")
 
 // stream is a Session stream, seen from between gRPC and the server. The server reads it from one goroutine,
@@ -92,7 +91,7 @@ const (
 	over
 )
 
-// arrival is what the client says next, or how it ends.
+// arrival is the client's next message, or the end of its stream.
 type arrival struct {
 	message *clientMessage
 	err     error
@@ -101,7 +100,7 @@ type arrival struct {
 // held is a request that waits.
 type held struct {
 	message *clientMessage
-	judged  bool // it is what is waited for; the others wait behind it
+	judged  bool // it is the one that is waited for; the others wait after it
 	tapped  bool // by the tap, not by a fault
 	due     atomic.Bool
 	stop    func() bool
@@ -231,7 +230,7 @@ func hand(m *clientMessage, into any) {
 	generated.ProtoReflect().SetUnknown(m.ProtoReflect().GetUnknown())
 }
 
-// next finds what the server gets next. judged says that no fault is to meet it any more.
+// next returns the server's next message. judged reports that no fault applies to it any more.
 func (s *stream) next() (m *clientMessage, judged bool, err error) {
 	for {
 		if m := s.takeInjected(); m != nil {
@@ -351,7 +350,7 @@ func (s *stream) judge(m *clientMessage) (deliver bool, err error) {
 	return false, nil
 }
 
-// endedBy is what the reader of a stream is told that was dropped by its own request.
+// endedBy returns the error for the reader of a stream that was dropped by its own request.
 func (s *stream) endedBy(how Drop) error {
 	if how == Clean {
 		return errEnded
@@ -359,7 +358,7 @@ func (s *stream) endedBy(how Drop) error {
 	return nil // the end of the connection comes by itself, or none does
 }
 
-// describe tells what a message is, and takes note of whom the stream speaks for.
+// describe returns the Request of a message, and records the session for which the stream speaks.
 func (s *stream) describe(m *clientMessage) Request {
 	kind, reqID, name := kindOf(m)
 	q := Request{At: time.Now(), Kind: kind, Server: s.server, Stream: s.number, Client: s.client, SDK: s.sdk,
@@ -379,7 +378,7 @@ func (s *stream) delay(m *clientMessage, d time.Duration) {
 	h.stop = s.set.after(d, h.let(s))
 }
 
-// holdFirst has a request wait, and what came behind it too.
+// holdFirst makes a request wait, and those after it too.
 func (s *stream) holdFirst(m *clientMessage) *held {
 	h := &held{message: m, judged: true}
 	s.held = append([]*held{h}, s.held...)
@@ -395,8 +394,7 @@ func (h *held) let(s *stream) func() {
 	}
 }
 
-// note has the stream end before the first answer to a request, which may be repeated when its session is
-// back.
+// note ends the stream before the first answer to a request, which may be repeated when its session is back.
 func (s *stream) note(m *clientMessage, q *Request, again bool) {
 	s.mutex.Lock()
 	s.lost = put(s.lost, asked{q.Kind, q.ReqID}, true)
