@@ -93,7 +93,7 @@ func FakeTime() Option { return func(s *settings) { s.fakeTime = true } }
 // Patience limits Await and its like, by the real clock, instead of 10 seconds.
 func Patience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
 
-// PongPatience limits Advance's wait for a client to answer a ping, by the real clock, instead of a second. second. A
+// PongPatience limits Advance's wait for a client to answer a ping, by the real clock, instead of a second. A
 // machine that is very busy needs more; a client that never answers costs as much once.
 func PongPatience(d time.Duration) Option { return func(s *settings) { s.pong = d } }
 
