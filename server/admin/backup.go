@@ -34,7 +34,7 @@ func (s *Cluster) Snapshot(_ *adminpb.SnapshotRequest,
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	stall := s.Group.Clock().AfterFunc(time.Hour, func() { cancel(errBackupStalled) })
+	stall := s.Group.Shell().AfterFunc(time.Hour, func() { cancel(errBackupStalled) })
 	stall.Stop()
 	defer stall.Stop()
 	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(cmp.Or(s.Stall, BackupStall)) }}

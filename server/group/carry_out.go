@@ -66,7 +66,7 @@ func (g *core) answerBarriers() {
 	kept := g.barriers[:0]
 	for _, b := range g.barriers {
 		if b.index <= uint64(g.replica.Machine().Index()) {
-			g.ask(g.rounds.pass(b.id))
+			g.readIndex(g.rounds.pass(b.id))
 		} else {
 			g.rounds.answer(b.id)
 			kept = append(kept, b)

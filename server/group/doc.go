@@ -70,7 +70,7 @@
 //   - run, one for each group: takes the turns that nobody else takes.
 //   - Limiter.run, one for each group: shares out units of rate limiters by ticks, and wakes the calls that
 //     wait for some.
-//   - where there may be other members, Uplink.relay, which keeps the relay to the leader, Uplink.listen,
+//   - where there may be other members, Uplink.relay, which keeps the relay to the leader, Uplink.wakeMutedStreams,
 //     which sends the streams that were mute, and Comparer.compareDigests, with one for each question to another
 //     server, which it waits for. An open relay has four more: one that writes, one that waits for another
 //     leader, and two that ask for a permit.

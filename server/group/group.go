@@ -139,8 +139,8 @@ func (g *Group) Stop(ctx context.Context) error {
 // Log is the replicated log, for those who manage its members and its disk.
 func (g *Group) Log() *raftstore.Store { return g.store }
 
-// Clock is the clock of everything but the rings.
-func (g *Group) Clock() clock.Clock { return g.shell }
+// Shell returns the clock of everything but the rings.
+func (g *Group) Shell() clock.Clock { return g.shell }
 
 // Ready is closed when there is a leader, here or elsewhere, that serves.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
@@ -235,7 +235,7 @@ func (g inside) MaySpeak() bool { return g.lease.MaySpeak() && !g.quiet.Load() }
 func (g inside) IsQuiet() bool { return g.quiet.Load() }
 
 // Put implements streams.Core.
-func (g inside) Put(s streams.Said) { g.queue.put(event{Said: s}) }
+func (g inside) Put(s streams.Forwarded) { g.queue.put(event{Forwarded: s}) }
 
 // Look implements limiter.Core.
 func (g inside) Look(ctx context.Context, rows int,

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// ErrNotLeading says that this server leads nobody.
-var ErrNotLeading = errors.New("this server does not lead")
+// errLeadsNobody is the error of Abdicate on a server that does not lead.
+var errLeadsNobody = errors.New("this server does not lead")
 
 // quietPatience bounds the wait of a leader that hands over for the silence of the other servers, and for the log.
 // Behind a longer one the next leader has to grant every session its grace period.
@@ -34,7 +34,7 @@ func (g *Group) Abdicate(d time.Duration) error {
 	defer g.turn.Unlock()
 	term := c.replica.Term()
 	if c.closed || term == 0 {
-		return ErrNotLeading
+		return errLeadsNobody
 	}
 	c.leftOver = c.inFlight
 	g.abdicated.Store(true)

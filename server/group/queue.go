@@ -15,7 +15,7 @@ import (
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
 type event struct {
-	streams.Said
+	streams.Forwarded
 	call  *call
 	bytes int
 }

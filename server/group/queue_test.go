@@ -12,7 +12,7 @@ import (
 // eventOf is a request with n bytes of data.
 func eventOf(n int) event {
 	request := &coordination.Request{Data: make([]byte, n)}
-	return event{Said: streams.Said{Forward: coordination.Forward{Request: request}}}
+	return event{Forwarded: streams.Forwarded{Forward: coordination.Forward{Request: request}}}
 }
 
 // TestQueueRoom shows when streams are not read any more: one byte past the limit.

@@ -198,8 +198,8 @@ func (g *Group) ListResources(ctx context.Context, caller coordination.Caller,
 	}
 }
 
-// ask puts a question unless it is 0.
-func (g *shared) ask(question uint64) {
+// readIndex asks for a read index, whose number question is, unless that is 0: nobody has to ask then.
+func (g *shared) readIndex(question uint64) {
 	if question != 0 {
 		g.store.ReadIndex(question)
 	}
@@ -210,7 +210,7 @@ func (g *shared) ask(question uint64) {
 func (g *Group) passBarrier(ctx context.Context) error {
 	changed := g.uplink.AwaitNews()
 	round, ask := g.rounds.join()
-	g.ask(ask)
+	g.readIndex(ask)
 	retry := time.NewTimer(barrierRetry)
 	defer retry.Stop()
 	for {
@@ -220,11 +220,11 @@ func (g *Group) passBarrier(ctx context.Context) error {
 			return nil
 		case <-changed:
 			changed = g.uplink.AwaitNews()
-			g.ask(g.rounds.again(round, asked))
+			g.readIndex(g.rounds.again(round, asked))
 		case <-retry.C:
-			g.ask(g.rounds.again(round, asked))
+			g.readIndex(g.rounds.again(round, asked))
 		case <-ctx.Done():
-			g.ask(g.rounds.drop(round))
+			g.readIndex(g.rounds.drop(round))
 			return ctx.Err()
 		case <-g.over:
 			return streams.ErrStopped

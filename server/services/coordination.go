@@ -36,7 +36,7 @@ func (s Coordination) CreateNode(ctx context.Context,
 	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
 		return &coordination.CreateNode{CallID: call, Caller: s.Caller(ctx), Path: path,
 			Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != "",
-			Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
+			Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Shell().WallMillis()}
 	})
 	return &Ydb_Coordination.CreateNodeResponse{Operation: op}, err
 }

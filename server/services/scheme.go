@@ -29,7 +29,7 @@ func (s Scheme) MakeDirectory(ctx context.Context,
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.Command(ctx, r.GetOperationParams(), answer, func(call coordination.CallID) coordination.Command {
 		return &coordination.MakeDirectory{CallID: call, Caller: s.Caller(ctx), Path: path,
-			Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Clock().WallMillis()}
+			Owner: calls.OwnerFor(ctx), StampMillis: s.Group.Shell().WallMillis()}
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
 }

@@ -260,6 +260,6 @@ func (s *Service) rotateSigningKey(ctx context.Context, by coordination.Caller,
 	}
 	return s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RotateSigningKey{CallID: call, Caller: by, Secret: secret, After: after,
-			StampMillis: s.Group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
+			StampMillis: s.Group.Shell().WallMillis(), DropBeforeMillis: dropBeforeMillis}
 	})
 }

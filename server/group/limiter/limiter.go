@@ -50,12 +50,12 @@ type Limiter struct {
 	rights  knownRights
 	leaving int // calls that waited and have a reason to leave
 
-	link   streams.Leader                   // where the demands go; nil while there is no leader
-	said   coordination.Instant             // when they may be sent again
-	term   uint64                           // of the last quanta
-	shares *quota.Distributor               // where link is to this server
-	peers  map[*streams.Peer]quota.Consumer // the same
-	last   quota.Consumer
+	link      streams.Link                     // where the demands go; nil while there is no leader
+	demandsAt coordination.Instant             // when demands may be sent again
+	term      uint64                           // of the last quanta
+	shares    *quota.Distributor               // where link is to this server
+	peers     map[*streams.Peer]quota.Consumer // the same
+	last      quota.Consumer
 	// demands for resources that shares does not know, and how often they were looked up
 	wanted map[wantedResource]int
 	queue  []wantedResource // of wanted, to be looked up
@@ -148,7 +148,7 @@ func (l *Limiter) next() coordination.Instant {
 		next = min(next, l.shares.Next())
 	}
 	if l.link != nil && l.buckets.Changed() {
-		next = min(next, l.said)
+		next = min(next, l.demandsAt)
 	}
 	if len(l.later) > 0 {
 		next = min(next, l.clock.Now()+quota.Tick)
@@ -180,7 +180,7 @@ func (l *Limiter) follow() {
 	if l.link == link {
 		return
 	}
-	l.link, l.said = link, 0
+	l.link, l.demandsAt = link, 0
 	l.shares, l.peers, l.wanted, l.queue, l.later = nil, nil, nil, nil, nil
 	if _, leads := link.(*streams.Local); leads {
 		l.shares, l.peers, l.wanted = quota.NewDistributor(), make(map[*streams.Peer]quota.Consumer),
@@ -218,10 +218,10 @@ func (l *Limiter) share(now coordination.Instant, led bool) {
 
 // sendDemands sends the leader what has changed, once in a tick.
 func (l *Limiter) sendDemands(now coordination.Instant) {
-	if l.link == nil || now < l.said || !l.buckets.Changed() {
+	if l.link == nil || now < l.demandsAt || !l.buckets.Changed() {
 		return
 	}
-	l.said = now + quota.Tick
+	l.demandsAt = now + quota.Tick
 	demands := l.buckets.Demands(nil)
 	switch link := l.link.(type) {
 	case *streams.Local:
@@ -291,7 +291,7 @@ func (l *Limiter) Demanded(peer *streams.Peer, demands []quota.Demand) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.follow()
-	if l.shares == nil || l.link != peer.Leader() {
+	if l.shares == nil || l.link != peer.Link() {
 		return
 	}
 	consumer, known := l.peers[peer]
@@ -323,7 +323,7 @@ func (l *Limiter) Forget(peer *streams.Peer) {
 
 // Received takes in what the leader behind a relay has shared out. What an earlier leader did comes to
 // nothing.
-func (l *Limiter) Received(from streams.Leader, term uint64, ticks int, quanta []quota.Quantum) {
+func (l *Limiter) Received(from streams.Link, term uint64, ticks int, quanta []quota.Quantum) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := l.clock.Now()

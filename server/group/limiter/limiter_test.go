@@ -112,7 +112,7 @@ func TestDemandsForWhatIsNotKnown(t *testing.T) {
 
 // changingLink is a link to a leader that is followed by another just when it is asked whether it may speak.
 type changingLink struct {
-	streams.Leader
+	streams.Link
 	change func()
 }
 

@@ -3,7 +3,7 @@
 //
 //	Stream      one client's stream: its Front, the present link, what waits for the client
 //	Set         the streams of this server, which turn to another leader together
-//	Leader      the link to a leader: Local, where this server leads, or Relay
+//	Link        the way to a leader: Local, where this server leads, or Relay
 //	Uplink      finds the other server that leads, and keeps a Relay to it
 //	Peers       the relays of other servers to this one as the leader, each a Peer
 //	Unsaid      messages of the leader to streams, in slices

@@ -2,9 +2,9 @@ package streams
 
 import "github.com/coordd/coordd/coordination"
 
-// Leader is the way from a stream to its leader: on this server, or over a relay. put never blocks;
+// Link is the way from a stream to its leader: on this server, or over a relay. put never blocks;
 // messages of one stream stay in order.
-type Leader interface {
+type Link interface {
 	put(s *Stream, f coordination.Forward)
 	// MaySpeak reports whether the leader behind the link lets this server say to clients what they take for
 	// a sign that their sessions live. It is asked just before a message is sent. The Front keeps silent
@@ -29,19 +29,19 @@ func NewLocal(core Core, reign coordination.Reign, term coordination.Term) *Loca
 func (l *Local) End() { close(l.gone) }
 
 func (l *Local) put(s *Stream, f coordination.Forward) {
-	l.core.Put(Said{Reign: l.reign, Sink: s, ID: s.id, Forward: f})
+	l.core.Put(Forwarded{Reign: l.reign, Sink: s, ID: s.id, Forward: f})
 }
 
-// MaySpeak implements Leader: a majority has confirmed lately that this server leads.
+// MaySpeak implements Link: a majority has confirmed lately that this server leads.
 func (l *Local) MaySpeak() bool { return l.core.MaySpeak() }
 
 // Sink is where the leader's messages for one stream go.
 type Sink interface {
-	deliver(from Leader, m *coordination.Message)
+	deliver(from Link, m *coordination.Message)
 }
 
-// Said is a message of a stream for a leader.
-type Said struct {
+// Forwarded is a message of a stream on its way to the leader of a reign.
+type Forwarded struct {
 	Reign   coordination.Reign // of the leader that this is for
 	Sink    Sink
 	ID      coordination.StreamID
@@ -52,7 +52,7 @@ type Said struct {
 const EventBytes = 256
 
 // Size returns what it counts while it waits.
-func (s *Said) Size() int {
+func (s *Forwarded) Size() int {
 	if r := s.Forward.Request; r != nil {
 		return r.Bytes()
 	}

@@ -48,7 +48,7 @@ func TestPermitStreamEndsBehindDrops(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	hands := &turnedClock{now: coordination.Instant(time.Second)}
-	r := &Relay{streams: New(Config{}), clock: clock.New(hands), asked: make(map[uint64]moment), bell: turn.NewBell()}
+	r := &Relay{streams: New(Config{}), shell: clock.New(hands), asked: make(map[uint64]moment), bell: turn.NewBell()}
 	for range 100 { // which hangs if the follower does
 		if err := r.askOver(t.Context(), conn); err == nil {
 			t.Fatal("a stream that is over has no error")

@@ -30,16 +30,16 @@ const (
 
 // Relay is a follower's way to the leader: one stream of batches each way.
 type Relay struct {
-	process uint64 // of this server, and number of this relay, as in relaypb.Hello
-	number  uint64
-	streams *Set
-	limiter Units // nil in tests
-	clock   clock.Clock
-	ready   func()                  // called when there is a leader
-	mute    func()                  // called when the leader is silent: the connection may be dead
-	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
-	permit  atomic.Int64            // coordination.Instant until which the leader's permit to speak is good
-	day     atomic.Int64            // the time of day until which it is: a machine that slept has none
+	process   uint64 // of this server, and number of this relay, as in relaypb.Hello
+	number    uint64
+	streams   *Set
+	limiter   Units                   // nil in tests
+	shell     clock.Clock             // not the clock of the rings
+	ready     func()                  // called when there is a leader
+	reconnect func()                  // called when the leader is silent: the connection may be dead
+	urgent    func() *grpc.ClientConn // the connection to the leader that carries no data; nil without one
+	permit    atomic.Int64            // coordination.Instant until which the leader's permit to speak is good
+	day       atomic.Int64            // the same by the time of day, which a machine that slept notices
 
 	mutex   sync.Mutex
 	out     []*relaypb.Forward // not yet sent
@@ -65,7 +65,7 @@ type moment struct {
 	day int64
 }
 
-// put implements Leader. A stream with more open requests than a leader change can carry is ended, and one whose
+// put implements Link. A stream with more open requests than a leader change can carry is ended, and one whose
 // words cannot be encoded.
 func (r *Relay) put(s *Stream, f coordination.Forward) {
 	forward := relaypb.EncodeForward(s.id, &f)
@@ -89,9 +89,9 @@ func encodable(f *relaypb.Forward) bool {
 	return err == nil
 }
 
-// MaySpeak implements Leader.
+// MaySpeak implements Link.
 func (r *Relay) MaySpeak() bool {
-	return r.clock.Now() < coordination.Instant(r.permit.Load()) && r.clock.TimeOfDay() < r.day.Load()
+	return r.shell.Now() < coordination.Instant(r.permit.Load()) && r.shell.TimeOfDay() < r.day.Load()
 }
 
 // run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them
@@ -103,7 +103,7 @@ func (r *Relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	r.heard = r.clock.Now()
+	r.heard = r.shell.Now()
 	r.streams.Copies.OnRelease(r.freed)
 	defer r.streams.Copies.OnRelease(nil)
 	r.renew()
@@ -144,7 +144,7 @@ func (r *Relay) write(ctx context.Context, exchange grpc.BidiStreamingClient[rel
 			return
 		case <-ticker.C:
 			if r.silent() {
-				r.mute()
+				r.reconnect()
 				return
 			}
 			r.renew()
@@ -206,7 +206,7 @@ func (r *Relay) freed() {
 func (r *Relay) silent() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.clock.Now()-r.heard > coordination.Instant(relaySilence)
+	return r.shell.Now()-r.heard > coordination.Instant(relaySilence)
 }
 
 // renew asks for a permit. It counts from the moment of asking, whenever the answer comes.
@@ -220,7 +220,7 @@ func (r *Relay) renew() {
 
 func (r *Relay) receive(batch *relaypb.FromLeader) error {
 	r.mutex.Lock()
-	r.heard = r.clock.Now()
+	r.heard = r.shell.Now()
 	r.mutex.Unlock()
 	defer r.count(batch.GetCounted())
 	if number := batch.GetRenewed(); number != 0 {

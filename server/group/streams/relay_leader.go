@@ -140,10 +140,10 @@ func (s *RemoteStream) Where() (server uint64, id coordination.StreamID) {
 // Dequeued notes that something that the stream said has left the queue, which counted so many bytes there.
 func (s *RemoteStream) Dequeued(bytes int) { s.peer.queued.Add(-int64(bytes)) }
 
-// deliver implements sink, and is called by the holder of the turn. It forgets a stream that the leader ends,
+// deliver implements Sink, and is called by the holder of the turn. It forgets a stream that the leader ends,
 // because the other server does not speak of it again. It does not translate the message: with a large one
 // that would take long, so the writer does it.
-func (s *RemoteStream) deliver(_ Leader, m *coordination.Message) {
+func (s *RemoteStream) deliver(_ Link, m *coordination.Message) {
 	p := s.peer
 	p.mutex.Lock()
 	if m.Last() {
@@ -206,9 +206,9 @@ func (r *Peers) Exchange(from uint64, rpc grpc.BidiStreamingServer[relaypb.ToLea
 func (p *Peer) beginWatch() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	clock := p.peers.clock
-	p.heard = clock.Now()
-	p.watch = clock.AfterFunc(relayPatience, p.checkFrozen)
+	shell := p.peers.shell
+	p.heard = shell.Now()
+	p.watch = shell.AfterFunc(relayPatience, p.checkFrozen)
 }
 
 // checkFrozen ends the relay if nothing has come for relayPatience.
@@ -218,8 +218,8 @@ func (p *Peer) checkFrozen() {
 	if p.watch == nil {
 		return
 	}
-	clock := p.peers.clock
-	if left := clock.Until(p.heard + coordination.Instant(relayPatience)); left > 0 {
+	shell := p.peers.shell
+	if left := shell.Until(p.heard + coordination.Instant(relayPatience)); left > 0 {
 		p.watch.Reset(left)
 		return
 	}
@@ -313,7 +313,7 @@ func (p *Peer) nextPiece(room uint64) *relaypb.Piece {
 			return nil
 		}
 		message := relaypb.EncodeMessage(stream, &p.large[0].message)
-		p.cut, _ = proto.Marshal(message) // it cannot fail: messageToPB has judged it
+		p.cut, _ = proto.Marshal(message) // it cannot fail: EncodeMessage has judged it
 		p.counts = counts(message)
 		p.sent += p.counts
 	}
@@ -345,7 +345,7 @@ func (p *Peer) takeSaid() (renewed, room uint64, said []relayedMessage) {
 func (p *Peer) receive(batch *relaypb.ToLeader) error {
 	number := batch.GetRenew()
 	p.mutex.Lock()
-	p.heard = p.peers.clock.Now()
+	p.heard = p.peers.shell.Now()
 	if number != 0 {
 		p.renew = number
 	}
@@ -399,7 +399,7 @@ func (p *Peer) forward(forwards []*relaypb.Forward) error {
 	for _, forward := range forwards {
 		f := relaypb.DecodeForward(forward, p.from)
 		if stream := p.stream(forward.GetStream(), &f); stream != nil {
-			s := Said{Reign: p.link.reign, Sink: stream, ID: stream.id, Forward: f}
+			s := Forwarded{Reign: p.link.reign, Sink: stream, ID: stream.id, Forward: f}
 			if p.queued.Add(int64(s.Size())) > maxForwardedBytes {
 				p.queued.Add(-int64(s.Size()))
 				return errOverCredit
@@ -434,13 +434,13 @@ func (p *Peer) stream(number uint64, f *coordination.Forward) *RemoteStream {
 // sessions may begin.
 func (p *Peer) abandon() {
 	p.forsake()
-	p.peers.clock.AfterFunc(relayLease, func() {
+	p.peers.shell.AfterFunc(relayLease, func() {
 		p.mutex.Lock()
 		streams := p.streams
 		p.streams = nil // nothing more comes
 		p.mutex.Unlock()
 		for _, stream := range streams {
-			s := Said{Reign: p.link.reign, Sink: stream, ID: stream.id,
+			s := Forwarded{Reign: p.link.reign, Sink: stream, ID: stream.id,
 				Forward: coordination.Forward{Lost: true}}
 			p.queued.Add(int64(s.Size()))
 			p.peers.core.Put(s)

@@ -28,7 +28,7 @@ type Units interface {
 	// Forget ends what it asks for.
 	Forget(peer *Peer)
 	// Received takes what the leader at the other end of a relay has shared out.
-	Received(from Leader, term uint64, ticks int, quanta []quota.Quantum)
+	Received(from Link, term uint64, ticks int, quanta []quota.Quantum)
 }
 
 // PutDemands sends the leader the demands that have changed.
@@ -75,8 +75,8 @@ func (p *Peer) PutQuanta(ticks int, quanta []quota.Quantum) {
 	p.bell.Ring()
 }
 
-// Leader returns the link to the leader that the relay leads to.
-func (p *Peer) Leader() Leader { return p.link }
+// Link returns the link to the leader that the relay leads to.
+func (p *Peer) Link() Link { return p.link }
 
 // takeQuanta returns what is to be sent next of what is shared out, nil if nothing is.
 func (p *Peer) takeQuanta() *relaypb.Quanta {

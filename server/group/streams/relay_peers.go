@@ -15,7 +15,7 @@ type Peers struct {
 	core    Core
 	streams *Set
 	units   Units
-	clock   clock.Clock // not the rings'
+	shell   clock.Clock // not the clock of the rings
 
 	mutex sync.Mutex
 	open  map[uint64]*Peer
@@ -27,7 +27,7 @@ type Peers struct {
 
 // NewPeers returns an empty set of relays to the group behind core. Their clock is shell.
 func NewPeers(core Core, set *Set, limiter Units, shell clock.Clock) *Peers {
-	return &Peers{core: core, streams: set, units: limiter, clock: shell}
+	return &Peers{core: core, streams: set, units: limiter, shell: shell}
 }
 
 // Open counts the relays that are open towards this server.
@@ -135,7 +135,7 @@ type RelayEnd struct {
 }
 
 // Count notes the messages on the relay to the leader, if link is one.
-func Count(link Leader, sent, heard map[RelayEnd]uint64) {
+func Count(link Link, sent, heard map[RelayEnd]uint64) {
 	r, is := link.(*Relay)
 	if !is {
 		return

@@ -85,7 +85,7 @@ func (r *Relay) permitRequest() *relaypb.PermitRequest {
 // ask returns the number of a request for a permit that is made now. The mutex is held.
 func (r *Relay) ask() uint64 {
 	r.renewal++
-	r.asked[r.renewal] = moment{r.clock.Now(), r.clock.TimeOfDay()}
+	r.asked[r.renewal] = moment{r.shell.Now(), r.shell.TimeOfDay()}
 	return r.renewal
 }
 
@@ -144,7 +144,7 @@ func (p *Peer) answer(request *relaypb.PermitRequest) *relaypb.PermitGrant {
 	if dropped != 0 && dropped >= p.granted { // otherwise permits were given since
 		p.given = 0
 	}
-	switch moves := p.peers.clock.Now()-p.heard <= coordination.Instant(relayLease); {
+	switch moves := p.peers.shell.Now()-p.heard <= coordination.Instant(relayLease); {
 	case p.peers.core.IsQuiet() && p.given != 0:
 		return &relaypb.PermitGrant{Drop: true}
 	case number != 0 && moves && p.grants(number):
@@ -158,7 +158,7 @@ func (p *Peer) grants(number uint64) bool {
 	if p.lost || !p.peers.streams.grants(p.link) {
 		return false
 	}
-	p.given, p.granted = p.peers.clock.Now(), max(p.granted, number)
+	p.given, p.granted = p.peers.shell.Now(), max(p.granted, number)
 	return true
 }
 

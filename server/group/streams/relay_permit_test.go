@@ -69,7 +69,7 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 // longer than from the moment at which it was asked for.
 func TestPermitCountsFromTheAsking(t *testing.T) {
 	hands := &turnedClock{}
-	r := &Relay{streams: New(Config{}), clock: clock.New(hands), asked: make(map[uint64]moment),
+	r := &Relay{streams: New(Config{}), shell: clock.New(hands), asked: make(map[uint64]moment),
 		bell: turn.NewBell()}
 	first := r.permitRequest().GetRenew()
 	hands.now += coordination.Instant(time.Second)

@@ -77,7 +77,7 @@ type silentServer struct {
 	streams     *Set
 	peers       *Peers
 	unsaid      Unsaid
-	queue       []Said
+	queue       []Forwarded
 	leaseUntil  coordination.Instant
 	quiet       bool // it hands over
 	due         hooks.Timer
@@ -215,7 +215,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	s.replica = coordination.NewReplica[Sink, *silentServer](machine, coordination.Formats{})
 	s.streams = New(Config{Core: s, Clock: shell, Room: budget.New("queue", 0), Linger: time.Hour,
 		OutboundBytes: 128_000_000})
-	s.peers = &Peers{core: s, streams: s.streams, clock: shell}
+	s.peers = &Peers{core: s, streams: s.streams, shell: shell}
 	w.servers = append(w.servers, s)
 	s.watch()
 	return s
@@ -234,7 +234,7 @@ func (*silentServer) Member() uint64 { return 0 }
 func (*silentServer) Traced(*coordination.Message, string) {}
 
 // Put implements Core.
-func (s *silentServer) Put(words Said) { s.queue = append(s.queue, words) }
+func (s *silentServer) Put(words Forwarded) { s.queue = append(s.queue, words) }
 
 // Now implements hooks.Clock.
 func (s *silentServer) Now() coordination.Instant {
@@ -282,7 +282,7 @@ func (s *silentServer) MaySpeak() bool { return s.Now() < s.leaseUntil && !s.qui
 // IsQuiet implements Core.
 func (s *silentServer) IsQuiet() bool { return s.quiet }
 
-// watch is Uplink.listen: a stream that was mute is sent as soon as it may speak.
+// watch is Uplink.wakeMutedStreams: a stream that was mute is sent as soon as it may speak.
 func (s *silentServer) watch() {
 	s.AfterFunc(leaderPoll, func() {
 		s.streams.wakeMuted()
@@ -485,7 +485,7 @@ type silenceRelay struct {
 // open connects a follower to a leader; the first request for a permit goes out at once.
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
-	c.relay = &Relay{streams: from.streams, clock: clock.New(from),
+	c.relay = &Relay{streams: from.streams, shell: clock.New(from),
 		bell: turn.NewBell(), asked: make(map[uint64]moment), ready: func() {}}
 	c.peer = NewPeer(to.peers, to.streams.LocalLink(), 1, &relaypb.Hello{})
 	c.peer.room = 1 << 40

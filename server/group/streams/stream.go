@@ -33,7 +33,7 @@ type Stream struct {
 
 	mutex   sync.Mutex // guards what follows, and is never held across I/O
 	front   *coordination.Front
-	link    Leader      // where the Front's messages go; nil while there is no leader
+	link    Link        // where the Front's messages go; nil while there is no leader
 	timer   hooks.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt coordination.Instant
 	// calls remind where the rings' clock is turned by hand
@@ -241,7 +241,7 @@ func (s *Stream) stopTimers() {
 }
 
 // deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.
-func (s *Stream) deliver(from Leader, m *coordination.Message) {
+func (s *Stream) deliver(from Link, m *coordination.Message) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.link != from {
@@ -268,7 +268,7 @@ func (s *Stream) attached() bool {
 }
 
 // Follow turns the stream to the leader behind link, which gets its roster; nil: to no leader.
-func (s *Stream) Follow(link Leader) {
+func (s *Stream) Follow(link Link) {
 	defer s.set.config.Core.Ring()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

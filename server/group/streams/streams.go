@@ -33,7 +33,7 @@ type Set struct {
 	open    map[coordination.StreamID]*Stream
 	last    coordination.StreamID
 	closing bool
-	link    Leader      // of all of them; nil while there is no leader
+	link    Link        // of all of them; nil while there is no leader
 	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
 	// Budget bounds their requests. A request holds its bytes from before its stream hands it to the leader
 	// until its first answer, a refusal, or the end of its stream: an acquire that waits in a queue has been
@@ -66,7 +66,7 @@ type Core interface {
 	// Ring makes the group's own goroutine do so. It may be called under any lock.
 	Ring()
 	// Put puts a message of a stream to the leader, which is here, into the queue.
-	Put(s Said)
+	Put(s Forwarded)
 	// MaySpeak reports whether a majority has confirmed lately that this server leads, and it does not hand over.
 	MaySpeak() bool
 	// IsQuiet reports whether this server hands over: no server is to speak to clients.
@@ -134,13 +134,13 @@ func (set *Set) LocalLink() *Local {
 }
 
 // Follow turns all streams, and those to come, to the leader behind link; nil: to no leader.
-func (set *Set) Follow(link Leader) {
+func (set *Set) Follow(link Link) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	set.followLocked(link)
 }
 
-func (set *Set) followLocked(link Leader) {
+func (set *Set) followLocked(link Link) {
 	for _, s := range set.redirect(link) {
 		s.Follow(link)
 	}
@@ -149,7 +149,7 @@ func (set *Set) followLocked(link Leader) {
 // redirect has the streams to come speak to the leader behind link, and returns those that are there in the
 // order in which they have to follow: a start must find the streams whose session it may want. The mutex is
 // held until they have.
-func (set *Set) redirect(link Leader) []*Stream {
+func (set *Set) redirect(link Link) []*Stream {
 	set.link = link
 	if _, leads := link.(*Local); leads {
 		set.Budget.SetLimit(maxLocalBytes)
@@ -169,7 +169,7 @@ func (set *Set) redirect(link Leader) []*Stream {
 }
 
 // Present returns the link to the leader, nil without a leader.
-func (set *Set) Present() Leader {
+func (set *Set) Present() Link {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	return set.link
@@ -183,7 +183,7 @@ func (set *Set) Led() bool {
 }
 
 // Speaking is the link to the leader that lets this server speak at present, nil without a permit.
-func (set *Set) Speaking() Leader {
+func (set *Set) Speaking() Link {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	if set.link == nil || !set.link.MaySpeak() {
@@ -196,11 +196,11 @@ func (set *Set) Speaking() Leader {
 func (set *Set) grants(link *Local) bool {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
-	return set.link == Leader(link) && link.MaySpeak()
+	return set.link == Link(link) && link.MaySpeak()
 }
 
 // unfollow has all streams wait for the next leader, if they speak to the one behind link.
-func (set *Set) unfollow(link Leader) {
+func (set *Set) unfollow(link Link) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	if set.link == link {
@@ -209,7 +209,7 @@ func (set *Set) unfollow(link Leader) {
 }
 
 // join has all streams speak to the leader behind link, if there is none yet.
-func (set *Set) join(link Leader) {
+func (set *Set) join(link Link) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	if set.link == nil {

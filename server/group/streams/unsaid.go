@@ -31,7 +31,7 @@ func (u *Unsaid) Length() int { return len(u.waiting) }
 
 // Say delivers first some of what waits, and then messages. What goes beyond a slice waits, and so does
 // everything to a stream for which something waits: each stream hears in order what is said to it.
-func (u *Unsaid) Say(from Leader, messages []coordination.Message, sinks Sinks) {
+func (u *Unsaid) Say(from Link, messages []coordination.Message, sinks Sinks) {
 	said := u.sayWaiting(from)
 	var told map[Sink]int
 	if len(messages) > maxSaidTo {
@@ -62,7 +62,7 @@ func (u *Unsaid) wait(s saying) {
 }
 
 // sayWaiting delivers a slice of what waits, and returns how much that is.
-func (u *Unsaid) sayWaiting(from Leader) int {
+func (u *Unsaid) sayWaiting(from Link) int {
 	n := min(len(u.waiting), maxSaid/2)
 	for i := range u.waiting[:n] {
 		s := &u.waiting[i]

@@ -12,7 +12,7 @@ type audience []*hearer
 
 type hearer struct{ heard []coordination.Sequence }
 
-func (h *hearer) deliver(_ Leader, m *coordination.Message) {
+func (h *hearer) deliver(_ Link, m *coordination.Message) {
 	h.heard = append(h.heard, m.Sequence)
 }
 

@@ -24,7 +24,7 @@ type Uplink struct {
 	core    Core
 	streams *Set
 	units   Units
-	clock   clock.Clock // not the rings'
+	shell   clock.Clock // not the clock of the rings
 	logger  *slog.Logger
 	ready   func() // called when there is a leader
 	store   *raftstore.Store
@@ -46,77 +46,77 @@ type Uplink struct {
 // NewUplink returns the way of a server to the leader; ready is called when there is one.
 func NewUplink(core Core, set *Set, limiter Units, shell clock.Clock, logger *slog.Logger,
 	ready func()) *Uplink {
-	return &Uplink{core: core, streams: set, units: limiter, clock: shell, logger: logger, ready: ready,
+	return &Uplink{core: core, streams: set, units: limiter, shell: shell, logger: logger, ready: ready,
 		process: Nonce(), change: make(chan struct{}), news: make(chan struct{})}
 }
 
 // Start begins to look for the leader.
-func (m *Uplink) Start(store *raftstore.Store) {
+func (u *Uplink) Start(store *raftstore.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
-	m.store, m.stop = store, cancel
-	m.ended.Go(func() { m.relay(ctx) })
-	m.ended.Go(func() { m.listen(ctx) })
+	u.store, u.stop = store, cancel
+	u.ended.Go(func() { u.relay(ctx) })
+	u.ended.Go(func() { u.wakeMutedStreams(ctx) })
 }
 
 // End is the counterpart of start, without which it does nothing.
-func (m *Uplink) End() {
-	if m.stop != nil {
-		m.stop()
-		m.ended.Wait()
+func (u *Uplink) End() {
+	if u.stop != nil {
+		u.stop()
+		u.ended.Wait()
 	}
 }
 
 // Toward notes who leads in a term. The same leader in another term is another one. The group calls it, too,
 // when this server begins to lead.
-func (m *Uplink) Toward(term, leader uint64) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	if leader == m.core.Member() {
+func (u *Uplink) Toward(term, leader uint64) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	if leader == u.core.Member() {
 		leader = 0
 	}
-	if m.leader != leader || m.term != term {
-		m.leader, m.term = leader, term
-		close(m.change)
-		m.change = make(chan struct{})
+	if u.leader != leader || u.term != term {
+		u.leader, u.term = leader, term
+		close(u.change)
+		u.change = make(chan struct{})
 	}
-	m.announce()
+	u.announce()
 }
 
 // announce wakes the calls that wait for a leader. The mutex is held.
-func (m *Uplink) announce() {
-	close(m.news)
-	m.news = make(chan struct{})
+func (u *Uplink) announce() {
+	close(u.news)
+	u.news = make(chan struct{})
 }
 
 // AwaitNews returns what is closed when there may be another leader to ask than now.
-func (m *Uplink) AwaitNews() <-chan struct{} {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.news
+func (u *Uplink) AwaitNews() <-chan struct{} {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	return u.news
 }
 
 // Conn returns the connection to the leader, nil without one.
-func (m *Uplink) Conn() *grpc.ClientConn {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.conn
+func (u *Uplink) Conn() *grpc.ClientConn {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	return u.conn
 }
 
 // Openings returns how often a relay was opened.
-func (m *Uplink) Openings() uint64 { return m.opened.Load() }
+func (u *Uplink) Openings() uint64 { return u.opened.Load() }
 
-func (m *Uplink) leaderOf() (leader uint64, change <-chan struct{}) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.leader, m.change
+func (u *Uplink) leaderOf() (leader uint64, change <-chan struct{}) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	return u.leader, u.change
 }
 
 // relay keeps the relay to whoever leads.
-func (m *Uplink) relay(ctx context.Context) {
+func (u *Uplink) relay(ctx context.Context) {
 	for ctx.Err() == nil {
-		leader, change := m.leaderOf()
-		if conn := m.store.Peers.Conn(leader, false); conn != nil {
-			m.relayTo(ctx, leader, conn, change)
+		leader, change := u.leaderOf()
+		if conn := u.store.Peers.Conn(leader, false); conn != nil {
+			u.relayTo(ctx, leader, conn, change)
 			select {
 			case <-ctx.Done():
 			case <-time.After(relayRetry):
@@ -136,7 +136,7 @@ func (m *Uplink) relay(ctx context.Context) {
 }
 
 // relayTo relays to the leader over conn, until the relay breaks or another member leads.
-func (m *Uplink) relayTo(ctx context.Context, leader uint64, conn *grpc.ClientConn, change <-chan struct{}) {
+func (u *Uplink) relayTo(ctx context.Context, leader uint64, conn *grpc.ClientConn, change <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -146,30 +146,30 @@ func (m *Uplink) relayTo(ctx context.Context, leader uint64, conn *grpc.ClientCo
 		case <-ctx.Done():
 		}
 	}()
-	m.relays++
-	r := &Relay{process: m.process, number: m.relays, streams: m.streams, limiter: m.units, clock: m.clock,
+	u.relays++
+	r := &Relay{process: u.process, number: u.relays, streams: u.streams, limiter: u.units, shell: u.shell,
 		bell: turn.NewBell(), asked: make(map[uint64]moment),
-		urgent: func() *grpc.ClientConn { return m.store.Peers.Conn(leader, true) },
-		mute:   func() { m.store.Peers.Renew(leader) }, ready: func() {
-			m.opened.Add(1)
-			m.setConn(conn)
-			m.ready()
+		urgent:    func() *grpc.ClientConn { return u.store.Peers.Conn(leader, true) },
+		reconnect: func() { u.store.Peers.Renew(leader) }, ready: func() {
+			u.opened.Add(1)
+			u.setConn(conn)
+			u.ready()
 		}}
 	if err := r.run(ctx, conn); err != nil && ctx.Err() == nil {
-		m.logger.Debug("the relay to the leader broke", "leader", raftstore.IDText(leader), "err", err)
+		u.logger.Debug("the relay to the leader broke", "leader", raftstore.IDText(leader), "err", err)
 	}
-	m.setConn(nil)
+	u.setConn(nil)
 }
 
-func (m *Uplink) setConn(conn *grpc.ClientConn) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.conn = conn
-	m.announce()
+func (u *Uplink) setConn(conn *grpc.ClientConn) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	u.conn = conn
+	u.announce()
 }
 
-// listen has streams sent that were mute, as soon as this server may speak again.
-func (m *Uplink) listen(ctx context.Context) {
+// wakeMutedStreams wakes the streams that were mute, soon after this server may speak again.
+func (u *Uplink) wakeMutedStreams(ctx context.Context) {
 	ticker := time.NewTicker(leaderPoll)
 	defer ticker.Stop()
 	for {
@@ -178,6 +178,6 @@ func (m *Uplink) listen(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		m.streams.wakeMuted()
+		u.streams.wakeMuted()
 	}
 }
