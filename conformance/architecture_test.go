@@ -131,8 +131,7 @@ var layers = []layer{
 		"server/clusterpb", "server/group", "internal/lograte", "internal/budget"},
 		foreign: []string{grpc, protobuf}},
 	{folder: "server/filestamp"},
-	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does
-	// not get it.
+	// Only this package imports Prometheus' library, so that a program that embeds the server does not get it.
 	{folder: "server/monitor", ours: []string{"coordination", "server", "internal/budget", "internal/histogram"},
 		foreign: []string{prometheus}},
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
@@ -168,7 +167,7 @@ var layers = []layer{
 		foreign: []string{"github.com/spf13/"}},
 }
 
-// layerOf returns the row for a folder, nil if the table has none.
+// layerOf returns the row for a folder, or nil.
 func layerOf(folder string) *layer {
 	var found *layer
 	for i := range layers {
@@ -247,8 +246,8 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestStandInCarriesLittle: whoever has the stand-in in his tests gets the server with it, but nothing of
-// what only the program needs, and no flags of package testing in a program.
+// TestStandInCarriesLittle: a test that uses the stand-in links the server, but nothing that only the program needs,
+// and a program gets no flags of package testing.
 func TestStandInCarriesLittle(t *testing.T) {
 	imports := make(map[string][]string)
 	for name, file := range moduleFiles(t) {

@@ -74,7 +74,7 @@ func unaryRequest(service, verb, path string, f *fields) (proto.Message, error) 
 	return nil, fmt.Errorf("unknown call %s %s", service, verb)
 }
 
-// config reads the fields of a node's config; nil if there are none.
+// config reads the fields of a node's config, or returns nil.
 func config(f *fields) *Ydb_Coordination.Config {
 	if len(f.unread) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// mostReplays is how often a script is replayed that leader changes cut short where they may.
+// mostReplays bounds the replays of a script that leader changes cut short where they may.
 const mostReplays = 20
 
 // replayThrough replays a script. It does so again if a leader change ended one of its streams where it may:
@@ -88,7 +88,7 @@ func (e *overtakenEnvironment) Next(ctx context.Context) (Event, bool) {
 	return event, true
 }
 
-// overtakenStream is what has been sent on a stream and not been answered, in the order of sending.
+// overtakenStream records the requests of a stream that are not answered, in the order of sending.
 type overtakenStream struct {
 	Stream
 	open []sentRequest
@@ -155,7 +155,7 @@ func (s *overtakenStream) mayBeCut() bool {
 	return false
 }
 
-// TestMayBeCut tells where a leader change may end a stream.
+// TestMayBeCut checks where a leader change may end a stream.
 func TestMayBeCut(t *testing.T) {
 	describe, create, stop := sentRequest{armDescribe, 1}, sentRequest{armCreate, 2}, sentRequest{}
 	for _, test := range []struct {

@@ -34,7 +34,7 @@ func some(scripts []*Script) []*Script {
 	return third
 }
 
-// sideBySide is how many scripts run on a cluster at a time.
+// sideBySide is the number of scripts that run on a cluster at a time.
 const sideBySide = 16
 
 // replaySideBySide runs scripts on a target that can take many at a time, and reports each as a test of its
@@ -175,7 +175,7 @@ func timedOf(scripts []*Script) []*Script {
 }
 
 // timed reports whether the script goes by the real clock, and so cannot wait for others: it lets time pass,
-// or has a call run out of it, or leaves pings unanswered.
+// or makes a call run out of it, or leaves pings unanswered.
 func (s *Script) timed() bool {
 	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool {
 		return strings.HasSuffix(line, ": no pong") || shortCall.MatchString(line)
@@ -189,9 +189,8 @@ var shortCall = regexp.MustCompile(` (operation_timeout|cancel_after)=\d+ms`)
 func (s *Script) restarts() bool { return slices.Contains(s.Needs, NeedRestart) }
 
 // TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Left out are
-// scripts about watches, because a change that happens together with a leader change may be told as
-// Changed(false, false), and those about sequence numbers, because a new leader knows them only once the
-// streams have told it.
+// scripts about watches, because a change that happens together with a leader change may be notified as Changed(false,
+// false), and those about sequence numbers, because a new leader learns them only from the streams.
 func TestClusterRestless(t *testing.T) {
 	t.Logf("-cluster-seed=%d", *clusterSeed)
 	c, target, heirs := onCluster(t, standin.Slow)

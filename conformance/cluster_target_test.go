@@ -47,8 +47,8 @@ func (c *clusterTarget) Close(ctx context.Context) error {
 	return all
 }
 
-// reign tells one leader from the next, and one relay to a leader from the next: a new relay ends the watches
-// that were set through the old one, as a new leader does.
+// reign distinguishes successive leaders, and successive relays to one leader: a new relay ends the watches that were
+// set through the old one, as a new leader does.
 type reign struct{ term, relays uint64 }
 
 func (c *clusterTarget) reign() (r reign) {

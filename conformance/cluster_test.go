@@ -133,7 +133,7 @@ func (c *cluster) each(do func(i int) error) error {
 }
 
 // restart restarts all servers and returns the address of one that does not lead. The server that scripts
-// talk to stops first: once it has lost the majority it would have to end its streams without a word.
+// talk to stops first: once it has lost the majority it would have to end its streams silently.
 func (c *cluster) restart(ctx context.Context) (string, error) {
 	if err := cmp.Or(stop(ctx, c.servers[c.first]), c.stop(ctx)); err != nil {
 		return "", err

@@ -38,15 +38,15 @@
 //	delete NAME [force]
 //	describe NAME [owners] [waiters] [watch_data] [watch_owners]
 //	ping N, pong N             N may be "outstanding", the server's unanswered ping, or "last"
-//	no pong, answer pings      from now on; a stream answers pings unless told otherwise
+//	no pong, answer pings      from now on; a stream answers pings by default
 //	show pings                 from now on
 //	empty, unsupported N, unknown, raw HEX [req=], open      oddities; open sends nothing at all
 //	half-close, cancel
 //
 // What is not given is not sent, except where a default is named. start has the defaults path={dir}/node and
 // timeout=10s. Semaphore requests may have req=N; the answer then shows it. Without it the runner gives each
-// request a number of its own, and an answer that is not to the stream's latest request of that kind says so.
-// A line that begins with "+ " is sent without waiting for the answer to the line before.
+// request a number of its own, and shows it in an answer that is not to the stream's latest request of that kind. A
+// line that begins with "+ " is sent without waiting for the answer to the line before.
 //
 // Requests outside of streams, and things that happen:
 //
@@ -61,7 +61,7 @@
 // Calls of limiters may have operation_timeout= and cancel_after=, too; more and more_settings are encoded
 // fields that the schema does not have. PATH is that of the coordination node.
 //
-// hold keeps what servers have written from being carried out, until release: this is how races are shown.
+// hold keeps what servers have written from being carried out, until release: scripts show races with it.
 //
 // # Values
 //

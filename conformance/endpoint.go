@@ -38,7 +38,7 @@ type Endpoint struct {
 	directory  string
 }
 
-// EndpointConfig says which server, and what it can do.
+// EndpointConfig describes a server and its abilities.
 type EndpointConfig struct {
 	Address  string // host:port
 	Database string // absolute path
@@ -46,11 +46,11 @@ type EndpointConfig struct {
 	// Users are the tokens of alice and bob, whose rights count; Token is an administrator's then. Nil:
 	// scripts that need users are skipped.
 	Users map[string]string
-	// Security is how the connection is encrypted. Nil: not at all.
+	// Security is the encryption of the connection. Nil: plaintext.
 	Security credentials.TransportCredentials
 	// Restart restarts the server and returns its address. Nil: scripts that need a restart are skipped.
 	Restart func(context.Context) (address string, err error)
-	// Patience is how long something that should come is waited for; 0: 5 s.
+	// Patience limits the wait for something that should come; 0: 5 s.
 	Patience time.Duration
 }
 

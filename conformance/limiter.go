@@ -48,7 +48,7 @@ func limiterRequest(verb, path string, f *fields) (proto.Message, error) {
 	return nil, fmt.Errorf("unknown call limiter %s", verb)
 }
 
-// operationParams reads the times of a call; nil if there are none.
+// operationParams reads the times of a call, or returns nil.
 func operationParams(f *fields) *Ydb_Operations.OperationParams {
 	duration := func(key string) *durationpb.Duration {
 		if _, found := f.unread[key]; !found {

@@ -7,9 +7,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// pace is how fast a script is played. The times of a script that waits are all multiplied by scale, so that
-// the rest of its steps take next to no time beside them. In a script that never waits nothing may run out:
-// there short times get more.
+// pace is the speed at which a script is played. The times of a script that waits are all multiplied by scale, so that
+// the rest of its steps take next to no time beside them. In a script that never waits nothing may run out: there short
+// times get more.
 type pace struct {
 	scale   uint64        // 0: as the script says, since time passes only when it waits
 	more    uint64        // milliseconds
@@ -22,15 +22,14 @@ const (
 	// stretchedMost is the longest time that is stretched, in milliseconds; longer ones do not run out during
 	// a run.
 	stretchedMost = 10_000
-	// unhurried is what a short time gets in a script that does not wait, in milliseconds.
+	// unhurried is the length of a short time in a script that does not wait, in milliseconds.
 	unhurried = 600_000
 	// slowestScale bounds how slowly a script is played: its outcome counts then, however slow the machine
 	// is. Sessions have at most 30 min.
 	slowestScale = 81
 )
 
-// errTooSlow says that the steps of a script took so long that what should happen during a wait may have
-// happened before.
+// errTooSlow reports that the steps of a script took so long that events of a wait may have happened before it.
 var errTooSlow = errors.New("too slow for the script's times")
 
 func newPace(target Target, script *Script) pace {
@@ -50,7 +49,7 @@ func (p pace) slower() pace {
 	return p
 }
 
-// slowestRecorded is how slowly a recording is played before what differs counts.
+// slowestRecorded bounds how slowly a recording is played before its differences count.
 const slowestRecorded = 9
 
 // mayBeSlower reports whether a recording that differs is to be played again: what took the clients' time is
@@ -59,7 +58,7 @@ func (p pace) mayBeSlower(script *Script) bool {
 	return script.Recorded && p.scale > 0 && p.scale < slowestRecorded
 }
 
-// pass is how long to wait.
+// pass returns the time to wait.
 func (p *pace) pass(scripted time.Duration) time.Duration {
 	d := scripted * time.Duration(max(1, p.scale))
 	p.allowed += d

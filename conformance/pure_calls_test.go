@@ -107,7 +107,7 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message,
 	return operation, err
 }
 
-// pureCaller is a user, or somebody who may do everything.
+// pureCaller returns a user, or a caller that may do everything.
 func pureCaller(user string) coordination.Caller {
 	return coordination.Caller{Subject: user, Enforced: user != ""}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// failOver replaces the leader while the streams go on, and does what a client has to do then: it describes
-// again where a watch was told that nothing is known. Of what is in flight nothing reaches the log, so that
-// every open request has to be carried out for the new leader.
+// failOver replaces the leader while the streams go on, and plays the client's part: it describes again where a watch
+// got a notice without known changes. Of what is in flight nothing reaches the log, so that every open request has to
+// be carried out for the new leader.
 func (e *pureEnvironment) failOver() error { return e.failOverKeeping(0) }
 
 // failOverKeeping is failOver with the first kept commands in flight carried out before the new leader takes

@@ -19,7 +19,7 @@ type ofLimiter interface {
 	GetCoordinationNodePath() string
 }
 
-// checkLimiterPaths is what every such call is checked for before anybody looks at the node.
+// checkLimiterPaths makes the checks of every such call that come before those of the node.
 func checkLimiterPaths(r ofLimiter, resource string, database *string) outcome.Outcome {
 	path, current := r.GetCoordinationNodePath(), ""
 	if database != nil {

@@ -197,7 +197,7 @@ type pureStream struct {
 	closed bool                         // after unread
 	ended  bool
 
-	// describes that may still be told of a change; kept only with Pure.FailOver
+	// describes that may still be notified of a change; kept only with Pure.FailOver
 	watches []coordination.ClientMessage
 	rearmed map[uint64]int // describes repeated for the script and not answered yet, by request
 }
@@ -249,7 +249,7 @@ func (s *pureStream) Cancel() {
 	s.stream.Close()
 }
 
-// tell turns a reply into an event.
+// It turns a reply into an event.
 func (s *pureStream) tell(reply *coordination.Reply) {
 	if reply.Kind != coordination.ReplyNone && !s.isRearmed(reply) {
 		s.env.events = append(s.env.events, Event{Stream: s, Message: wire.ToClient(reply)})

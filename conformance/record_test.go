@@ -69,7 +69,7 @@ func recordedUpTo(t *testing.T, most int, do func(*rpc.ClientConn)) (script *con
 	return script, string(content), address
 }
 
-// replays is how often a recording is replayed: 100 times in the long form.
+// replays is the number of replays of a recording: 100 in the long form.
 func replays(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("REPLAYS"))
 	if os.Getenv("REPLAYS") == "" {
@@ -195,7 +195,7 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 	replaysOnItself(t, script, text, address)
 }
 
-// What is too large for a recording is left out, and the recording says so.
+// Messages too large for a recording are left out, and the recording notes it.
 func TestRecordingIsBounded(t *testing.T) {
 	const most = 64 << 10
 	data := strings.Repeat("x", 5<<10)

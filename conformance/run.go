@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Outcome is what came of a script.
+// Outcome is the result of a script.
 type Outcome struct {
 	Skipped string // why the script cannot run on the target; empty if it ran
 	Text    string // the script with what really came in place of what is expected
@@ -71,7 +71,7 @@ func skipped(script *Script, need Need) string {
 	return "needs " + string(need) + " (" + needMeans[need] + ")"
 }
 
-// needMeans explains needs to whoever reads why a script was skipped.
+// needMeans explains needs to a reader of the reason why a script was skipped.
 var needMeans = map[Need]string{
 	NeedClock:   "time that passes as fast as the script says",
 	NeedRestart: "a server that it can restart",

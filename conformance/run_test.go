@@ -77,7 +77,7 @@ func TestRunSeesFaults(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		fault func(Event) []Event
-		want  string // in the diff; empty if there must be none
+		want  string // in the diff; empty: no diff
 	}{
 		{"none", func(e Event) []Event { return []Event{e} }, ""},
 		{"a message is missing", func(e Event) []Event {
@@ -174,7 +174,7 @@ func TestRunSeesFaults(t *testing.T) {
 	}
 }
 
-// endless is a target that says in vain that something may still come.
+// endless is a target that keeps expecting something in vain.
 type endless struct {
 	tampering
 	awaited int // times

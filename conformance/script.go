@@ -29,8 +29,7 @@ type Script struct {
 	// notice one.
 	NotFailOver string
 
-	// Recorded says that it is what somebody has seen, see Recorder: it shows no rule, and may wait for as
-	// long as it took.
+	// Recorded marks a recording, see Recorder: it shows no rule, and may wait for as long as it took.
 	Recorded bool
 
 	node  string // fields of the node's config, or "none"
@@ -328,7 +327,7 @@ func parseRules(value string) ([]string, error) {
 	return rules, nil
 }
 
-// waits is how long the script waits in all.
+// waits is the sum of the script's waits.
 func (s *Script) waits() time.Duration {
 	var sum time.Duration
 	s.eachWait(func(d time.Duration) { sum += d })

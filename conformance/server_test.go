@@ -61,7 +61,7 @@ func replayOnServer(t *testing.T, begin starter, config server.Config, how Endpo
 	}
 }
 
-// patience is how long tests wait for what should come; only a failing test uses it up.
+// patience limits a test's wait for what should come; only a failing test uses it up.
 const patience = 2 * time.Minute
 
 func stop(ctx context.Context, s interface{ Stop(context.Context) error }) error {

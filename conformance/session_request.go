@@ -31,7 +31,7 @@ const (
 	firstOwnReqID = 1 << 40
 )
 
-// semaphoreRequest makes one of the six requests; reqID is what it carries.
+// semaphoreRequest makes one of the six requests; it carries reqID.
 func semaphoreRequest(verb arm, reqID uint64, f *fields) (*sessionRequest, error) {
 	m := &sessionRequest{}
 	name := f.name()

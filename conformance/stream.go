@@ -22,7 +22,7 @@ type Played struct {
 	stopping   bool
 	silent     bool // does not answer pings
 	showsPings bool
-	ping       uint64 // the number of the outstanding ping, 0 if there is none
+	ping       uint64 // the number of the outstanding ping, or 0
 	lastPing   uint64 // the number of the last ping, answered or not
 
 	last  map[arm]uint64 // the latest request of each kind that has no req=

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Selection says which scripts to run. The zero value selects all.
+// Selection selects the scripts to run. The zero value selects all.
 type Selection struct {
 	Name *regexp.Regexp // that the name must match; nil matches all
 	Tags []string       // of which a script must have at least one; empty asks for none
@@ -50,7 +50,7 @@ func (s *Script) Section() string {
 	return strings.TrimSuffix(strings.Join(fields[:min(2, len(fields))], " "), ":")
 }
 
-// Result is what came of one script in a run of many.
+// Result is the result of one script in a run of many.
 type Result struct {
 	Script  *Script
 	Outcome Outcome

@@ -33,11 +33,11 @@ const (
 	NeedUsers Need = "users"
 	// NeedOpen: calls without a token are served.
 	NeedOpen Need = "open"
-	// NeedSameLeader: the leader does not change unless the script says so.
+	// NeedSameLeader: the leader changes only where the script changes it.
 	NeedSameLeader Need = "leader"
 )
 
-// longestRealWait is how long all waits of a script may be together on a target without NeedClock.
+// longestRealWait bounds all waits of a script together on a target without NeedClock.
 const longestRealWait = 1500 * time.Millisecond
 
 // Target is something that scripts run on.
@@ -54,7 +54,7 @@ type Environment interface {
 	// Database is the path of the database, Directory that of the script's own directory below it.
 	Database() string
 	Directory() string
-	// Call makes a unary call, on behalf of whom asUser has put into ctx. A nil database sends no
+	// Call makes a unary call, on behalf of the user that asUser has put into ctx. A nil database sends no
 	// x-ydb-database.
 	Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error)
 	// Connect opens a stream.
@@ -65,8 +65,7 @@ type Environment interface {
 	// Pass lets time pass, at most most; it may stop earlier because something has happened. It returns how
 	// much did.
 	Pass(ctx context.Context, most time.Duration) time.Duration
-	// Patience is how long to wait for what should come; 0 where the consequences of what was sent do not
-	// come later.
+	// Patience limits the wait for what should come; 0 where the consequences of a message do not come later.
 	Patience() time.Duration
 	// Restart restarts the leader, Hold keeps back what is written, Release lets it go on.
 	Restart(ctx context.Context) error
@@ -79,7 +78,7 @@ type Environment interface {
 	Close(ctx context.Context) error
 }
 
-// StreamOptions are how a stream is opened.
+// StreamOptions are the options of a new stream.
 type StreamOptions struct {
 	Server string // which server, "" for the first
 	User   string // on whose behalf, "" for an administrator

@@ -23,14 +23,13 @@ import (
 )
 
 const (
-	// secondsVariable is how long each attack goes on; without it, they go on together for brief.
+	// secondsVariable is the duration of each attack; without it, they go on together for brief.
 	secondsVariable = "ABUSE_SECONDS"
 	// nameVariable is a part of the names of the attacks of the long form that are wanted; without it, all
 	// are.
 	nameVariable = "ABUSE_NAME"
 	brief        = 500 * time.Millisecond
-	// memoryLimit is what the server may use, in bytes, and descriptorLimit how many files and connections it
-	// may have open.
+	// memoryLimit bounds the server's memory in bytes, and descriptorLimit its open files and connections.
 	memoryLimit     = 1 << 30
 	descriptorLimit = 1024
 
@@ -199,8 +198,7 @@ func (s *server) memory() (sum int64) {
 	return sum
 }
 
-// watchMemory looks at the memory again and again until it is told to stop, and then says how much it was at
-// most.
+// watchMemory samples the memory until it is stopped, and then returns the peak.
 func (s *server) watchMemory() (stop func() (peak int64)) {
 	end, peak := make(chan struct{}), make(chan int64)
 	go func() {
@@ -290,7 +288,7 @@ func (s *server) startGood(t *testing.T) *good {
 			case err == nil:
 				err = session.Release("lock")
 			case strings.Contains(err.Error(), "Cluster state has no space left"):
-				// who asks for less than that is told so
+				// a smaller request is answered so
 				err = nil
 			}
 			g.mutex.Lock()
@@ -311,8 +309,8 @@ func (s *server) startGood(t *testing.T) *good {
 	return g
 }
 
-// lap is how many rounds there were since the last lap, how long the slowest of a hundred took, and whether
-// the session lives. It waits for a round that begins after the attack.
+// lap returns the number of rounds since the last lap, their 99th percentile, and an error unless the session lives. It
+// waits for a round that begins after the attack.
 func (g *good) lap() (rounds int, p99 time.Duration, err error) {
 	count := func() int {
 		g.mutex.Lock()

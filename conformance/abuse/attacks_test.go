@@ -21,8 +21,7 @@ const (
 	watchMethod     = "/grpc.health.v1.Health/Watch"
 )
 
-// attack is what one goroutine does again and again until the context is done; it makes connections anew that
-// are cut off.
+// attack is run over and over by each of its goroutines until the context is done; it reconnects when it is cut off.
 type attack struct {
 	name       string // as in the review, where it is from there
 	goroutines int

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// attacker is a connection that says whatever an attack wants, and reads nothing unless told to.
+// attacker is a connection for arbitrary frames, which reads only on demand.
 type attacker struct {
 	net.Conn
 	framer *http2.Framer

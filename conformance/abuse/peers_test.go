@@ -115,8 +115,8 @@ func TestPeersAbuse(t *testing.T) {
 	}
 }
 
-// TestInsecurePeersAbuse is what docs/security.md says of --insecure-peers (M5): whoever reaches the port is
-// an administrator, whatever --auth says. The server warns of it at each start.
+// TestInsecurePeersAbuse shows the consequence of --insecure-peers in docs/security.md (M5): a caller that reaches the
+// port is an administrator, whatever --auth is. The server warns of it at each start.
 func TestInsecurePeersAbuse(t *testing.T) {
 	p := newPeers(t, true)
 	for range 2 {
@@ -247,7 +247,7 @@ func (p *peerServers) stop(which ...int) {
 	stopping.Wait()
 }
 
-// identityOf is what a data directory says of whose it is.
+// identityOf is the identity in a data directory.
 type identityOf struct{ Cluster, Member, Incarnation string }
 
 func (p *peerServers) identity(i int) (id identityOf) {
@@ -331,7 +331,7 @@ func withHeader(ctx context.Context, h *peerpb.Header) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "coordd-peer-bin", string(encoded))
 }
 
-// attack says to a server, over and over, whatever might end it or be taken for another server's word.
+// attack sends to a server, over and over, messages that might stop it or be taken for another server's.
 func (p *peerServers) attack(ctx context.Context, name string, who identityOf, at int) {
 	target := p.identity(at)
 	header := func(to string) *peerpb.Header {

@@ -38,7 +38,7 @@ const (
 	mebibyte                  = 1 << 20
 )
 
-// caller is who calls by a connection.
+// caller is a connection and the token for its calls.
 type caller struct {
 	conn  *grpc.ClientConn
 	token string

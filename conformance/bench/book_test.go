@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Ratios are those of a round, and what was not measured is told from what does not apply.
+// Ratios are those of a round, and a missing measurement differs from one that does not apply.
 func TestBook(t *testing.T) {
 	b := newBook()
 	b.contestants = []string{ours, etcd, redisOf}

@@ -67,7 +67,7 @@ func (b *bench) floors() (sync, stream float64, measured bool) {
 	return sync, stream, measured
 }
 
-// targets says what was to be reached, and whether it was.
+// targets lists the targets and whether each was reached.
 func (b *bench) targets() []page.Target {
 	var all []page.Target
 	add := func(figure string, limit float64, atMost bool, is float64, measured bool) {

@@ -23,7 +23,7 @@ import (
 const (
 	// busyClients lock and unlock while there is much of something else.
 	busyClients = 16
-	// fewRows is what a million is compared with.
+	// fewRows is the baseline for a million.
 	fewRows = 1000
 	// nodesMost is just below the 10,000 entries that a server has room for.
 	nodesMost = 9900

@@ -262,7 +262,7 @@ func (c *cluster) awaitLeader(ctx context.Context) (int, error) {
 // others are the two servers besides one.
 func others(server int) (first, second int) { return (server + 1) % servers, (server + 2) % servers }
 
-// violations collects what must not have happened. The first few are told.
+// violations collects the violations found. The first few are printed.
 type violations struct {
 	mutex sync.Mutex
 	list  []string

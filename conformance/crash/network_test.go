@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// cutMode is how a cut network treats what is sent.
+// cutMode is the treatment of traffic by a cut network.
 type cutMode string
 
 const (
@@ -26,9 +26,9 @@ const (
 	reset cutMode = "reset"
 )
 
-// network is the way between the servers of a cluster: a proxy in front of each one's peer port, which is
-// what the others are told to connect to. Who connects is found out from the system's tables, so that each
-// direction between two servers can be cut by itself.
+// network is the way between the servers of a cluster: a proxy in front of each one's peer port, to which the others
+// connect. The caller of a connection is found in the system's tables, so that each direction between two servers can
+// be cut by itself.
 type network struct {
 	processOf func(server int) int // process id, 0 if it does not run
 	servers   int
@@ -167,8 +167,8 @@ func (n *network) serve(near *net.TCPConn, target int, address string) {
 	p.close()
 }
 
-// copy carries bytes one way until a side ends. A way that has swallowed bytes is dead, and the other side is
-// not told of an end either.
+// copy carries bytes one way until a side ends. A way that has swallowed bytes is dead, and the other side does not see
+// an end either.
 func (n *network) copy(p *pair, from, to net.Conn, w way) {
 	buffer := make([]byte, 64<<10)
 	dead := false
@@ -239,9 +239,9 @@ func (n *network) whoDialed(conn *net.TCPConn) (server int, found bool) {
 	return 0, false
 }
 
-// socketOf names the socket of this machine from one port to another as it appears among a process's files;
-// "" if there is none. The kernel is asked for the one: /proc/net/tcp lists those of all tests, and of closed
-// connections for a minute, and servers that are refused dial many times a second.
+// socketOf names the socket of this machine from one port to another as it appears among a process's files, or returns
+// "". The kernel is asked for the one: /proc/net/tcp lists those of all tests, and of closed connections for a minute,
+// and servers that are refused dial many times a second.
 func socketOf(local, remote int) string {
 	inode, err := inodeOf(local, remote)
 	if err != nil || inode == 0 {

@@ -30,23 +30,23 @@ const (
 	// and some are still to be taken over. Both are stretched where the machine is too busy for that.
 	stayTimeout = 2 * time.Second
 	staySpread  = 500 * time.Millisecond
-	// stayStretch is how much at most.
+	// stayStretch is the largest stretch.
 	stayStretch = 8
-	// stayGrace is how long the streams wait for a leader: longer than any cut.
+	// stayGrace limits the streams' wait for a leader: longer than any cut.
 	stayGrace = 30 * time.Second
 	// stayNode is the coordination node of the stayers.
 	stayNode = "/local/stayers"
 	// deliveryMargin bounds the time by which a client notes a message later than it came, on a busy machine. It is far
 	// below a lease.
 	deliveryMargin = 200 * time.Millisecond
-	// stayLeave is how long a server that was cut off may still speak, after which its sessions' time begins
-	// to run.
+	// stayLeave is the time for which a server that was cut off may still speak; its sessions' time begins to run after
+	// it.
 	stayLeave = 400 * time.Millisecond
 )
 
 // stayer is a client that stays on its stream however long that is silent, and believes whatever it hears: it
-// has no timer of its own. Others show that nobody acts on a session that is over; it shows that no server
-// says that one lives.
+// has no timer of its own. Others show that no client acts on a session that is over; it shows that no server confirms
+// such a session.
 type stayer struct {
 	timeout time.Duration
 	crowd   string // the semaphore of which it holds a token, which shows others whether its session lives
@@ -119,8 +119,8 @@ func (s *stayer) over() bool {
 
 // TestClusterStayers cuts a server off for about the timeout of the sessions on it, whose clients stay on
 // their silent streams. A session that has ended must not have had a sign of life within its timeout before:
-// it would have been said to live when it was over, or when its end was on its way. CLUSTER_STAYERS is how
-// many clients there are, CLUSTER_ROUNDS how often each kind of cut comes.
+// it would have been confirmed when it was over, or when its end was on its way. CLUSTER_STAYERS is the number of
+// clients, CLUSTER_ROUNDS that of cuts of each kind.
 func TestClusterStayers(t *testing.T) {
 	seed := seedOf(t)
 	x := &exercise{t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(seed, 0)),
@@ -260,7 +260,7 @@ func (x *exercise) stay(kind *stay, round, clients int) (expired, resumed int, _
 		func() bool { return c.allHeardSince(healed) }); err != nil {
 		return 0, 0, err
 	}
-	// A session whose end was on its way when it was said to live has ended before it is pinged again.
+	// A session that was confirmed while its end was on its way has ended before it is pinged again.
 	if err := x.await("every session that goes on is pinged again",
 		func() bool { return c.allHeardSince(healed + int64(x.stretch)*staySettles) }); err != nil {
 		return 0, 0, err
@@ -283,8 +283,7 @@ func (c *crowd) allHeardSince(at int64) bool {
 	return true
 }
 
-// judge counts the sessions that ended and those that went on, and finds those that were said to live when
-// they were over.
+// judge counts the sessions that ended and those that went on, and finds those that were confirmed when they were over.
 func (c *crowd) judge() (expired, resumed int, _ error) {
 	var wrong []error
 	for i, s := range c.stayers {

@@ -164,7 +164,7 @@ func (u *upgrade) step(name string, run func(*upgrade) error) {
 	u.exercise.step(name, func(*exercise) error { return run(u) })
 }
 
-// renew has a server go on with the newer program.
+// renew restarts a server with the newer program.
 func (u *upgrade) renew(i int) {
 	u.t.Helper()
 	u.step(fmt.Sprintf("replace the program of server %d", i), func(u *upgrade) error {
@@ -211,7 +211,7 @@ func (u *upgrade) leadWith(i int) error {
 	return u.progress()
 }
 
-// versions is what `coordd cluster status` tells of them.
+// versions are the versions in the output of `coordd cluster status`.
 type versions struct {
 	Commit        uint64
 	FormatVersion uint64 `json:"format_version"`
@@ -235,7 +235,7 @@ func (u *upgrade) committed() (uint64, error) {
 	return now.Commit, err
 }
 
-// inUse is the lowest version of the format that a server says to be in use.
+// inUse returns the lowest version of the format that any server reports to be in use.
 func (u *upgrade) inUse() uint64 {
 	lowest := ^uint64(0)
 	for i := range servers {
@@ -272,7 +272,7 @@ func (u *upgrade) administer() error {
 	return nil
 }
 
-// checkStatus looks at the versions that a server tells.
+// checkStatus checks the versions that a server reports.
 func (u *upgrade) checkStatus(i int) error {
 	var last error
 	err := u.await("the status shows every version", func() bool {
@@ -414,7 +414,7 @@ func (u *upgrade) checkUsers(i int) error {
 	return nil
 }
 
-// refusalText is how a program says that it is too old: of the cluster, of a file, or of something in it.
+// refusalText matches a program's error that it is too old: for the cluster, for a file, or for something in it.
 var refusalText = regexp.MustCompile(`(?:commands of version|has format|has format version) (\d+), this program (?:reads up to|knows version) (\d+)`)
 
 // refuse starts the older program in the place of a server that does not run. It must change nothing: the

@@ -125,7 +125,7 @@ func (m *Model) refuse(c call, why Mark, status Status, text string) {
 	c.stream.send(Reply{Kind: Result, To: c.Kind, ReqID: c.ReqID, Status: status, Text: text})
 }
 
-// succeed answers a request with success; done is what acquire and release say about it.
+// succeed answers a request with success; done is the result of an acquire or release.
 func (m *Model) succeed(c call, done bool) {
 	c.stream.send(Reply{Kind: Result, To: c.Kind, ReqID: c.ReqID, Status: Success, Done: done})
 }

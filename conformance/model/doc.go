@@ -24,8 +24,8 @@
 //	go test ./conformance/model -seqs 20000 -seed 1000000  # others
 //	go test ./conformance/model -seqs 1 -seed 4711         # one again
 //
-// A difference is printed with its seed and the few steps that are enough to produce it. Lines that begin
-// with a minus are what the model sent, those with a plus what coordd did.
+// A difference is printed with its seed and the few steps that are enough to produce it. The model's messages are on
+// lines that begin with a minus, coordd's on lines with a plus.
 //
 // Section numbers in comments refer to docs/spec/coordination.md.
 package model

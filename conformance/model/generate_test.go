@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// setup is what a sequence starts from.
+// setup is the start of a sequence.
 type setup struct {
-	batches uint64 // seed of how the commands in flight are put into entries of the log
+	batches uint64 // seed for the grouping of the commands in flight into entries of the log
 	limits  Limits
 	names   []string // of all semaphores
 	keys    []string // one for each client
@@ -37,7 +37,7 @@ type like struct {
 	weight int
 }
 
-// taste is how the clients of a sequence use a semaphore.
+// taste describes the clients' use of a semaphore in a sequence.
 type taste struct {
 	name      string
 	ephemeral bool
@@ -180,7 +180,7 @@ func (g *generator) release(_ *run, c int) step {
 func (g *generator) create(_ *run, c int) step {
 	t := g.taste()
 	for range 3 {
-		// Ephemeral names are created over now and then only, or there would be none.
+		// Create uses ephemeral names only rarely, or no semaphore would stay ephemeral.
 		if !t.ephemeral {
 			break
 		}

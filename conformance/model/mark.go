@@ -12,7 +12,7 @@ func (m *Model) mark(branch Mark) {
 	}
 }
 
-// String says which rule the branch belongs to.
+// String returns the rule to which the branch belongs.
 func (b Mark) String() string { return markRules[b] }
 
 // The branches, in the order of the specification's chapters.

@@ -89,7 +89,7 @@ type Reply struct {
 	Group int
 	Block int
 
-	ticket int // of a Pending: which wait it tells of
+	ticket int // of a Pending: the wait that it reports
 }
 
 // Description answers a describe (§3.8).
@@ -129,7 +129,7 @@ const (
 	SessionExpired     Status = 400150
 )
 
-// Ending says how a stream has ended (§2.9).
+// Ending is the way in which a stream has ended (§2.9).
 type Ending string
 
 // The endings.

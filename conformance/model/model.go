@@ -16,7 +16,7 @@ type Config struct {
 // attachesRelaxed is §4.5: an attach that changes nothing leaves no trace.
 func (c Config) attachesRelaxed() bool { return c.AttachMode != 0 && c.AttachMode != 1 }
 
-// grace is what a session gets on top of its timeout after a leader restart (§1.5).
+// grace is added to a session's timeout after a leader restart (§1.5).
 func (c Config) grace() uint64 {
 	selfCheck := c.SelfCheckMillis
 	if selfCheck == 0 {
@@ -41,7 +41,7 @@ func (c Config) grace() uint64 {
 	return grace
 }
 
-// Limits are how much a node may hold (§5). A test lowers them, because it cannot fill the real ones.
+// Limits bound the contents of a node (§5). A test lowers them, because it cannot fill the real ones.
 type Limits struct {
 	Sessions   int
 	Semaphores int

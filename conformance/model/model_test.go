@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// seqsDefault is how many sequences an ordinary test run compares.
+// seqsDefault is the number of sequences that an ordinary test run compares.
 const seqsDefault = 2000
 
 var (
@@ -61,7 +61,7 @@ func sequence(t *testing.T, from uint64, marks *Marks) (taken []step, failed, am
 	return taken, r.failure != "", r.model.Ambiguous()
 }
 
-// replay runs given steps and returns the first difference, "" if there is none, and the transcript.
+// replay runs given steps and returns the first difference, or "", and the transcript.
 func replay(t *testing.T, s setup, steps []step, trace *strings.Builder) string {
 	t.Helper()
 	r, err := newRun(s, nil, trace)

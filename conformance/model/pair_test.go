@@ -18,7 +18,7 @@ type pair struct {
 	ringsPings []uint64
 	toPong     bool
 	ending     Ending // as compared last
-	leftOpen   bool   // refused at once, and then the leader was lost: another server had it end by that
+	leftOpen   bool   // refused at once, and then the leader was lost: another server made it end by that
 }
 
 // inModelNumbers puts the model's number in the place of the rings' where a pong answers the echo of a ping.

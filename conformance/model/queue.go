@@ -132,7 +132,7 @@ func (m *Model) acquireAsStranger(c call, sem *semaphore) {
 	m.pending(c, wait)
 }
 
-// pending tells an acquire that it waits.
+// pending notifies an acquire that it waits.
 func (m *Model) pending(c call, l *link) {
 	m.lastTicket++
 	l.ticket = m.lastTicket
@@ -198,8 +198,8 @@ func (sem *semaphore) waitExpired(l *link) {
 	sem.leaveQueue(l)
 }
 
-// ownerLeft is what follows when an owner is gone: an ephemeral semaphore without anybody disappears,
-// otherwise the queue moves, and either way those who watch are told once.
+// ownerLeft handles the loss of an owner: an ephemeral semaphore without owners and waiters disappears, otherwise the
+// queue moves, and in either case the watchers are notified once.
 func (sem *semaphore) ownerLeft() {
 	if sem.ephemeral && len(sem.owners)+len(sem.waiters) == 0 {
 		sem.model.mark(markEphemeralDeleted)
@@ -270,8 +270,8 @@ func (l *link) answer(m *Model, why Mark, r Reply) {
 	s.send(r)
 }
 
-// reload is what a new leader makes of a semaphore: nobody can be told anything, everyone is a waiter until
-// the queue has been processed, and finite waits go on for what the log does not know to be over (§4.2, §4.3).
+// reload rebuilds a semaphore at a new leader: no session can be notified, each owner is a waiter until the queue has
+// been processed, and finite waits go on for the time that the log does not know to be over (§4.2, §4.3).
 func (sem *semaphore) reload() {
 	sem.watches = nil
 	sem.waiters = append(append([]*link(nil), sem.owners...), sem.waiters...)

@@ -9,7 +9,7 @@ import (
 
 // Section numbers in this file refer to docs/spec/ratelimiter.md.
 
-// Answer is how a call about resources ends: a status of YDB by its name, and the text of its issue.
+// Answer is the result of a call about resources: the name of a YDB status, and the text of its issue.
 type Answer struct{ Status, Text string }
 
 // Settings are those of a resource, as they were set; 0 is not set (§3).
@@ -161,7 +161,7 @@ func (l *Limiter) List(path string, recursive bool) ([]string, Answer) {
 	return paths, done
 }
 
-// Effective is what counts for a resource: rate, prefetch and watermark (§3).
+// Effective returns the effective settings of a resource: rate, prefetch and watermark (§3).
 func (l *Limiter) Effective(path string) (rate, prefetch, watermark float64) {
 	set := l.resources[l.at(path)].set
 	if parent := parentOf(path); parent != "" {

@@ -5,7 +5,7 @@ import "strings"
 // Limits of coordd that the reference does not have: how many bytes a node and the whole state may hold, and
 // how large a description may be.
 
-// bytes is what the node holds: the names and data of its semaphores, and the data of owners and waiters.
+// bytes returns the size of the node: the names and data of its semaphores, and the data of owners and waiters.
 func (n *node) bytes() int {
 	sum := 0
 	for _, sem := range n.semaphores {
@@ -28,8 +28,8 @@ const (
 	pathOwner     = len("root@builtin")
 )
 
-// EmptyState is what the state counts while the node is empty: its own row, the entries of the path tree, and
-// the row of the machine.
+// EmptyState is the size of the state while the node is empty: its own row, the entries of the path tree, and the row
+// of the machine.
 func EmptyState(path string) int {
 	sum := rowCharge + nodeCharge
 	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -38,7 +38,7 @@ func EmptyState(path string) int {
 	return sum
 }
 
-// used is what the state counts.
+// used returns the size of the state.
 func (m *Model) used() int {
 	sum := EmptyState(m.path) + m.node.bytes()
 	for _, sess := range m.node.sessions {

@@ -307,7 +307,7 @@ func (r *run) start(c *slot, s step) {
 	r.attaching = r.attaching || p.model.Attaching()
 }
 
-// nextExpiry is the next moment at which a session or a wait runs out, 0 if none will.
+// nextExpiry returns the next moment at which a session or a wait runs out, or 0.
 func (r *run) nextExpiry() time.Duration {
 	var next time.Duration
 	consider := func(t *time.Duration) {

@@ -28,7 +28,7 @@ type link struct {
 	expiring      bool           // its time has run out, and its end is in flight
 	reqID         uint64         // to answer, if addressable
 	addressable   bool
-	ticket        int // of the Pending that told of this wait, 0 if none did
+	ticket        int // of the Pending that reported this wait, or 0
 }
 
 // watch is one session's one-shot watch (§4.1).

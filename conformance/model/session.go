@@ -20,7 +20,7 @@ type session struct {
 	absence       *absence       // as the log knows it
 }
 
-// attach is what a front-end does with a start, rows 8 and 9 of §2.3, before the leader has its turn.
+// attach executes the front-end's part of a start, rows 8 and 9 of §2.3, before the leader has its turn.
 func (m *Model) attach(s *Stream, r Request) {
 	if sess := m.findSession(r.Session); sess != nil && sess.sameFrontEnd(s) {
 		if r.SeqNo < sess.stream.seqNo {
@@ -60,7 +60,7 @@ func (sess *session) sameFrontEnd(s *Stream) bool {
 	return old != nil && old.ending == Open && old.server == s.server && old.path == s.path
 }
 
-// attachInTurn is what the leader does with a start, rows 12 to 18 of §2.3 in their order.
+// attachInTurn executes the leader's part of a start, rows 12 to 18 of §2.3 in their order.
 func (m *Model) attachInTurn(s *Stream, r Request) {
 	s.attaching = false
 	sess := m.findSession(r.Session)
@@ -210,7 +210,7 @@ func (m *Model) countdownOver(sess *session) {
 	})
 }
 
-// sessionExpired ends a session that has nobody to tell (§2.10).
+// sessionExpired ends a session that has no stream to notify (§2.10).
 func (m *Model) sessionExpired(sess *session) {
 	if sess.restarted {
 		m.mark(markExpiredAfterRestart)

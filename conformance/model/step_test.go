@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// op is what a step does.
+// op is the operation of a step.
 type op string
 
 const (
@@ -31,8 +31,8 @@ const (
 	opAlter   op = "alter node"
 )
 
-// sessionRef says which session a start asks for. Steps name sessions by the slot that had them, so that a
-// sequence keeps its sense when steps are left out of it.
+// sessionRef names the session that a start asks for. Steps name sessions by the slot that had them, so that a sequence
+// keeps its sense when steps are left out of it.
 type sessionRef string
 
 const (
@@ -41,7 +41,7 @@ const (
 	sessionBogus sessionRef = "bogus"
 )
 
-// keyRef says which protection key a start carries.
+// keyRef names the protection key that a start carries.
 type keyRef string
 
 const (
@@ -52,7 +52,7 @@ const (
 	keyFull  keyRef = "full" // exactly as long as allowed
 )
 
-// pongRef says which number a pong carries.
+// pongRef names the number that a pong carries.
 type pongRef string
 
 const (

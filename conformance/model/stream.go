@@ -24,7 +24,7 @@ type Stream struct {
 }
 
 // Open opens a stream on a server. Streams with the same server and the same spelling of the path share a
-// front-end, which decides how a theft is told (§2.5).
+// front-end, on which the message about a theft depends (§2.5).
 func (m *Model) Open(server uint64) *Stream {
 	s := &Stream{model: m, server: server}
 	m.streams = append(m.streams, s)
@@ -38,13 +38,13 @@ func (s *Stream) Replies() []Reply {
 	return taken
 }
 
-// Ending is how the stream has ended, Open if it has not.
+// Ending returns how the stream has ended, or Open.
 func (s *Stream) Ending() Ending { return s.ending }
 
 // Attaching reports whether the start is in flight. The stream must not be written to meanwhile, only closed.
 func (s *Stream) Attaching() bool { return s.attaching && s.ending == Open }
 
-// Session is the id of the session the stream speaks for, 0 if none.
+// Session returns the id of the session the stream speaks for, or 0.
 func (s *Stream) Session() uint64 {
 	if s.session == nil {
 		return 0

@@ -5,9 +5,9 @@
 // change, of checkpoints, of marks and of servers that diverge, and of stand-ins, to find each.
 //
 // A defect is a file in testdata: what it breaks, the file it is in, and the old and the new text. The old
-// text must occur exactly once, and be in the body of one function. Where a line says so, the silence
-// simulation has to find the defect besides. To compile and link the tests takes much longer than to run
-// them, so that is done once, with all defects: a variable of the environment says which one is in force.
+// text must occur exactly once, and be in the body of one function. A line may require that the silence simulation
+// finds the defect as well. To compile and link the tests takes much longer than to run them, so that is done once,
+// with all defects: a variable of the environment selects the one in force.
 //
 //	go run ./conformance/mutation            # all of them; exit code 1 if one survives or no longer applies
 //	go run ./conformance/mutation -run watch # those whose name matches

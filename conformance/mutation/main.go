@@ -41,9 +41,9 @@ type trial struct {
 	name, folder, tests string
 	// about are the folders whose code the tests run. All whose code is in the binary, unless it says less.
 	about []string
-	// builds says that the tests build themselves, for which they need the sources with the defects.
+	// builds marks tests that build themselves, for which they need the sources with the defects.
 	builds bool
-	// most is how long a run may take. A defect that makes the tests hang is found, too.
+	// most limits a run. A defect that makes the tests hang is found, too.
 	most time.Duration
 }
 
@@ -232,8 +232,8 @@ func prepare(work string, list []plant.Defect) error {
 	return errors.Join(problems...)
 }
 
-// rehearse wants the trial's tests to pass without a defect, and returns how long they may take with one: so
-// much more than now that they can be said to hang.
+// rehearse wants the trial's tests to pass without a defect, and returns the limit with one: so much longer than now
+// that reaching it is a hang.
 func (t *trial) rehearse(work string) (time.Duration, error) {
 	began := time.Now()
 	healthy := t.run(work, "", rehearsalMax)
@@ -243,7 +243,7 @@ func (t *trial) rehearse(work string) (time.Duration, error) {
 	return 3*time.Since(began) + 5*time.Second, healthy.err
 }
 
-// rehearsalMax is how long the tests of a trial may take without a defect, whatever else this machine does.
+// rehearsalMax limits the tests of a trial without a defect, however busy the machine is.
 const rehearsalMax = 3 * time.Minute
 
 // sideBySide does n things, as many at once as there are processors, and yields what comes of each, in order.
@@ -271,7 +271,7 @@ func sideBySide[R any](n int, do func(int) R) iter.Seq2[int, R] {
 	}
 }
 
-// result is what found a defect, "" if nothing did, or why that is not known.
+// result names the test that found a defect, or "", or has the reason why that is not known.
 type result struct {
 	found string
 	hangs bool // found is not known because the tests took too long
@@ -299,7 +299,7 @@ func hunt(d *plant.Defect, work string) result {
 var failedScript = regexp.MustCompile(`(?m)^ +--- FAIL: TestPure[A-Za-z]*/(\S+)`)
 
 // try runs the trial with a defect. Tests that take too long may have been kept waiting by other programs:
-// they are said to hang if they do so again, by what they take at the moment without the defect.
+// they hang if they do so again, measured by their present duration without the defect.
 func (t *trial) try(work, defect string) result {
 	found := t.run(work, defect, t.most)
 	if !found.hangs {
@@ -338,7 +338,7 @@ func (t *trial) run(work, defect string, most time.Duration) result {
 	return result{found: t.failed(string(output))}
 }
 
-// failed says which of the trial's tests failed.
+// failed returns the names of the trial's tests that failed.
 func (t *trial) failed(output string) string {
 	scripts := make(map[string]bool)
 	first := ""

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/conformance/mutation/plant"
 )
 
-// leastMutations is how many defects the suite is checked with.
+// leastMutations is the smallest number of defects to check the suite with.
 const leastMutations = 25
 
 // TestMutationsApply wants every defect to fit the code as it is now. Where it does not, the code was

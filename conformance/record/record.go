@@ -34,8 +34,7 @@ import (
 // and behind them those to a describe on every stream, as where a script is replayed. Clients see a server
 // that takes a little longer.
 //
-// It goes through the same motions as a replay does, with the lines that it writes: what it expects is what
-// the runner would show.
+// It follows a replay of the lines that it writes: it expects the messages that the runner would show.
 type Recorder struct {
 	file  *os.File
 	fence uint64 // the number of the Recorder's own describes
@@ -67,12 +66,11 @@ type Recorder struct {
 const (
 	// shortestRecorded is the shortest silence that is written as a wait.
 	shortestRecorded = 100 * time.Millisecond
-	// recordPatience is how long a Recorder waits for an answer before it goes on without.
+	// recordPatience limits a Recorder's wait for an answer.
 	recordPatience = 10 * time.Second
 	// MaxBytes is the usual bound of a recording.
 	MaxBytes = 16 << 20
-	// recordQueue is how many requests may wait for their turn; beyond it streams and calls wait for the
-	// queue.
+	// recordQueue bounds the requests that wait for their turn; beyond it streams and calls wait for the queue.
 	recordQueue = 1024
 )
 
@@ -217,7 +215,7 @@ func waitLine(d time.Duration) string {
 	return "wait " + strconv.FormatInt(max(1, d.Milliseconds()), 10) + "ms"
 }
 
-// pingPeriod is how often a stream is pinged. The mutex is held.
+// pingPeriod is the interval between a stream's pings. The mutex is held.
 func (r *Recorder) pingPeriod(stream string) time.Duration {
 	for s := range r.byClient {
 		if s.name == stream {
@@ -320,7 +318,7 @@ func (r *Recorder) play(line string) uint64 {
 	return number
 }
 
-// tell says that something has come. The mutex is held.
+// It wakes the waiters because something has come. The mutex is held.
 func (r *Recorder) tell() {
 	for now := time.Now(); len(r.late) < len(r.shadow.Came); {
 		r.late = append(r.late, now)
@@ -329,7 +327,7 @@ func (r *Recorder) tell() {
 	r.news = make(chan struct{})
 }
 
-// recordedStream is what a Recorder knows of a stream. All of it is guarded by the Recorder's mutex.
+// recordedStream is a Recorder's record of a stream. All of it is guarded by the Recorder's mutex.
 type recordedStream struct {
 	*Recorder
 	name     string
@@ -575,7 +573,7 @@ func (r *Recorder) keyName(key []byte) string {
 	return name
 }
 
-// maxKeyBytes is how long a protection key may be; a longer one is refused, whatever is in it.
+// maxKeyBytes bounds a protection key; a longer one is refused, whatever its content.
 const maxKeyBytes = 16
 
 func (r *Recorder) inDatabase(path string) bool {

@@ -15,7 +15,7 @@ type Call struct {
 	outcome outcome.Outcome
 }
 
-// Outcome is the answer, the zero one as long as there is none.
+// Outcome returns the answer; before it comes, the zero value.
 func (c *Call) Outcome() outcome.Outcome { return c.outcome }
 
 // Call executes a command; build gets the name to put into the command. While Hold is in force the outcome is

@@ -128,7 +128,7 @@ func (r *fuzzRun) server(action byte) {
 	}
 }
 
-// message is what the client sends: mostly what makes sense.
+// message returns the client's next message: mostly a sensible one.
 func (r *fuzzRun) message(c *fuzzClient, kind byte) coordination.ClientMessage {
 	switch kind {
 	case 0, 1, 2:

@@ -295,7 +295,7 @@ func (c *historyClient) hear(r *coordination.Reply) {
 
 // linkFails ends the client. A stream may end so if no server knows the outcome of a request any more: of one
 // sent before a stop, or before the checkpoint that a server took over; and of a describe if a later request
-// was executed. A start whose session is gone may end without a word.
+// was executed. A start whose session is gone may end silently.
 func (c *historyClient) linkFails() {
 	c.history.counts["link failures"]++
 	c.over, c.disorder = true, ""

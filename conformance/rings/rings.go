@@ -12,14 +12,14 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// Options are what a World starts from. The zero value of each field is usable.
+// Options configure a World. The zero value of each field is usable.
 type Options struct {
 	Database string              // default /local
 	Limits   coordination.Limits // default DefaultLimits
 	Quota    scheme.Quota        // of the database
-	// HoldStartFailure is coordination.PingPolicy.HoldStartFailureMillis. 0 tells failed starts at once.
+	// HoldStartFailure is coordination.PingPolicy.HoldStartFailureMillis. 0 reports failed starts at once.
 	HoldStartFailureMillis uint64
-	// Batch, if set, says how many of the n commands in flight, 2 or more, the next entry of the log has;
+	// Batch, if set, returns how many of the n commands in flight, 2 or more, go into the next entry of the log;
 	// otherwise each has its own.
 	Batch func(n int) int
 	// Reencode, if set, passes every entry through the stored format and back.
@@ -42,7 +42,7 @@ type World struct {
 	opened  coordination.StreamID
 	order   []*Stream // in the order of opening
 	held    bool
-	barrier uint64                 // under way, 0 if none is
+	barrier uint64                 // under way, or 0
 	log     []coordination.Command // proposed and not yet applied
 	named   uint64                 // calls
 	calls   []*Call                // not answered yet, in the order in which they were made
@@ -163,8 +163,8 @@ func (w *World) Advance(d time.Duration) {
 	w.now = target
 }
 
-// tick has the leader do what is due. It panics if something is still due after as many ticks as there can be
-// work for, 256 rows of the machine in each: a server would go on for ever.
+// tick makes the leader do its due work. It panics if something is still due after as many ticks as there can be work
+// for, 256 rows of the machine in each: a server would go on for ever.
 func (w *World) tick() {
 	for n := 0; w.replica.NextDeadline() <= w.now; n++ {
 		if n > 1 && n > 1+len(w.Machine().AllRows())/256 {
@@ -226,9 +226,9 @@ func (w *World) HandOver() {
 	w.Restart()
 }
 
-// FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and
-// tell it who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the
-// first kept ones are applied before the new leader takes over, the rest is lost with the old one.
+// FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and announce
+// themselves to it. Calls that are not answered yet are repeated to it. Of the commands in flight the first kept ones
+// are applied before the new leader takes over, the rest is lost with the old one.
 func (w *World) FailOver(kept int) {
 	for _, s := range w.order {
 		s.front.Orphan(w.now)
@@ -334,7 +334,7 @@ func (s *Stream) Send(m coordination.ClientMessage) {
 	s.world.forward(s, s.front.Receive(&m))
 }
 
-// Close tells that the client closed its side or is gone.
+// Close marks the client's side as closed or gone.
 func (s *Stream) Close() { s.world.forward(s, s.front.Close()) }
 
 // Replies takes what the server has sent since the last call.
@@ -345,7 +345,7 @@ func (s *Stream) Replies() []coordination.Reply {
 	return s.front.Take(nil)
 }
 
-// Ending is how the stream has ended, EndingNone if it has not.
+// Ending returns how the stream has ended, or EndingNone.
 func (s *Stream) Ending() coordination.Ending { return s.front.Ending() }
 
 // Attaching reports whether the start is still unanswered.

@@ -1,5 +1,5 @@
-// Package machine says what the machine gives the benchmarks: its floor, one durable write and one round trip
-// on a gRPC stream, and what a process uses of it. It reads Linux's /proc.
+// Package machine measures the machine that runs the benchmarks: its floor, one durable write and one round trip on a
+// gRPC stream, and what a process uses of it. It reads Linux's /proc.
 package machine
 
 import (

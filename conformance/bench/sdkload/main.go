@@ -39,7 +39,7 @@ type event struct {
 	Until int64 `json:"until,omitempty"`
 	// Value is the counter that an update wrote.
 	Value uint64 `json:"value,omitempty"`
-	// Silence is how long nothing was heard, nanoseconds.
+	// Silence is the time without a message, in nanoseconds.
 	Silence int64  `json:"silence,omitempty"`
 	Text    string `json:"text,omitempty"`
 }
@@ -47,16 +47,16 @@ type event struct {
 // Kinds of events.
 const (
 	attached = "attached" // a stream was opened for a session: the first, or a further one
-	expired  = "expired"  // the server said that the session had ended, Silence after the last message
-	closed   = "closed"   // the SDK gave a session up, Text says what failed
+	expired  = "expired"  // the server reported the end of the session, Silence after the last message
+	closed   = "closed"   // the SDK gave a session up, Text has the error
 	held     = "held"     // something was held, From to Until
 	updated  = "updated"  // an update of Value was acknowledged
 	acked    = "acked"    // another operation was acknowledged
-	problem  = "problem"  // something that must not happen, Text says what
+	problem  = "problem"  // something that must not happen, described by Text
 	ready    = "ready"    // all workers have a session
 )
 
-// settings are what all workers share.
+// settings are shared by all workers.
 type settings struct {
 	servers        []string // addresses
 	home           int      // the one to connect to

@@ -10,13 +10,12 @@ import (
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination/options"
 )
 
-// pulse is when a session last heard something. A client may believe that its session lives for its timeout
-// from then on. A silence that was longer counts for ever: what was held before it is not believed to be held
-// after it.
+// pulse records when a session last heard something. A client may believe that its session lives for its timeout from
+// then on. A longer silence counts for ever: a lock held before it is not believed to be held after it.
 type pulse struct {
 	timeout time.Duration
 	last    atomic.Int64
-	lapsed  atomic.Int64 // when the first belief ended since the last reset, 0 if none did
+	lapsed  atomic.Int64 // when the first belief since the last reset ended, 0 if it holds
 }
 
 func (p *pulse) reset() {
@@ -33,7 +32,7 @@ func (p *pulse) beat() {
 
 func (p *pulse) silence() time.Duration { return time.Duration(monotonic() - p.last.Load()) }
 
-// until is how long what is held now may be believed to be held.
+// until returns the time up to which a lock may be believed to be held.
 func (p *pulse) until() int64 {
 	if lapsed := p.lapsed.Load(); lapsed != 0 {
 		return lapsed

@@ -9,12 +9,12 @@ import (
 
 const (
 	dialTimeout = 500 * time.Millisecond
-	// homeInterval is how often a worker that is elsewhere looks whether its home serves again.
+	// homeInterval is the interval at which a worker that is elsewhere probes its home.
 	homeInterval = 500 * time.Millisecond
 )
 
-// way is how a worker's connections find a server: home, or the next one that takes connections. It takes the
-// place of a load balancer in front of the servers.
+// way dials a worker's server: home, or the next one that takes connections. It replaces a load balancer in front of
+// the servers.
 type way struct {
 	servers []string
 	home    int

@@ -25,7 +25,7 @@ const (
 	sharedLimit = 2 // of the semaphore sdk-shared, which the test creates
 	sharedName  = "sdk-shared"
 	patience    = time.Minute // for one operation; a cluster without a leader for so long is a problem
-	// startTimeout is how long a server may take to answer a start, before another one is tried.
+	// startTimeout limits the wait for the answer to a start, before another server is tried.
 	startTimeout = time.Second
 )
 
@@ -113,7 +113,7 @@ func (w *worker) inSession(ctx context.Context, started func()) error {
 	if err != nil {
 		return w.notNow(ctx, err)
 	}
-	// The SDK tries to end a session that is gone until it is told to stop trying.
+	// The SDK retries to end a session that is gone until its context is done.
 	defer func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -177,7 +177,7 @@ func (w *worker) work(ctx, working context.Context, s coordination.Session, star
 	}
 }
 
-// orLost tells an operation that failed because the session ended from one that failed by itself.
+// orLost distinguishes an operation that failed because the session ended from one that failed by itself.
 func (w *worker) orLost(working context.Context, s coordination.Session, err error) error {
 	if err == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package stub is a server of the Session protocol that keeps semaphores in memory and does nothing else: no
-// log, no rings, no timeouts, no rights, no limits. It answers what the loads of conformance/bench ask, with
-// the gRPC options of a server of this project, and so says what streams, messages and the client cost by
-// themselves. It is for measurements only.
+// log, no rings, no timeouts, no rights, no limits. It answers the requests of the loads in conformance/bench, with the
+// gRPC options of this project's server, and so measures the cost of streams, messages and the client alone. It is for
+// measurements only.
 package stub
 
 import (
@@ -118,7 +118,7 @@ func (s *service) serve(of *session, m *request) {
 	}
 }
 
-// forget releases what a session has, without telling who gets it: the loads end all sessions at once.
+// forget releases a session's tokens, without notifying the next owners: the loads end all sessions at once.
 func (s *service) forget(of *session) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

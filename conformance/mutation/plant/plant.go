@@ -90,8 +90,8 @@ func Check(root, work string, list []Defect) error {
 }
 
 // plant returns the text of a file with all of its defects, and the name of its package. For each defect
-// there is a defective copy of the function that it is in, which the function calls instead of doing anything
-// itself if the defect is in force. What the compiler says of a copy names the defect as its file.
+// there is a defective copy of the function that it is in, which the function calls instead of its own body if the
+// defect is in force. The compiler's errors about a copy name the defect as its file.
 func plant(text string, defects []Defect) (planted, name string, err error) {
 	original, err := read(text)
 	if err != nil {
