@@ -46,7 +46,7 @@ const (
 	genericFull       = genericUse | genericManage
 )
 
-// namedAccess is what each permission that can be stored allows.
+// namedAccess has the access that each permission of the stored names allows.
 var namedAccess = map[string]Access{
 	"ydb.access.grant":              GrantAccess,
 	permissionConnect:               Connect,
@@ -75,7 +75,7 @@ var namedAccess = map[string]Access{
 	"ydb.tables.read":               SelectRow,
 }
 
-// accessOf is what permission names allow together. A name that is not known allows nothing.
+// accessOf returns the access that permission names allow together. An unknown name allows nothing.
 func accessOf(names []string) Access {
 	var access Access
 	for _, name := range names {
@@ -86,7 +86,7 @@ func accessOf(names []string) Access {
 	return access
 }
 
-// AllUsers is the group of everybody who is somebody: permissions given to it count for every named subject.
+// AllUsers is the group of all named subjects.
 const AllUsers = "all-users@well-known"
 
 // SubjectBytesMax bounds the name of a subject: of a user, on a token, or on a certificate.
@@ -98,7 +98,7 @@ func IsSubject(name string) bool {
 	return name != "" && len(name) <= SubjectBytesMax && utf8.ValidString(name)
 }
 
-// Subject is who asks. The zero Subject is nobody, and has no rights.
+// Subject is the caller. The zero Subject is anonymous, and has no rights.
 type Subject struct {
 	// Name is a user's; empty for an anonymous caller.
 	Name string
@@ -115,7 +115,7 @@ func includesConnect(name string) bool {
 }
 
 // Authorize refuses with UNAUTHORIZED unless the subject has all of need at path. A path that does not exist
-// passes: the operation itself says so, before anybody's rights count (coordination.md §1.2 step 2).
+// passes: the operation itself refuses it, before the check of rights (coordination.md §1.2 step 2).
 func (t *Tree) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	if s.Exempt {
 		return outcome.Done()
@@ -127,8 +127,8 @@ func (t *Tree) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	return accessDenied(s, path)
 }
 
-// AuthorizeCreation is Authorize for what is to be created at path: the rights count at the nearest entry
-// above it that exists (coordination.md §1.1 step 2). Where there is none, the operation itself says so.
+// AuthorizeCreation is Authorize for a creation at path: the rights count at the nearest entry above it that exists
+// (coordination.md §1.1 step 2). If there is no such entry, the operation itself refuses.
 func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) outcome.Outcome {
 	if s.Exempt || len(path) == 0 {
 		return outcome.Done()
@@ -140,9 +140,9 @@ func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) outcome.Outc
 	return accessDenied(s, base.path())
 }
 
-// AuthorizePermissions is Authorize for ModifyPermissions. Whoever has ydb.access.grant may set, grant and
-// revoke as far as the own rights go; only who has all rights may change the owner and the inheritance, or
-// clear everything.
+// AuthorizePermissions is Authorize for ModifyPermissions. A subject with ydb.access.grant may set, grant and revoke
+// the rights that it has itself; only a subject with all rights may change the owner and the inheritance, or clear
+// everything.
 func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subject) outcome.Outcome {
 	need := GrantAccess
 	explicit := t.explicitAccess(path, change)
@@ -160,13 +160,13 @@ func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subje
 		}
 	}
 	if answer := t.checkActions(change.Actions); !answer.OK() {
-		return outcome.Done() // said by ModifyPermissions, which looks at the actions first
+		return outcome.Done() // ModifyPermissions checks the actions first and refuses
 	}
 	return t.Authorize(path, need, s)
 }
 
-// explicitAccess is what the entry at path itself gives to its subjects, and a Set would take from them. It
-// is nil for a change without one.
+// explicitAccess returns the access that the entry at path itself gives to its subjects, and that a Set would take from
+// them. It is nil for a change without a Set.
 func (t *Tree) explicitAccess(path Path, change PermissionsChange) map[string]Access {
 	v := t.find(path)
 	if v == nil || !slices.ContainsFunc(change.Actions, func(a Action) bool { return a.Kind == Set }) {

@@ -182,7 +182,7 @@ func TestAuthorizeCreation(t *testing.T) {
 	}
 }
 
-// Whoever may grant cannot give or take more than the own rights.
+// A subject that may grant cannot give or take more than its own rights.
 func TestAuthorizePermissions(t *testing.T) {
 	tree := guarded(t)
 	const path = "/local/a"

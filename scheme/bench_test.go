@@ -24,7 +24,7 @@ func wideTree(b *testing.B, n int) *Tree {
 
 func widePath(i int) Path { return Path{"local", "d", fmt.Sprint(i * 7919 % 1_000_003)} }
 
-// BenchmarkLookup is what a SessionStart costs, the parsing of its path included.
+// BenchmarkLookup is the cost of a SessionStart, the parsing of its path included.
 func BenchmarkLookup(b *testing.B) {
 	tree := wideTree(b, 100_000)
 	path := widePath(5).String()

@@ -6,7 +6,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// NewNode is what CreateNode needs to know besides the path.
+// NewNode has the arguments of CreateNode besides the path.
 type NewNode struct {
 	ID            NodeID // not 0, never used before
 	Owner         string // RootOwner if empty; directories created on the way get the same
@@ -77,7 +77,7 @@ func (t *Tree) addMissing(base *vertex, path Path, depth int, leaf Entry) {
 	t.add(base, leaf)
 }
 
-// creationBytes is what the entries count that are made for the missing components of a path.
+// creationBytes returns the size of the entries that are made for the missing components of a path.
 func creationBytes(missing Path, leaf Entry) uint64 {
 	bytes := uint64(0)
 	for _, name := range missing {

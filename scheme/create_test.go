@@ -133,7 +133,7 @@ func TestCreateMakesParents(t *testing.T) {
 	}
 }
 
-// Whatever exists already: the answer says so and the tree stays as it is.
+// If any entry exists already, the answer reports it and the tree stays as it is.
 func TestCreateExisting(t *testing.T) {
 	tree := sampleTree(t)
 	tree.TakeChanged()

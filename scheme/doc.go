@@ -7,9 +7,9 @@
 //
 // # Shape
 //
-// The tree hangs from an unnamed root with id 0, which is what "/" means. It has no row, cannot be changed,
-// and holds exactly one child: the first component of the database path. The components of the database path
-// are the root entries; they are made by New, and are never removed. The last of them has the kind Database.
+// The tree hangs from an unnamed root with id 0, the "/" of a path. It has no row, cannot be changed, and holds exactly
+// one child: the first component of the database path. The components of the database path are the root entries; they
+// are made by New, and are never removed. The last of them has the kind Database.
 //
 // # Invariants, verified by Check
 //

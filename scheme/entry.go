@@ -2,7 +2,7 @@ package scheme
 
 import "fmt"
 
-// Kind is what an entry is. The numbers are those of Ydb.Scheme.Entry.Type.
+// Kind is the kind of an entry. The numbers are those of Ydb.Scheme.Entry.Type.
 type Kind uint8
 
 // The kinds of entries.
@@ -55,8 +55,8 @@ type Stamp struct {
 // RootOwner owns the root entries, and everything created by a caller that names no owner.
 const RootOwner = "root@builtin"
 
-// Entry is one directory or coordination node: the content of one row. Permissions belong to the tree and
-// must not be changed by whoever reads them.
+// Entry is one directory or coordination node: the content of one row. Permissions belong to the tree: a reader must
+// not change them.
 type Entry struct {
 	ID     EntryID
 	Parent EntryID // 0 for the topmost entry
@@ -71,7 +71,7 @@ type Entry struct {
 	Quota                Quota
 }
 
-// basicInfo is how the texts of the reference introduce an existing entry.
+// basicInfo is the phrase for an existing entry in the texts of the reference.
 func (e Entry) basicInfo() string {
 	return fmt.Sprintf("(id: %d, type: %s, state: EPathStateNoChanges)", e.ID, e.Kind.typeName())
 }

@@ -26,18 +26,18 @@ func DefaultLimits() Limits {
 	}
 }
 
-// EffectiveSubjects is how many subjects the effective permissions of one path have at most: those of all
-// levels of the deepest path, each with as many as ACLBytes lets an entry have. It follows from two limits
-// that every grant is checked against, so none of its own is needed.
+// EffectiveSubjects bounds the subjects in the effective permissions of one path: those of all levels of the deepest
+// path, each with as many as ACLBytes lets an entry have. It follows from two limits that every grant is checked
+// against, so none of its own is needed.
 func (l Limits) EffectiveSubjects() int { return l.Depth * (l.ACLBytes / aceBytes) }
 
 const (
-	// MaxPathParts is how many components the split functions look at. What lies behind is dropped, so that a
-	// path of many megabytes costs nothing. No tree is that deep, so a path with that many components names
-	// nothing and cannot be created, just as it would be in full.
+	// MaxPathParts bounds the components that the split functions return. The rest is dropped, so that a path of many
+	// megabytes costs nothing. No tree is that deep, so a path with that many components names nothing and cannot be
+	// created, just as it would be in full.
 	MaxPathParts = 256
 
-	// MaxShownBytes is how much of a client's path is repeated in the text of an issue. A longer one is cut.
+	// MaxShownBytes bounds a client's path in the text of an issue. A longer one is cut.
 	MaxShownBytes = 16 << 10
 )
 

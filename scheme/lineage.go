@@ -65,7 +65,7 @@ func (l Lineage) Rights(s Subject) Access {
 }
 
 // Authorize refuses with UNAUTHORIZED unless the subject has all of need at path, whose lineage this is. A
-// path that does not exist passes: the operation itself says so.
+// path that does not exist passes: the operation itself refuses it.
 func (l Lineage) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	if len(l) == 0 || l.Rights(s)&need == need {
 		return outcome.Done()
@@ -73,7 +73,7 @@ func (l Lineage) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	return accessDenied(s, path)
 }
 
-// rights is what the entries of a lineage give to a subject.
+// rights returns the rights that the entries of a lineage give to a subject.
 func rights(lineage iter.Seq[*Entry], s Subject) Access {
 	switch {
 	case s.Exempt:

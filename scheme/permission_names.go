@@ -52,8 +52,8 @@ func storedName(name string) (string, bool) {
 	return name, known
 }
 
-// Permission is what one subject (a user or a group) may do. Names are those of permission_names.go in the
-// order of their grants, never empty, each once.
+// Permission has the rights of one subject, a user or a group. Names are those of permission_names.go in the order of
+// their grants, never empty, each once.
 type Permission struct {
 	Subject string
 	Names   []string

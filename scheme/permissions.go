@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// ActionKind is what an Action does. The zero value is an action that the client left unset.
+// ActionKind is the kind of an Action. The zero value is an action that the client left unset.
 type ActionKind uint8
 
 // The kinds of actions, named as in Ydb.Scheme.PermissionsAction.
@@ -25,16 +25,16 @@ type Action struct {
 	Names   []string // not for ChangeOwner
 }
 
-// PermissionsChange is what ModifyPermissions does, in the order Clear, Interrupt, Actions.
+// PermissionsChange describes a ModifyPermissions, which executes Clear, Interrupt and Actions in this order.
 type PermissionsChange struct {
 	Clear     bool  // first drop every permission of the entry
 	Interrupt *bool // new value of Entry.InterruptInheritance, nil to leave it
 	Actions   []Action
 }
 
-// ACLSize is how many bytes owner and permissions count against Limits.ACLBytes. The reference measures its
-// own stored form, which has one record with the subject in it for each name; this comes close to it.
-// Counting the owner is ours: it keeps the whole row bounded.
+// ACLSize is the size of owner and permissions that Limits.ACLBytes bounds. The reference measures its own stored form,
+// which has one record with the subject in it for each name; this comes close to it. Counting the owner is ours: it
+// keeps the whole row bounded.
 func ACLSize(owner string, permissions []Permission) int {
 	size := len(owner)
 	for _, p := range permissions {
@@ -155,7 +155,7 @@ func (l *permissionList) permissions() []Permission {
 	return slices.Clip(list)
 }
 
-// set replaces the names that a subject has. One that had none comes last; with none it is gone.
+// set replaces the names of a subject. A new subject comes last; a subject without names is removed.
 func (l *permissionList) set(subject string, names []string) {
 	place, has := l.at[subject]
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Account is the quota of an entry, and what is used of it. The tree counts entries. Whoever holds the nodes
-// counts their bytes, and sets Used where a quota is new (see Usage).
+// Account is the quota of an entry and its usage. The tree counts entries. The holder of the nodes counts their bytes,
+// and sets Used where a quota is new (see Usage).
 type Account struct {
 	Quota
 	Used Quota
@@ -55,7 +55,7 @@ func (v *vertex) setQuota(q Quota) {
 	}
 }
 
-// Account returns the quota of the entry at path with what is used of it, nil if it has none.
+// Account returns the quota of the entry at path with its usage, or nil.
 func (t *Tree) Account(path Path) *Account {
 	if v := t.find(path); v != nil {
 		return v.account

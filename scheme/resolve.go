@@ -77,8 +77,8 @@ func (t *Tree) resolveNode(path Path) (*vertex, outcome.Outcome) {
 	return v, outcome.Done()
 }
 
-// isRoot tells the unnamed root and the root entries from the rest. New makes the root entries first and
-// nobody removes them, so they hold the lowest ids.
+// isRoot reports whether v is the unnamed root or a root entry. New makes the root entries first and they are never
+// removed, so they hold the lowest ids.
 func (t *Tree) isRoot(v *vertex) bool {
 	return v.entry.ID <= EntryID(len(t.database))
 }

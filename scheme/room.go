@@ -11,7 +11,7 @@ const (
 	nameBytes       = 32
 )
 
-// EntryBytes is what an entry counts: never less than its row is encoded.
+// EntryBytes is the size of an entry: never less than its encoded row.
 func EntryBytes(e *Entry) uint64 {
 	bytes := entryBytes + len(e.Name) + len(e.Owner)
 	for _, p := range e.Permissions {
@@ -26,10 +26,10 @@ func EntryBytes(e *Entry) uint64 {
 // Unbounded is for Bound: no limit.
 const Unbounded = math.MaxUint64
 
-// NoSpaceText is how everything is refused that would make the state larger than its limit.
+// NoSpaceText is the text of a refusal of anything that would make the state larger than its limit.
 const NoSpaceText = "Cluster state has no space left"
 
-// Bytes is what all entries count. It takes no walk.
+// Bytes is the size of all entries. It takes no walk.
 func (t *Tree) Bytes() uint64 { return t.bytes }
 
 // Bound sets how many bytes all entries may count from now on; at first they are Unbounded. What does not

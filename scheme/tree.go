@@ -130,8 +130,7 @@ func (t *Tree) ByID(id EntryID) (Entry, bool) {
 	return v.entry, true
 }
 
-// RightsRows is how many entries Rights looks at, at most, to find the rights at an entry, which must be
-// there.
+// RightsRows bounds the entries that Rights looks at to find the rights at an entry, which must exist.
 func (t *Tree) RightsRows(e Entry) (rows int) {
 	for range t.get(e.ID).upwards() {
 		rows++
@@ -148,7 +147,7 @@ func (t *Tree) PathOf(id EntryID) (Path, bool) {
 	return v.path(), true
 }
 
-// find returns the vertex at path, nil if there is none.
+// find returns the vertex at path, or nil.
 func (t *Tree) find(path Path) *vertex {
 	v, depth := t.deepest(path)
 	if depth < len(path) {
@@ -170,7 +169,7 @@ func (t *Tree) deepest(path Path) (*vertex, int) {
 	return v, len(path)
 }
 
-// get returns the vertex with the given id, nil if there is none.
+// get returns the vertex with the given id, or nil.
 func (t *Tree) get(id EntryID) *vertex {
 	at, found := t.searchID(id)
 	if !found {

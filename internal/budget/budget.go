@@ -96,7 +96,7 @@ func (b *Budget) join(amount int) *waiter {
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.line.Add(1) // whoever gives back from now on comes here; what was given back before is found
+	b.line.Add(1) // a give-back from now on comes here; an earlier one is found below
 	if b.waiting.Len() == 0 && b.take(amount) {
 		b.line.Add(-1)
 		return nil

@@ -35,7 +35,7 @@ type Config struct {
 	// Login returns a token; nil: none is sent. It is called again when a server takes the last one no
 	// longer.
 	Login func(ctx context.Context, conn *grpc.ClientConn) (token string, err error)
-	// Name is what servers are told of the program (x-ydb-sdk-build-info).
+	// Name is the program's name in x-ydb-sdk-build-info.
 	Name string
 }
 
@@ -212,7 +212,7 @@ func (c *Client) following(address string) string {
 	return c.addresses[(at+1)%len(c.addresses)]
 }
 
-// servers is how many there are to try.
+// servers is the number of servers to try.
 func (c *Client) servers() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

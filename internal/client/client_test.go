@@ -174,7 +174,7 @@ func waitFor(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// Every request, its success and the refusals that commands tell apart.
+// Every request, its success and the refusals that commands distinguish.
 func TestRequests(t *testing.T) {
 	c, _ := start(t)
 	ctx := t.Context()
@@ -266,7 +266,7 @@ func TestSessionComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.cut()
-	<-changed // nobody can tell of changes any more
+	<-changed // no server can notify of changes any more
 	<-waits   // again, by the new stream
 	if again := queue(t, holder); !slices.Equal(again, order) {
 		t.Errorf("the queue was %v and is %v", order, again)
@@ -387,8 +387,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A watcher is told of what is there, of each real difference, of the end and of the beginning, and not of
-// what only looks like a change.
+// Watch reports the initial state, each real difference, the end and the beginning, and no change that is only
+// apparent.
 func TestWatch(t *testing.T) {
 	c, address := start(t)
 	p := newProxy(t, address)
@@ -542,8 +542,8 @@ func TestServersLearnt(t *testing.T) {
 	}
 }
 
-// What proves that a session lives is when it was asked that was answered: neither the answer's arrival nor
-// what the server sends by itself.
+// A session is proved alive as of the sending of a request that was answered, not as of the arrival of the answer or of
+// messages that the server sends by itself.
 func TestWhatProvesLife(t *testing.T) {
 	s := &Session{watches: map[uint64]chan struct{}{}, alive: time.Second}
 	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") },
@@ -588,7 +588,8 @@ func TestWhatProvesLife(t *testing.T) {
 	}
 }
 
-// A session that its client leaves lives on, and whoever has its key can go on with it. Others cannot.
+// A session that its client leaves lives on, and another client with its key can continue it. Without the key it
+// cannot.
 func TestKept(t *testing.T) {
 	c, _ := start(t)
 	ctx := t.Context()

@@ -22,7 +22,7 @@ type call struct {
 	again      bool                      // it may be sent anew by another stream
 	dispatched bool
 	sent       time.Duration
-	pending    func() // told that it waits; nil: nobody wants to know
+	pending    func() // called when it waits; may be nil
 	reply      chan reply
 }
 
@@ -121,7 +121,7 @@ func (s *Session) handle(a *attachment, m *fromServer) error {
 	return nil
 }
 
-// settle gives an answer to whoever waits for it.
+// settle gives an answer to the call that waits for it.
 func (s *Session) settle(m *fromServer) {
 	id, status, issues := resultIn(m)
 	c := s.take(id)
@@ -135,7 +135,7 @@ func (s *Session) settle(m *fromServer) {
 	c.reply <- reply{m, Answered(status, issues)}
 }
 
-// resultIn is what all results have.
+// resultIn returns the common fields of a result.
 func resultIn(m *fromServer) (id uint64, status Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage) {
 	type result interface {
 		GetReqId() uint64
@@ -162,7 +162,7 @@ func resultIn(m *fromServer) (id uint64, status Ydb.StatusIds_StatusCode, issues
 	return r.GetReqId(), r.GetStatus(), r.GetIssues()
 }
 
-// Acquisition is what to acquire.
+// Acquisition describes an acquire.
 type Acquisition struct {
 	Name      string
 	Count     uint64
@@ -189,8 +189,8 @@ func (s *Session) Acquire(ctx context.Context, what Acquisition) (acquired bool,
 	return m.GetAcquireSemaphoreResult().GetAcquired(), err
 }
 
-// Release gives a semaphore back, or the place in its queue. released is false if the session had neither, or
-// if a repetition of the request was too late to be told.
+// Release gives a semaphore back, or the place in its queue. released is false if the session had neither, or if a
+// repetition of the request came too late for the result.
 func (s *Session) Release(ctx context.Context, name string) (released bool, err error) {
 	m, err := s.do(ctx, &call{again: true, build: func(id uint64) *toServer {
 		return &toServer{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
@@ -227,7 +227,7 @@ func (s *Session) Delete(ctx context.Context, name string, force bool) error {
 	return err
 }
 
-// Wanted says what of a semaphore to describe, and what to watch.
+// Wanted selects what Describe returns of a semaphore, and what it watches.
 type Wanted struct {
 	Owners, Waiters        bool // to list
 	WatchData, WatchOwners bool
@@ -236,9 +236,9 @@ type Wanted struct {
 // Description is a semaphore.
 type Description = Ydb_Coordination.SemaphoreDescription
 
-// Describe describes a semaphore. changed is closed at the next change, and also when nobody can tell of it
-// any more: it is a reason to describe anew, and no more than that. It is nil if the server watches nothing.
-// A session has one watch of a semaphore.
+// Describe describes a semaphore. changed is closed at the next change, and also when the watch is lost: it is a reason
+// to describe anew, and no more than that. It is nil if the server watches nothing. A session has one watch of a
+// semaphore.
 func (s *Session) Describe(
 	ctx context.Context,
 	name string,
@@ -260,7 +260,7 @@ func (s *Session) Describe(
 	switch {
 	case !m.GetDescribeSemaphoreResult().GetWatchAdded():
 		return d, nil, nil
-	case watch == nil: // it has been told already
+	case watch == nil: // it has fired already
 		over := make(chan struct{})
 		close(over)
 		return d, over, nil

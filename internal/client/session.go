@@ -28,7 +28,7 @@ const (
 )
 
 const (
-	// pingsPerTimeout is how often a session asks whether it lives, while its timeout passes once.
+	// pingsPerTimeout is the number of pings of a session within its timeout.
 	pingsPerTimeout = 6
 	// silencesPerTimeout is which part of the timeout a server may be silent before another one is tried.
 	silencesPerTimeout = 3
@@ -45,14 +45,14 @@ const (
 	discoverPause = 30 * time.Second
 )
 
-// SessionConfig is what a session is started with.
+// SessionConfig configures a new session.
 type SessionConfig struct {
 	Node        string
 	Timeout     time.Duration // how long it lives on without a client
 	Description string
 
-	// ID and Key are those of a session that is there already: it is attached to, and taken from whoever has
-	// it. They are zero for a new one.
+	// ID and Key are those of an existing session: it is attached to, and taken from its present client. They are zero
+	// for a new one.
 	ID  uint64
 	Key []byte
 }
@@ -98,9 +98,9 @@ type ping struct {
 }
 
 const (
-	// callsMost is how many requests of a session may wait for their answers.
+	// callsMost bounds the requests of a session that wait for their answers.
 	callsMost = 256
-	// outboxMost is how much may wait to be sent. A server that lets more pile up is not reading.
+	// outboxMost bounds the messages that wait to be sent. A server that lets more pile up is not reading.
 	outboxMost = 2 * callsMost
 )
 
@@ -129,7 +129,7 @@ func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, erro
 	s := &Session{client: c, config: config, id: config.ID, key: config.Key, ended: make(chan struct{}),
 		lost: make(chan struct{}), watches: make(map[uint64]chan struct{})}
 	if s.id != 0 {
-		// above those of whoever had it before: they count from 1, or do as this
+		// above those of the client before: they count from 1, or do as this
 		s.attaches = uint64(time.Now().UnixMicro())
 	} else {
 		s.key = make([]byte, keyBytes)
@@ -164,7 +164,7 @@ func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, erro
 	}
 }
 
-// try is what came of a try to start a session.
+// try is the result of one attempt to start a session.
 type try struct {
 	err     error
 	mayPass bool // another one may do better
@@ -179,10 +179,10 @@ func passes(err error) bool {
 // ID is its number within the node.
 func (s *Session) ID() uint64 { return s.id }
 
-// Key is what another client has to show to attach to the session.
+// Key is the key with which another client can attach to the session.
 func (s *Session) Key() []byte { return s.key }
 
-// Left is how long the session lives for certain, whatever happens. It is zero or less where it may be over.
+// Left is the time for which the session lives for certain. It is zero or less where it may be over.
 func (s *Session) Left() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +202,8 @@ func (s *Session) Err() error {
 	return s.why
 }
 
-// Close ends the session: whatever it holds goes to whoever waits. If no server says so before ctx ends, the
-// session ends after its timeout instead, and the result is an error.
+// Close ends the session: its semaphores go to the next waiters. If no server confirms it before ctx ends, the session
+// ends after its timeout instead, and the result is an error.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true
@@ -238,7 +238,7 @@ var (
 	errSilent = errors.New("the server does not answer")
 )
 
-// lose is the end of the session, if that has not come before. Whoever waits for an answer is told.
+// lose ends the session, unless it has ended before. The waiting calls get the error.
 func (s *Session) lose(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,8 +253,7 @@ func (s *Session) lose(why error) {
 	}
 }
 
-// run keeps the session attached until it is lost or life ends. It tells of its tries until one has
-// succeeded.
+// run keeps the session attached until it is lost or life ends. It reports its tries until one has succeeded.
 func (s *Session) run(life context.Context, tries chan<- try) {
 	defer close(s.ended)
 	defer s.lose(errClosed)
@@ -294,8 +293,8 @@ func tell(life context.Context, tries chan<- try, t try) {
 	}
 }
 
-// judge says what the end of a stream means to the session: nil, or why it is lost. A session that is not yet
-// there cannot be lost, but a start may be refused for good.
+// judge returns the consequence of a stream's end for the session: nil, or the reason why it is lost. A session that is
+// not yet there cannot be lost, but a start may be refused for good.
 func (s *Session) judge(err error) error {
 	lost := fmt.Errorf("%w: %w", ErrLost, err)
 	switch StatusOf(err) {
@@ -353,7 +352,7 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	patience := time.AfterFunc(min(attachMost,
 		max(s.config.Timeout/silencesPerTimeout, 100*time.Millisecond)), func() { cut(errSilent) })
 	defer patience.Stop()
-	// so that whoever has a session knows where else to go with it
+	// so that the owner of a session has other servers to try
 	if s.client.config.Discover && s.attaches == 0 {
 		s.discover(ctx, conn, s.config.Timeout/pingsPerTimeout)
 	}
@@ -425,7 +424,7 @@ func write(ctx context.Context, stream Ydb_Coordination_V1.CoordinationService_S
 		select {
 		case m := <-a.outbox:
 			if stream.Send(m) != nil {
-				return // the reader is told why
+				return // the reader gets the reason
 			}
 		case <-ctx.Done():
 			return
@@ -489,8 +488,8 @@ func (s *Session) resume(a *attachment, id uint64, sent time.Duration) {
 	}
 }
 
-// detach is what follows from the end of a stream: what must not be asked twice is not known to be done, and
-// the watches are gone.
+// detach handles the end of a stream: a call that must not be repeated fails with an unknown outcome, and the watches
+// are gone.
 func (s *Session) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

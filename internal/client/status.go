@@ -9,10 +9,10 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
 )
 
-// Refused is what a server has refused, with its own words.
+// Refused is a server's refusal with its text.
 type Refused struct {
 	Status Ydb.StatusIds_StatusCode
-	Text   string // of the first issue, empty if there was none
+	Text   string // of the first issue, or ""
 }
 
 // Error is the server's text, which says more than the status.

@@ -9,31 +9,30 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// absentPause is the pause between two looks where nobody tells of changes: a semaphore that does not exist
-// cannot be watched.
+// absentPause is the pause between two looks without a watch: a semaphore that does not exist cannot be watched.
 const absentPause = time.Second
 
-// watcher remembers what it has told.
+// watcher remembers the last report.
 type watcher struct {
 	name   string
 	wanted Wanted
 	tell   func(*Description) error
 	told   bool
-	last   *Description // what it was then, nil: nothing
+	last   *Description // the last report, nil: no such semaphore
 }
 
-// Watch calls tell with a semaphore as it is now, and again whenever it differs in what is wanted; nil where
-// it does not exist. It returns with tell's first error, when ctx ends, or when the session is lost.
+// Watch calls its last argument with a semaphore as it is now, and again whenever a wanted part differs; with nil where
+// it does not exist. It returns with that function's first error, when ctx ends, or when the session is lost.
 //
 // Notices say only that it is time to look: they come once, may come without a change, and are gone with a
-// stream. Whoever is told of a change has described the semaphore anew, with the next notice asked for in the
-// same request, so that nothing is missed but what was there for a shorter time than a look takes.
+// stream. After a notice the watcher describes the semaphore anew and arms the next notice in the same request, so it
+// misses only states that last for less than a look.
 func (s *Session) Watch(ctx context.Context, name string, wanted Wanted, tell func(*Description) error) error {
 	return (&watcher{name: name, wanted: wanted, tell: tell}).watch(ctx, s)
 }
 
-// Watch is Session.Watch with one session after the other, for whoever only looks. It gives up where no
-// session can be had for reasons that do not pass.
+// Watch is Session.Watch with one session after the other, for a caller that only reads. It gives up if no session can
+// be opened for reasons that do not pass.
 func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, wanted Wanted,
 	tell func(*Description) error) error {
 	w := &watcher{name: name, wanted: wanted, tell: tell}
@@ -78,7 +77,7 @@ func (w *watcher) watch(ctx context.Context, s *Session) error {
 			w.told, w.last = true, seen
 		}
 		var absent <-chan time.Time
-		if changed == nil { // there is nothing to watch, or nobody who does
+		if changed == nil { // there is nothing to watch, or no server that watches
 			absent = time.After(absentPause)
 		}
 		select {
@@ -92,7 +91,7 @@ func (w *watcher) watch(ctx context.Context, s *Session) error {
 	}
 }
 
-// within is what of a semaphore is watched: nothing else may make a difference.
+// within returns the watched part of a semaphore: nothing else may make a difference.
 func within(d *Description, wanted Wanted) *Description {
 	if d == nil {
 		return nil

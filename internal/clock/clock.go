@@ -8,7 +8,7 @@ import (
 	"github.com/coordd/coordd/internal/hooks"
 )
 
-// Clock tells the time. It is monotonic and starts near 0.
+// Clock returns the time. It is monotonic and starts near 0.
 type Clock struct {
 	origin time.Time
 	turned hooks.Clock // instead of the real one
@@ -42,7 +42,7 @@ func (c Clock) AfterFunc(d time.Duration, do func()) hooks.Timer {
 	return time.AfterFunc(d, do)
 }
 
-// Until is how long it takes from now to t, at least 0.
+// Until is the duration from now to t, at least 0.
 func (c Clock) Until(t coordination.Instant) time.Duration { return max(0, time.Duration(t-c.Now())) }
 
 // WallMillis is the time of day for created_at and for the stamps of entries, in milliseconds since 1970.

@@ -2,12 +2,11 @@ package cmdline
 
 import "strings"
 
-// lettersPerSlip is how many letters of a name have room for one slip.
+// lettersPerSlip is the number of letters of a name that allow one slip.
 const lettersPerSlip = 4
 
-// Closest returns the candidate that differs from name in the fewest slips, or "" if none
-// is close enough; of several equal ones the first. The dashes of flags and the prefix of
-// variables are not counted as letters of the name.
+// Closest returns the candidate that differs from name in the fewest slips, or "" if all differ too much; of several
+// equal ones the first. The dashes of flags and the prefix of variables are not counted as letters of the name.
 func Closest(name string, candidates []string) string {
 	letters := strings.TrimLeft(strings.TrimPrefix(name, VariablePrefix), "-")
 	best, fewest := "", len(letters)/lettersPerSlip+1

@@ -73,7 +73,7 @@ func Exact(w io.Writer) io.Writer {
 	return w
 }
 
-// FileOf returns the file that a writer ends in, nil if none.
+// FileOf returns the file that a writer ends in, or nil.
 func FileOf(w io.Writer) *os.File {
 	file, _ := Exact(w).(*os.File)
 	return file

@@ -19,7 +19,7 @@ const (
 	Storage Code = 3
 	Config  Code = 4
 	Differs Code = 5
-	// NotServing lets a script that waits for a server tell a mistake from a server that is not up yet.
+	// NotServing distinguishes, for a script that waits for a server, a server that is not up yet from a mistake.
 	NotServing Code = 6
 	Removed    Code = 7
 	Diverged   Code = 8

@@ -35,11 +35,10 @@ func (h *Histogram) Observe(d time.Duration) {
 
 // Reading is a Histogram at one moment.
 type Reading struct {
-	// Count is how many durations there were, and Sum what they add up to. Sum may be a few events ahead or
-	// behind.
+	// Count is the number of durations, and Sum their sum. Sum may be a few events ahead or behind.
 	Count uint64
 	Sum   time.Duration
-	// UpTo is how many were not longer than each of Bounds.
+	// UpTo counts the durations that were not longer than each of Bounds.
 	UpTo [len(Bounds)]uint64
 }
 

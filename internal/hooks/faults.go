@@ -18,22 +18,22 @@ type Faults interface {
 	// in.
 	Stream() grpc.StreamServerInterceptor
 	Call() grpc.UnaryServerInterceptor
-	// Serve tells what can be done to the server, and is called before its first client.
+	// Serve hands over the server's Control before its first client comes.
 	Serve(Control)
 }
 
 // ErrMissing is wrapped by errors about something that does not exist; their texts name it before.
 var ErrMissing = errors.New("does not exist")
 
-// Control is what faults can do to a server besides what they do to its clients.
+// Control has the faults of a server besides those of its clients.
 type Control interface {
 	// Leads reports whether this server leads.
 	Leads() bool
 	// LoseLeader has the server that leads lead no more: one of several hands over, one alone pauses for d of
 	// the rings' clock.
 	LoseLeader(ctx context.Context, d time.Duration) error
-	// ExpireSession ends a session as if its time had run out. Its client is told so.
+	// ExpireSession ends a session as if its time had run out. Its client is notified.
 	ExpireSession(ctx context.Context, node string, session uint64) error
-	// DropNode drops a coordination node, whoever may.
+	// DropNode drops a coordination node, whatever its permissions are.
 	DropNode(ctx context.Context, node string) error
 }

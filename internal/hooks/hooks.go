@@ -18,13 +18,13 @@ type Hooks struct {
 	// periods, pings, failures that are held back. Raft, the relay, the right to speak, TLS, logins and the
 	// limits of connections do not go by it.
 	Rings Clock
-	// Remind has clients pinged by the real clock as well, while it says so: they go by that one, and Rings
-	// may stand still. It is called under a stream's lock.
+	// Remind makes the server ping clients by the real clock as well, while it returns true: they go by that one, and
+	// Rings may stand still. It is called under a stream's lock.
 	Remind func() bool
 	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a
 	// server's own. Those of raft and gRPC go by no other than the real one.
 	Shell Clock
-	// Patience is how long a call may take that does not say less, in place of what servers have otherwise.
+	// Patience limits a call without a shorter limit of its own, in place of the servers' default.
 	Patience time.Duration
 	// Log changes the configuration with which the log is opened.
 	Log func(*raftstore.Config)
@@ -39,13 +39,12 @@ type Hooks struct {
 	Listen func(address string) (net.Listener, error)
 	// Socket opens the administrator's socket of a data directory.
 	Socket func(dir string) (net.Listener, error)
-	// Monitoring serves monitoring programs on an address in the server's place, and returns which one that
-	// is: what listens there goes on when the server has stopped, and is told by the next one by what to
-	// serve.
+	// Monitoring serves monitoring programs on an address in the server's place, and returns the resulting address: its
+	// listener survives the server, and the next server gives it the handler.
 	Monitoring func(address string, handler http.Handler) (net.Addr, error)
-	// Shuffle is the order in which clients are told of servers.
+	// Shuffle permutes the servers in an answer to a client.
 	Shuffle func(n int, swap func(i, j int))
-	// Faults is who is asked whether something is to go wrong.
+	// Faults decides whether something is to go wrong.
 	Faults Faults
 }
 

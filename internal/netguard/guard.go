@@ -19,8 +19,8 @@ type Limits struct {
 	Unproven int
 }
 
-// Hooks tell the owner of a Guard what happens. A nil hook is not called. The Guard holds no lock when it calls one,
-// except for Forfeits.
+// Hooks notify the owner of a Guard. A nil hook is not called. The Guard holds no lock when it calls one, except for
+// Forfeits.
 type Hooks struct {
 	// Crowded is called when a limit is reached: evicted made room, nil if no connection could and the new one
 	// was refused. err is the lack of descriptors, if that was the limit.

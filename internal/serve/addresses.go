@@ -49,7 +49,7 @@ func (l Listener) anyPort() bool {
 // reachable reports whether there is a listener that other machines can reach.
 func (l Listener) reachable() bool { return l != "" && Reachable(string(l)) }
 
-// Reachable says whether other machines can reach an address to listen on, as far as it tells.
+// Reachable reports whether other machines can reach an address to listen on, as far as the address shows.
 func Reachable(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -23,7 +23,7 @@ func (h HTTPSettings) configuration(values map[string]Given) server.HTTP {
 	return config
 }
 
-// warn says what an operator may not have meant.
+// warn logs settings that an operator may not have meant.
 func (h HTTPSettings) warn(logger *slog.Logger) {
 	if h.Listen.reachable() {
 		logger.Warn("programs on other machines can read the server's state and metrics, without a login",

@@ -18,12 +18,11 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-// localYDBName is the option that makes the image a stand-in for YDB's local-ydb: whoever starts that one
-// changes the name of the image and nothing else. Its variables rank below everything that is ours.
+// localYDBName is the option that makes the image a stand-in for YDB's local-ydb: its users change only the name of the
+// image. Its variables rank below everything that is ours.
 const localYDBName = "local-ydb"
 
-// What the local-ydb image does without variables: the ports are those that its documentation tells people to
-// publish.
+// The defaults of the local-ydb image: its documentation publishes these ports.
 const (
 	localYDBPort         = "2136"
 	localYDBPortTLS      = "2135"

@@ -24,8 +24,8 @@ func EachSecret(s Settings, do func(name, path string)) {
 	})
 }
 
-// warnOfModes tells of files with secrets that others than their owner can read or change. What is missing is
-// told by those who need it.
+// warnOfModes warns of files with secrets that others than their owner can read or change. A missing file is reported
+// by its reader.
 func warnOfModes(logger *slog.Logger, s Settings) {
 	warn := func(what, path string) {
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&ForOthers != 0 {

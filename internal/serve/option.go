@@ -76,7 +76,7 @@ func (o Option) placeholder() string {
 	return cmp.Or(o.field.Tag.Get("value"), strings.ReplaceAll(o.field.Tag.Get("words"), ",", "|"))
 }
 
-// Set checks a value and stores it. Its error says what is allowed.
+// Set checks a value and stores it. Its error lists the allowed values.
 func (o Option) Set(s *Settings, value string) error {
 	words := strings.Split(o.field.Tag.Get("words"), ",")
 	if last := len(words) - 1; last > 0 && !slices.Contains(words, value) {

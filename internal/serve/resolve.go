@@ -27,7 +27,7 @@ type Given struct {
 	localYDB bool
 }
 
-// refuse is the error for a value that is not allowed; reason says what is.
+// refuse is the error for a value that is not allowed; reason has the allowed ones.
 func (g Given) refuse(reason error) error {
 	return exit.With(g.Code, fmt.Errorf("%s: value %q is not allowed: %w", g.Origin, g.Value, reason))
 }

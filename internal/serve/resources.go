@@ -24,9 +24,9 @@ const memoryShare = 9
 // as the control group allows.
 var UsualProcessors = runtime.GOMAXPROCS(0)
 
-// SpareProcessors is how many more it lets run on a server that writes to a disk. Who waits for the disk counts
-// as running until the runtime takes a closer look, which is late (TimerSlack), so without them a processor
-// would have nothing to do while the log is being written: on the only one, nobody would be served meanwhile.
+// SpareProcessors are added on a server that writes to a disk. A goroutine that waits for the disk counts as running
+// until the runtime notices, which is late (TimerSlack), so without them a processor would be idle while the log is
+// being written: with one processor, no client would be served meanwhile.
 const SpareProcessors = 1
 
 // settleResources finds out what the process may use, and has the runtime stay within the memory unless
@@ -51,8 +51,8 @@ func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 	return resources
 }
 
-// memoryOf is how many bytes of memory the process may use, and what says so: its control group, one above
-// it, or how much the machine has. It is 0 if nothing is known.
+// memoryOf returns how many bytes of memory the process may use, and the source of the limit: its control group, one
+// above it, or the machine. It returns 0 if no limit is known.
 func memoryOf(root fs.FS) (least int64, from string) {
 	note := func(bytes int64, source string) {
 		if bytes > 0 && (least == 0 || bytes < least) {
@@ -85,7 +85,7 @@ func memoryOf(root fs.FS) (least int64, from string) {
 	return least, from
 }
 
-// numberIn is the number in a file, 0 if there is none: "max", for example.
+// numberIn returns the number in a file, or 0 for another text, such as "max".
 func numberIn(root fs.FS, name string) int64 {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {

@@ -175,8 +175,8 @@ func (p *Process) stop(server Server, logger *slog.Logger, signals <-chan os.Sig
 	}
 }
 
-// ended releases what a server that ended by itself still holds and returns its
-// reason, which is what the process ends with.
+// ended releases the resources of a server that ended by itself and returns the reason, which becomes the error of the
+// process.
 func (p *Process) ended(server Server, signals <-chan os.Signal, logger *slog.Logger) error {
 	reason := server.Err()
 	if reason == nil {
@@ -189,8 +189,7 @@ func (p *Process) ended(server Server, signals <-chan os.Signal, logger *slog.Lo
 	return reason
 }
 
-// logConfiguration says what the server runs with, and warns of what an operator
-// may not have meant.
+// logConfiguration logs the server's settings, and warns of those that an operator may not have meant.
 func (p *Process) logConfiguration(logger *slog.Logger, s Settings, values map[string]Given) {
 	starting := []any{"version", cmdline.Version, "pid", os.Getpid(), "listen", string(s.Listen),
 		"database", string(s.Database), "data_dir", string(s.DataDir)}

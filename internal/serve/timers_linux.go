@@ -11,20 +11,20 @@ import (
 const (
 	// TimerSlack is the time by which the system may end a sleep of this process late.
 	TimerSlack = 500 * time.Microsecond
-	// UsualTimerSlack is what the system allows itself where nobody has said anything.
+	// UsualTimerSlack is the kernel's default.
 	UsualTimerSlack = 50 * time.Microsecond
 )
 
 // EaseTimers has sleeps end up to TimerSlack late, for which the program begins anew.
 //
-// Go's runtime has a thread that looks after the others every 20 µs as long as anything goes on. On a server
-// that mostly waits for its disk, these looks are most of what it does: with one client, two thirds of all
-// changes of tasks and over a third of the processor time of a lock (docs/benchmarks.md). The system lets a
-// thread ask for later wake-ups only for itself and for threads that it starts, and that one exists before
-// main does. So the program asks for them and replaces itself.
+// Go's runtime has a thread that checks the others every 20 µs as long as anything goes on. On a server that mostly
+// waits for its disk, these checks are most of the work: with one client, two thirds of all changes of tasks and over a
+// third of the processor time of a lock (docs/benchmarks.md). The system lets a thread ask for later wake-ups only for
+// itself and for threads that it starts, and that one exists before main does. So the program asks for them and
+// replaces itself.
 //
-// Whoever starts the program with another slack, as systemd does with TimerSlackNSec, has decided otherwise.
-// Where the program cannot replace itself, it goes on as it is.
+// A program started with another slack, as by systemd with TimerSlackNSec, keeps it. Where the program cannot replace
+// itself, it goes on as it is.
 func EaseTimers() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

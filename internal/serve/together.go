@@ -12,8 +12,8 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-// This file sees whether the settings of a server fit together, and can be used on this machine, which none
-// of them tells by itself. Errors name the settings by what gave them.
+// Checks that the settings of a server fit together, and can be used on this machine. Errors name the settings by their
+// origin.
 
 // together refuses settings that contradict each other or lack one another, and files that cannot be read.
 func (s *Settings) together(values map[string]Given) error {
@@ -83,8 +83,8 @@ func readable(path string) error {
 	return file.Close()
 }
 
-// unlikePeers is a warning about a server that listens for its peers on another port than they are told, ""
-// if it does not. Behind a port that is forwarded that is right.
+// unlikePeers warns when --listen-peer and --advertise-peer differ in port, which is right only where a port is
+// forwarded.
 func (s *Settings) unlikePeers() string {
 	_, listens, _ := net.SplitHostPort(string(s.Cluster.Listen))
 	told := string(s.Cluster.Advertise)
@@ -122,7 +122,7 @@ func AboutListener(err error, s Settings, values map[string]Given) error {
 	return cmp.Or(of, err)
 }
 
-// listenAdvice is what to do about an address that cannot be listened on.
+// listenAdvice returns the remedy for an address that cannot be listened on.
 func listenAdvice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

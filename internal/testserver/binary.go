@@ -46,7 +46,7 @@ func find(variable, name string) (string, error) {
 
 // Build builds the program of a package and returns its path below the directory that COORDD_BUILT names, or else
 // bin/built in the repository. A name that ends in a slash is a directory for several programs. dir is the module's,
-// relative to the repository. A program that is there already, and is what would be built, is not linked again.
+// relative to the repository. A program that is there already and up to date is not linked again.
 func Build(dir, name, packages string) (path string, err error) {
 	root, err := repository()
 	if err != nil {

@@ -1,9 +1,8 @@
 package turn
 
 // Bell wakes the one goroutine that listens to it, by receiving from it. Several rings before it wakes are
-// one, and a ring while it does not listen is heard when it does: whoever leaves something to be found and
-// then rings can be sure that it is looked for. A nil Bell can neither be rung nor heard: ringing it does
-// nothing.
+// one, and a ring while it does not listen is heard when it does: mail that was left before a ring is found. A nil Bell
+// can neither be rung nor heard: ringing it does nothing.
 type Bell chan struct{}
 
 // NewBell makes a bell that has not been rung.

@@ -1,5 +1,5 @@
-// Package outcome is what a request ends with: a status of the YDB protocol, and the issues that explain it.
-// It knows nothing of what the requests are about, nor of the messages that carry an answer to a client.
+// Package outcome has the result of a request: a status of the YDB protocol, and the issues that explain it. It depends
+// neither on the subjects of requests nor on the messages that carry an answer to a client.
 package outcome
 
 import (
@@ -77,7 +77,7 @@ func (s Status) String() string {
 // coordination.md §0.4.)
 const SeverityError uint32 = 1
 
-// The codes of issues that clients tell apart.
+// The issue codes that clients distinguish.
 const (
 	// CodeAccessDenied is the issue code of a refusal for want of rights.
 	CodeAccessDenied uint32 = 200000
@@ -120,8 +120,7 @@ func Refuse(status Status, issues ...Issue) Outcome {
 	return Outcome{Status: status, Issues: issues}
 }
 
-// Denied is a refusal for want of rights, with a text that says what was not allowed. What is not UTF-8 in it
-// is replaced.
+// Denied is a refusal for lack of rights; text names what was not allowed. Invalid UTF-8 in it is replaced.
 func Denied(text string) Outcome {
 	return Refuse(Unauthorized, Issue{Code: CodeAccessDenied, Severity: SeverityError,
 		Message: strings.ToValidUTF8(text, "\uFFFD")})

@@ -9,9 +9,9 @@ import (
 	"github.com/coordd/coordd/internal/hooks"
 )
 
-// slowness is how many times slower than the real one a slow clock is: the 5 s within which a client has to
-// answer a ping are 150 s then, more than any test waits for anything, and the 20 ms after which a server
-// that was mute looks again whether it may speak are still less than a second.
+// slowness is the factor by which a slow clock is slower than the real one: the 5 s within which a client has to answer
+// a ping are 150 s then, more than any test waits for anything, and the 20 ms after which a server that was mute looks
+// again whether it may speak are still less than a second.
 const slowness = 30
 
 // Clock is the real clock, but slower: for tests that are not about time, on a machine that may give a
@@ -38,7 +38,7 @@ type timer struct{ *time.Timer }
 // Reset implements hooks.Timer.
 func (t timer) Reset(d time.Duration) bool { return t.Timer.Reset(slowed(d)) }
 
-// slowed is how long d takes on a slow clock.
+// slowed returns the length of d on a slow clock.
 func slowed(d time.Duration) time.Duration {
 	if d > math.MaxInt64/slowness {
 		return math.MaxInt64
