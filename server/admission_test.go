@@ -35,7 +35,7 @@ func TestVersionGate(t *testing.T) {
 	})
 	c.leadWith(0)
 	c.createNode(0, testNode)
-	c.awaitFormat(codec.Version)                                   // all have told
+	c.awaitFormat(codec.Version)                                   // all have announced it
 	stream := openTest(t, t.Context(), c.conns[1], start(600_000)) // through a server that does not lead
 	next(t, stream)
 	send(t, stream, acquire(1, "lock", nil))
@@ -111,7 +111,7 @@ func TestVersionsNotKnown(t *testing.T) {
 		func() bool { return makeDirectory(t, c.conns[0], "/local/early") == Ydb.StatusIds_SUCCESS })
 }
 
-// awaitFormat waits until each server that runs says that a version is in use.
+// awaitFormat waits until each running server reports that a version is in use.
 func (c *testCluster) awaitFormat(want uint64) {
 	c.t.Helper()
 	c.eventually("the version in use", func() bool {

@@ -29,7 +29,7 @@ const (
 	reflectionService = "/grpc.reflection."
 )
 
-// kindOf is how long a call of the method may last.
+// kindOf returns how long a call of the method may last.
 func kindOf(method string) listen.Kind {
 	switch {
 	case method == sessionPath:
@@ -111,8 +111,8 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 	}
 }
 
-// admit returns the context of a call that may be served, in which it says who calls, and the wait for its
-// first message, nil for a Session stream, which has its own. The call's End and the wait's are to be called.
+// admit returns the context of a call that may be served, with its caller, and the wait for its first message, which is
+// nil for a Session stream, as that has its own. End the call and the wait.
 func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, *awaited, error) {
 	if err := call.Begin(ctx); err != nil {
 		return nil, nil, err

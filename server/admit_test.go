@@ -45,7 +45,7 @@ func TestStrangersAreNotListenedTo(t *testing.T) {
 			if err := c.headers(1, false, callHeaders(method, test.headers...)); err != nil {
 				t.Fatal(err)
 			}
-			_ = writePieces(c, test.data) // it may be told before all is sent
+			_ = writePieces(c, test.data) // the refusal may come before all is sent
 			if got := c.ended(t, 1); got != codes.Unauthenticated {
 				t.Errorf("%s: %s: ended with %v", method, test.name, got)
 			}
@@ -158,8 +158,7 @@ func TestUnreadCompressedMessages(t *testing.T) {
 	}
 }
 
-// inTime is what a test gives clients where one is to be too late: its others are not, on a busy machine
-// either.
+// inTime is the limit for clients in tests in which one must be late: the others are within it on a busy machine too.
 const inTime = time.Second
 
 // TestRequestsInTime begins calls whose requests never come.
@@ -260,7 +259,7 @@ func TestCallSize(t *testing.T) {
 	}
 }
 
-// TestWatchIsStanding has a watch go on for longer than a request may take to come.
+// TestWatchIsStanding lets a watch go on for longer than a request may take to arrive.
 func TestWatchIsStanding(t *testing.T) {
 	runBeside(t)
 	s, conn := startTest(t, func(c *Config) { c.Hardening.Receive = inTime })

@@ -32,7 +32,7 @@ var localMethods = []string{
 	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Limits", healthService,
 }
 
-// askedFor is what the fields of any request get, by their names, so that nothing is wrong with it.
+// askedFor has valid values for the fields of any request, by their names.
 var askedFor = map[protoreflect.Name]string{
 	"path": "/local/dir", "coordination_node_path": "/local/dir", "resource_path": "resource",
 	"database": "/local", "name": "somebody", "user": "somebody", "password": "secret",
@@ -43,7 +43,7 @@ var askedFor = map[protoreflect.Name]string{
 var hashing = []string{"/" + adminpb.Users_ServiceDesc.ServiceName + "/Add",
 	"/" + adminpb.Users_ServiceDesc.ServiceName + "/SetPassword"}
 
-// bound is how a call's time is limited.
+// bound limits a call's time.
 type bound struct {
 	name             string
 	patience         time.Duration // of the server
@@ -243,7 +243,7 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 	handlersEnd(t, s)
 }
 
-// answeredRoom is how many calls a connection has room for in these tests: about as many as there are
+// answeredRoom is the number of calls that a connection has room for in these tests: about as many as there are
 // methods.
 const answeredRoom = 40
 

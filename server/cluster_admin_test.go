@@ -296,8 +296,7 @@ func TestReplaceAServer(t *testing.T) {
 	busy.end()
 }
 
-// TestQuorumIsKept refuses changes that would leave too few servers, and tells how things are without a
-// leader.
+// TestQuorumIsKept refuses changes that would leave too few servers, and reports the state without a leader.
 func TestQuorumIsKept(t *testing.T) {
 	testmode.Long(t)
 	c := startCluster(t, 3)
@@ -509,7 +508,7 @@ func TestServerAlone(t *testing.T) {
 }
 
 // TestChangesDuringTransfers adds and removes members while the leadership is on its way to another server:
-// each change is made once and says so.
+// each change is made and reported once.
 func TestChangesDuringTransfers(t *testing.T) {
 	c := startCluster(t, 3)
 	for round := range 4 {

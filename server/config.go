@@ -29,18 +29,17 @@ const (
 	AuthRequired = "required"
 )
 
-// The values of Config.Inspect: whom the inspection service serves.
+// The values of Config.Inspect: the callers that the inspection service serves.
 const (
 	// InspectOff is nobody.
 	InspectOff = "off"
-	// InspectLocal is whoever has opened the administrator's socket, or comes by way of the loopback
-	// addresses.
+	// InspectLocal admits callers on the administrator's socket or by way of the loopback addresses.
 	InspectLocal = "local"
-	// InspectOn is everybody whom the listeners let in; where authentication is required rights count.
+	// InspectOn admits all callers that the listeners let in; where authentication is required rights count.
 	InspectOn = "on"
 )
 
-// Config is what a server is started with.
+// Config configures a server.
 type Config struct {
 	// Listen is the plaintext address, host:port; port 0 takes a free one. Empty: none, which needs ListenTLS.
 	Listen string
@@ -51,20 +50,18 @@ type Config struct {
 	Database string
 	// DataDir holds the log and the checkpoints.
 	DataDir string
-	// Cluster says how to be one of several servers. Its zero value is a server alone.
+	// Cluster makes it one of several servers. Its zero value is a single server.
 	Cluster raftstore.Cluster
 	// InMemory keeps nothing on disk; DataDir must be empty then.
 	InMemory bool
 	// Logger receives the server's own events. Nil: none.
 	Logger *slog.Logger
-	// Limits are what a cluster gets that has none, if this server is the first to give it some; from then on
-	// those of the cluster count. Zero: those of the protocol, and coordination.DefaultStateBytes. Tests
-	// lower the others.
+	// Limits are the limits of a new cluster, if this server is the first to set them; from then on those of the
+	// cluster count. Zero: those of the protocol, and coordination.DefaultStateBytes. Tests lower the others.
 	Limits coordination.Limits
 	// ListenTLS is the address for TLS, host:port; empty: none. It needs TLS.
 	ListenTLS string
-	// AdvertiseTLS is what Advertise is, for ListenTLS. Empty: the host of Advertise and the port of
-	// ListenTLS.
+	// AdvertiseTLS is like Advertise, for ListenTLS. Empty: the host of Advertise and the port of ListenTLS.
 	AdvertiseTLS string
 	// TLS names the certificate files.
 	TLS listen.TLSFiles
@@ -73,8 +70,8 @@ type Config struct {
 	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again
 	// when it changes.
 	TokenFile string
-	// LoginLifetime is how long a login token is good; 0: auth.DefaultLoginLifetime. Every server of a
-	// cluster goes by its own, whichever signed a token.
+	// LoginLifetime is the lifetime of a login token; 0: auth.DefaultLoginLifetime. Each server of a cluster applies
+	// its own, whichever signed a token.
 	LoginLifetime time.Duration
 	// InitialAdmin is a user to add, as an administrator, if there are no users. InitialAdminPassword goes
 	// with it.
@@ -85,18 +82,17 @@ type Config struct {
 	LoopbackAdmin bool
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
-	// Inspect says whom the inspection service serves: InspectOff, InspectLocal or InspectOn. Empty:
-	// InspectLocal where authentication is off and a listener is not on a loopback address, InspectOn
-	// otherwise.
+	// Inspect selects the callers of the inspection service: InspectOff, InspectLocal or InspectOn. Empty: InspectLocal
+	// where authentication is off and a listener is not on a loopback address, InspectOn otherwise.
 	Inspect string
-	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on
-	// when it is nearly full; 0: none. See docs/limits.md.
+	// DiskReserve is the free space, in bytes, that the data directory's file system keeps for the work that must go on
+	// when it is nearly full; 0: no reserve. See docs/limits.md.
 	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
-	// HTTP is what monitoring programs are served; the zero value is nothing.
+	// HTTP configures the service for monitoring programs; the zero value serves nothing.
 	HTTP HTTP
-	// Resources are what the process may use; some defaults of Hardening are smaller where that is little.
+	// Resources are the process's limits; some defaults of Hardening are smaller where that is little.
 	Resources Resources
 
 	hooks hooks.Hooks // see StartWith

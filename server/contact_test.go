@@ -29,7 +29,7 @@ func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	var token string
-	c.eventually("a login", func() bool { // between two leaders there may be none for too long
+	c.eventually("a login", func() bool { // between two leaders there may be no leader for too long
 		answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conns[0]).Login(ctx,
 			&Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
 		var result Ydb_Auth.LoginResult

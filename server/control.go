@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// control is what a stand-in can do to its server. It implements hooks.Control.
+// control gives a stand-in control of its server. It implements hooks.Control.
 type control struct{ *Server }
 
 // Leads implements hooks.Control.

@@ -160,7 +160,7 @@ func startCuttableWith(t *testing.T, change func(*Config)) (*testCluster, *cutta
 	return c, network
 }
 
-// diary is what happened, in its order.
+// diary records events in their order.
 type diary struct {
 	mutex sync.Mutex
 	lines []string
@@ -197,18 +197,17 @@ func clientPing() *Ydb_Coordination.SessionRequest {
 }
 
 // TestCutOffServerFallsSilent cuts a server off whose client holds a lock, the leader or another one. The
-// client hears nothing any more once the lock has gone to another client: its session has ended, and its
-// server knew that it could not know. When the server is back the client is told.
+// client hears nothing any more once the lock has gone to another client: its session has ended, and its server fell
+// silent because it could not know. When the server is back the client is notified.
 func TestCutOffServerFallsSilent(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprint("leads ", leads), func(t *testing.T) { cutOffServerFallsSilent(t, leads) })
 	}
 }
 
-// contend has a session ask for the lock, and returns its stream once it was told what is enough; start says
-// which session it is then. On a busy machine the servers may have no leader for longer than the grace period;
-// then the stream ends, and there is another one, of the same session if it is not over. Without a stream it
-// begins with one.
+// contend makes a session ask for the lock, and returns its stream once enough accepts a result; start then names the
+// session. On a busy machine the servers may have no leader for longer than the grace period; then the stream ends, and
+// there is another one, of the same session if it is not over. Without a stream it begins with one.
 func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordination.SessionRequest_SessionStart,
 	enough func(*Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, bool) bool) sessionClient {
 	c.t.Helper()

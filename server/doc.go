@@ -6,7 +6,7 @@
 //   - the authenticator finds out who calls, once for a call or a stream. The enforcer, a goroutine of its own,
 //     ends open streams whose token, user or right is gone.
 //   - package readiness finds out whether this server can serve clients, and answers health checks.
-//   - one gRPC server serves the plain and the TLS listener; package listen tells their connections apart.
+//   - one gRPC server serves the plain and the TLS listener; package listen distinguishes their connections.
 //
 // # Locks and order
 //

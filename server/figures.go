@@ -12,31 +12,30 @@ import (
 	"github.com/coordd/coordd/server/statelimit"
 )
 
-// Figures is how a server does, for monitoring. No value in it is one that a client chooses.
+// Figures are a server's metrics. No value in it is one that a client chooses.
 type Figures struct {
 	Readiness readiness.State
 	// Issues are all that there can be, by their kind, and whether there is one.
 	Issues map[string]bool
 	Group  group.Figures
 	Log    raftstore.Figures
-	// StateBytes is how large the state is, and StateLimit how large it may be; 0 if there is no limit.
+	// StateBytes is the size of the state, and StateLimit its limit; 0: no limit.
 	StateBytes, StateLimit uint64
 
 	Connections ConnectionFigures
 	Hardening   Hardening
-	// HTTPConnections is how many connections of monitoring programs are open.
+	// HTTPConnections counts the open connections of monitoring programs.
 	HTTPConnections int
 
 	meters.Figures // of calls and their answers
 	Budgets        []*budget.Budget
-	// Panics is how many panics were recovered from.
+	// Panics counts the recovered panics.
 	Panics uint64
 	// Resources are those of rate limiters that somebody wants the figures of; see Server.ResourceFigures.
 	Resources []ResourceFigures
 }
 
-// ConnectionFigures is how many there are and were of what clients open, and of what the limits kept out or
-// closed.
+// ConnectionFigures count the connections, calls and streams of clients, and those that the limits refused or closed.
 type ConnectionFigures struct {
 	Open, Calls                                        int
 	ReceivedBytes                                      int64
@@ -44,7 +43,7 @@ type ConnectionFigures struct {
 	RefusedCalls, RefusedStreams                       uint64
 }
 
-// ResourceFigures is what this server has of a resource of a rate limiter.
+// ResourceFigures is this server's view of a resource of a rate limiter.
 type ResourceFigures struct {
 	Node, Resource string
 	quota.State
@@ -64,8 +63,8 @@ func (s *Server) Budgets() []*budget.Budget {
 		[]*budget.Budget{s.calls.Packing})
 }
 
-// Figures is how things stand. It takes no turn of the group, waits for no disk and for no other server, and
-// may be called once the server is open.
+// Figures returns the metrics. It takes no turn of the group, waits for no disk and for no other server, and may be
+// called once the server is open.
 func (s *Server) Figures() Figures {
 	used, limits := s.group.StateSize()
 	c := s.connections

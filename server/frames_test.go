@@ -47,8 +47,8 @@ func (c *frameClient) allEnded(t *testing.T, ids ...uint32) map[uint32]codes.Cod
 	}
 }
 
-// TestFrames is the row "Frames" of the catalogue of bad input: what each client is told. Every other stream
-// on the connection lives on.
+// TestFrames is the row "Frames" of the catalogue of bad input: the reply to each client. Every other stream on the
+// connection lives on.
 func TestFrames(t *testing.T) {
 	patient, _ := startTest(t, nil)
 	hurried, _ := startTest(t, func(c *Config) { c.Hardening.FirstMessage = 50 * time.Millisecond })

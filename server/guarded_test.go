@@ -142,8 +142,7 @@ func (g *guarded) session(token string) (sessionClient, *Ydb_Coordination.Sessio
 	return stream, receive(g.t, stream)
 }
 
-// answerPing answers a message if it is a ping. The stream may have ended meanwhile, which the next message
-// tells.
+// answerPing answers a message if it is a ping. The stream may have ended meanwhile, as the next message will show.
 func answerPing(stream sessionClient, m *Ydb_Coordination.SessionResponse) {
 	if ping := m.GetPing(); ping != nil {
 		_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{

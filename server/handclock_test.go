@@ -85,7 +85,7 @@ func (t *handTimer) stop() bool {
 	return len(t.clock.timers) < before
 }
 
-// waiting is how many timers run.
+// waiting is the number of running timers.
 func (c *handClock) waiting() int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -13,18 +13,18 @@ import (
 const (
 	// maxMessageBytes bounds an answer, as in the reference (surface.md §6).
 	maxMessageBytes = 64_000_000
-	// maxRequestBytes bounds a message of a client, before and after it is decompressed. A Session stream's
-	// have a semaphore's data at most, and what is a little too large is to be told so.
+	// maxRequestBytes bounds a message of a client, before and after it is decompressed. Those of a Session stream have
+	// a semaphore's data at most, and slightly too large data should get a proper refusal.
 	maxRequestBytes = 4 << 20
 	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
 	maxCallBytes = 1 << 20
 	// maxLoginBytes is the same for calls that need no token.
 	maxLoginBytes = 4 << 10
-	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
-	// off. It leaves room for one answer of the largest size.
+	// maxOutboundBytes bounds the messages of a stream that wait for a client that does not read, before it is cut off.
+	// It leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes
-	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception
-	// for a message that is larger. connectionWindowBytes is the same for all streams of a connection.
+	// streamWindowBytes is the part of a stream that a client may send before it is read; gRPC makes an exception for a
+	// message that is larger. connectionWindowBytes is the same for all streams of a connection.
 	streamWindowBytes     = 64 << 10
 	connectionWindowBytes = 1 << 20
 )
@@ -32,34 +32,32 @@ const (
 // Hardening bounds what a client may take of this server. Every field is inclusive; a zero field takes its
 // default. docs/limits.md lists all limits.
 type Hardening struct {
-	// StreamsPerConnection is how many calls, Session streams above all, one connection may have open at
-	// once.
+	// StreamsPerConnection limits the open calls of one connection, Session streams above all.
 	StreamsPerConnection int
-	// Streams is how many Session streams the process holds at once (coordination.md §5). Package share says
-	// how much of it, of Calls and of Watches one subject may have.
+	// Streams limits the Session streams of the process (coordination.md §5). Package share limits one subject's part
+	// of these, of Calls and of Watches.
 	Streams int
-	// Connections is how many connections may be open at once, ConnectionsPerAddress how many of one IP
-	// address, and Strangers how many on which nobody has proven yet who is there. See listen.Connections for
-	// who makes room.
+	// Connections limits the open connections, ConnectionsPerAddress those of one IP address, and Strangers those
+	// without proof of identity. See listen.Connections for the evictions.
 	Connections, ConnectionsPerAddress, Strangers int
-	// Calls is how many calls other than Session may be under way at once, and Watches the same for calls that
-	// last as long as the client likes: Health.Watch and reflection.
+	// Calls limits the calls other than Session under way at once, and Watches those that last as long as the client
+	// likes: Health.Watch and reflection.
 	Calls, Watches int
-	// ReceivedBytes is how much the server keeps of messages that it has received and not yet worked on.
+	// ReceivedBytes limits the memory for messages that were received and not yet worked on.
 	ReceivedBytes int64
-	// Receive is how long the request of a call other than Session may take to come, and ReceiveUnknown the
-	// same for a caller that is not known where authentication is required.
+	// Receive limits the wait for the request of a call other than Session, and ReceiveUnknown does so for an unknown
+	// caller where authentication is required.
 	Receive, ReceiveUnknown time.Duration
-	// FirstMessage is how long a Session stream may be open without a SessionStart.
+	// FirstMessage limits the time of an open Session stream without a SessionStart.
 	FirstMessage time.Duration
-	// Handshake is how long a new connection may take to become usable.
+	// Handshake limits the time until a new connection is usable.
 	Handshake time.Duration
-	// Idle is how long a connection may be open without any call.
+	// Idle limits the time of an open connection without any call.
 	Idle time.Duration
-	// Linger is how long a stream that has ended waits for its client to read the end, and then, as after any
-	// other call, how long nothing of it may leave before the connection is closed.
+	// Linger limits the time that a stream that has ended waits for its client to read the end, and then, as after any
+	// other call, the time without progress before the connection is closed.
 	Linger time.Duration
-	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each
+	// ResetBurst limits the streams that a connection may reset at once, and ResetsPerSecond the further ones of each
 	// second.
 	ResetBurst, ResetsPerSecond int
 }
@@ -82,11 +80,11 @@ const (
 	defaultResetBurst            = 20_000
 	defaultResetsPerSecond       = 1_000
 
-	// minPingGap is how often a client may ping a connection (surface.md §6); after a few pings too many it
-	// is closed.
+	// minPingGap is the shortest time between a client's pings of a connection (surface.md §6); after a few pings too
+	// many it is closed.
 	minPingGap = time.Second
-	// keepaliveTime is how long a connection may be silent before it is asked for a sign of life,
-	// keepaliveTimeout how long that may take.
+	// keepaliveTime is the silence of a connection after which it is pinged, and keepaliveTimeout the limit for the
+	// answer.
 	keepaliveTime    = 20 * time.Second
 	keepaliveTimeout = 10 * time.Second
 
@@ -116,8 +114,8 @@ func (h Hardening) withDefaults(resources Resources) Hardening {
 	return h
 }
 
-// ofConnections is what of it concerns connections. Where authentication is required, the proof of who is at
-// the other end of a connection is a call of somebody who is known.
+// ofConnections returns the limits of connections. Where authentication is required, a connection is proved by a call
+// of a known caller.
 func (h Hardening) ofConnections(proofWanted bool) listen.Limits {
 	return listen.Limits{
 		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers,
@@ -156,13 +154,12 @@ type Resources struct {
 }
 
 const (
-	// streamBytes and connectionBytes are what a Session stream and a connection take of memory, at most
-	// about half of which goes to streams, and a quarter to connections and to what is received on them.
+	// streamBytes and connectionBytes are the memory of a Session stream and of a connection. About half of all goes to
+	// streams at most, and a quarter to connections and the messages received on them.
 	streamBytes     = 24 << 10
 	connectionBytes = 32 << 10
-	// descriptorReserve is how many descriptors are left for what is no client's connection: segments of the
-	// log, checkpoints, snapshots and backups, the connections of other servers. A sixteenth of all is left
-	// if that is more.
+	// descriptorReserve descriptors, or a sixteenth of all if that is more, are left for the server's own use: segments
+	// of the log, checkpoints, snapshots and backups, the connections of other servers.
 	descriptorReserve = 64
 )
 
@@ -193,7 +190,7 @@ func (r Resources) DescriptorReserve() int { return max(descriptorReserve, r.Des
 // fitting is the number, or as many as there is room for, but at least one.
 func fitting(number int, room int64) int { return int(max(1, min(int64(number), room))) }
 
-// tell says which limits the resources lead to, and warns where they are not enough for what may be wanted.
+// It logs the limits that follow from the resources, and warns where they may not suffice.
 func (r Resources) tell(h Hardening, logger *slog.Logger) {
 	if r == (Resources{}) {
 		return

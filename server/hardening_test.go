@@ -290,8 +290,8 @@ func TestResetStorm(t *testing.T) {
 	eventually(t, "no streams", func() bool { return len(s.group.Clients()) == 0 })
 }
 
-// TestResetsOfTheServer makes the server reset streams, as many as is allowed and then far more, each by a frame
-// that is none ("MadeYouReset"). Streams that the server ends early are none of those.
+// TestResetsOfTheServer makes the server reset streams, as many as is allowed and then far more, each by an invalid
+// frame ("MadeYouReset"). Streams that the server ends early do not count.
 func TestResetsOfTheServer(t *testing.T) {
 	testmode.Long(t)
 	const burst = 10
@@ -402,7 +402,7 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 	return nil
 }
 
-// TestEndIsNotRead ends a stream that cannot be told its end.
+// TestEndIsNotRead ends a stream whose client does not read the end.
 func TestEndIsNotRead(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// unservedHold is how long the answer to a call that is not served here is held back: programs that use
-	// such a service try again without a pause.
+	// unservedHold is the delay of the answer to a call that is not served here: programs that use such a service try
+	// again without a pause.
 	unservedHold = 100 * time.Millisecond
 	// maxHeld and maxHeldPerConnection bound how many answers are held at once, by the server and for one
 	// connection. Beyond them an answer is given at once.

@@ -13,20 +13,20 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// HTTP is what a server shows to monitoring programs, besides what it tells by gRPC.
+// HTTP configures the HTTP service for monitoring programs.
 type HTTP struct {
 	// Listen is the address, host:port; empty: none. There are HealthzPath, ReadyzPath, and MetricsPath if
 	// there are Metrics.
 	Listen string
-	// Optional says that a server whose address cannot be listened on goes on without, with a warning.
+	// Optional makes a server continue, with a warning, if it cannot listen on the address.
 	Optional bool
 	// Hosts are names by which programs may ask for more than HealthzPath and ReadyzPath, besides those that
 	// the server listens on and advertises.
 	Hosts []string
 	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
 	Metrics func(*Server) http.Handler
-	// Faults is what a stand-in is told by which faults are to happen, as FaultsPath. A server that serves in
-	// earnest has none, and nothing in this package makes one.
+	// Faults takes the orders for a stand-in's faults, as FaultsPath. A real server has no such handler, and nothing in
+	// this package makes one.
 	Faults http.Handler
 	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket,
 	// which is made for the process's user, or a loopback address, ip:port. Empty: nowhere.
@@ -77,13 +77,13 @@ func isLoopback(address string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// httpListeners is what serves HTTP, from before the group is opened until nobody is served any more.
+// httpListeners serve HTTP, from before the group is opened until the last client is gone.
 type httpListeners struct {
 	server    *listen.HTTPServer // nil without
 	debug     *listen.HTTPServer // the same
 	addr      net.Addr
 	debugAddr net.Addr
-	opened    atomic.Bool // the group is there, and it is looked after the readiness
+	opened    atomic.Bool // the group is there, and the readiness is watched
 }
 
 func (h *httpListeners) stop() {
@@ -94,7 +94,7 @@ func (h *httpListeners) stop() {
 	}
 }
 
-// HTTPAddr is the address that monitoring programs are served on, nil if there is none.
+// HTTPAddr is the address of the service for monitoring programs, or nil.
 func (s *Server) HTTPAddr() net.Addr { return s.http.addr }
 
 // DebugAddr is where HTTP.Debug is served, nil if it is not.
@@ -172,7 +172,7 @@ func (s *Server) serveMonitoring(handler http.Handler) (err error) {
 	return nil
 }
 
-// besideFaults serves what changes something beside what only tells.
+// besideFaults serves the orders that change something beside the pages that only read.
 func (s *Server) besideFaults(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -217,7 +217,7 @@ func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request) {
 	answerText(w, http.StatusOK, "ok")
 }
 
-// serveReadyz says what gRPC's health service says, and why.
+// serveReadyz serves the answer of gRPC's health service, with the reason.
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Connection", "close")
 	code := http.StatusOK

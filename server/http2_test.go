@@ -17,7 +17,7 @@ import (
 
 const sessionMethod = "/Ydb.Coordination.V1.CoordinationService/Session"
 
-// frameClient is an HTTP/2 client that sends whatever a test tells it to, right or wrong.
+// frameClient is an HTTP/2 client that sends any frames of a test, right or wrong.
 type frameClient struct {
 	net.Conn
 	framer *http2.Framer
@@ -156,8 +156,8 @@ func (c *frameClient) await(id uint32, want http2.FrameType) error {
 	}
 }
 
-// awaitAnswer reads until the server closes the connection, answers on the stream, or ends it: a machine that
-// is too slow for a stream's time is told so.
+// awaitAnswer reads until the server closes the connection, answers on the stream, or ends it: a machine that is too
+// slow for a stream's time gets an error.
 func (c *frameClient) awaitAnswer(id uint32) error {
 	for {
 		frame, err := c.read()

@@ -103,7 +103,7 @@ func TestReadyzAgreesWithHealth(t *testing.T) {
 	agree("no majority", c.servers[0], http.StatusServiceUnavailable, "not ready: no leader")
 }
 
-// A server that waits for a leader says so before it has started.
+// A server that waits for a leader reports that before it has started.
 func TestReadyzBeforeReady(t *testing.T) {
 	var address string
 	c := newCluster(t, 2, func(config *Config) {
@@ -136,7 +136,7 @@ func TestReadyzBeforeReady(t *testing.T) {
 	}
 }
 
-// A server that stops says so as long as it can be asked, and its listener goes with it.
+// A server that stops reports that as long as it can be reached, and its listener goes with it.
 func TestHTTPWhileStopping(t *testing.T) {
 	s, conn := startTest(t, withHTTP)
 	openTest(t, t.Context(), conn, start(10_000))

@@ -22,7 +22,7 @@ import (
 // given is the numbers that clients have got from one server.
 type given struct{ session, order uint64 }
 
-// takeLock opens a session, takes a lock and tells the numbers.
+// takeLock opens a session, takes a lock and returns the numbers.
 func takeLock(t *testing.T, conn *grpc.ClientConn, name string) given {
 	t.Helper()
 	stream := openTest(t, t.Context(), conn, start(600_000))

@@ -15,8 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// from is a client of another address of this machine. (Only Linux has all of 127.0.0.0/8 without being
-// told.)
+// from is a client at another address of this machine. (Only Linux has all of 127.0.0.0/8 by default.)
 func (g *guarded) from(address string) Ydb_Auth_V1.AuthServiceClient {
 	g.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
@@ -67,7 +66,7 @@ func TestLoginsOfStrangers(t *testing.T) {
 	}
 }
 
-// TestGuessing: whoever guesses has to wait, and nobody else has.
+// TestGuessing: a client that guesses has to wait, and others do not.
 func TestGuessing(t *testing.T) {
 	g := startGuarded(t, nil)
 	guess := func(from Ydb_Auth_V1.AuthServiceClient, password string) (Ydb.StatusIds_StatusCode, string) {

@@ -40,8 +40,8 @@ func (l *logText) with(parts ...string) (n int) {
 	return n
 }
 
-// TestRefusedCallersAreTold wants whoever tries passwords and tokens in the log, with the address, and
-// however often they try, only a few lines, which say how much was left out.
+// TestRefusedCallersAreTold expects callers that try passwords and tokens in the log, with the address, and however
+// often they try, only a few lines, with the number of suppressed ones.
 func TestRefusedCallersAreTold(t *testing.T) {
 	log := &logText{}
 	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// malformedVariable is how many malformed streams TestMalformedStreams opens, and malformedSeedVariable
-	// what they depend on.
+	// malformedVariable sets the number of malformed streams of TestMalformedStreams, and malformedSeedVariable their
+	// seed.
 	malformedVariable     = "MALFORMED_STREAMS"
 	malformedSeedVariable = "MALFORMED_SEED"
 
@@ -39,8 +39,8 @@ const (
 	briefTimeoutMillis = 100
 )
 
-// malformedKind is one way to misbehave on a connection of its own. hangs says that nothing more is heard on
-// the connection; without it the server must answer a ping afterwards, or have closed the connection.
+// malformedKind is one way to misbehave on a connection of its own. hangs reports that the connection stays silent from
+// then on; without it the server must answer a ping afterwards, or have closed the connection.
 type malformedKind struct {
 	name  string
 	hangs bool

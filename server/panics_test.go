@@ -67,7 +67,7 @@ func (b *brokenStream) RecvMsg(m any) error {
 	return b.CoordinationService_SessionServer.RecvMsg(m)
 }
 
-// TestPanicOfReader has the handler of an attached stream panic. The group is told, so the session is free.
+// TestPanicOfReader makes the handler of an attached stream panic. The group is notified, so the session is free.
 func TestPanicOfReader(t *testing.T) {
 	s, conn := startTest(t, nil)
 	proxied := grpc.NewServer(listen.Codec(), grpc.ChainStreamInterceptor(s.panics.Stream))

@@ -65,7 +65,7 @@ const (
 	notServing = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 )
 
-// TestAnswersBeforeItIsReady starts one of three servers: it has no majority, and says so to whoever asks.
+// TestAnswersBeforeItIsReady starts one of three servers: it has no majority, and reports that to callers.
 func TestAnswersBeforeItIsReady(t *testing.T) {
 	testmode.Long(t)
 	c := newCluster(t, 3, func(config *Config) {
@@ -159,7 +159,7 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNext(serving)
-	// Who leads two of three says that one is missing, and any other does not know.
+	// The leader of two out of three reports that one is missing; the other does not know.
 	c.eventually("a degraded cluster that serves", func() bool {
 		leader, _ := c.leader() // it may change on a busy machine
 		r := selfCheck(t, c.conns[leader])
@@ -169,13 +169,13 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 	})
 }
 
-// lagTold is how far a server pretends to be behind.
+// lagTold is a pretended lag of a server.
 type lagTold struct {
 	entries uint64
 	known   bool
 }
 
-// TestReadinessWhenBehind pretends that the leader has told of more entries than are here.
+// TestReadinessWhenBehind pretends that the leader has announced more entries than are here.
 func TestReadinessWhenBehind(t *testing.T) {
 	var pretend atomic.Pointer[lagTold]
 	c := startClusterWith(t, 3, func(config *Config) {
@@ -209,7 +209,7 @@ func TestReadinessWhenBehind(t *testing.T) {
 }
 
 // TestReadinessOfDivergedServers pretends that servers have different states: one that may be wrong itself is
-// not ready, also if it was so from the start, and one that is right says who is not.
+// not ready, also if it was so from the start, and one that is right names the others.
 func TestReadinessOfDivergedServers(t *testing.T) {
 	var right atomic.Bool
 	c := startClusterWith(t, 3, func(config *Config) {

@@ -94,8 +94,8 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 }
 
-// TestRotationEndsStreamsOfExpiredTokens: whoever has a key that leaked makes a token that expires at once,
-// opens a stream and waits. A rotation ends that stream, and one that is opened afterwards stays.
+// TestRotationEndsStreamsOfExpiredTokens: an attacker with a leaked key makes a token that expires at once, opens a
+// stream and waits. A rotation ends that stream, and one that is opened afterwards stays.
 func TestRotationEndsStreamsOfExpiredTokens(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.login("root", rootPassword) // makes the key

@@ -72,7 +72,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestExistenceIsNoSecret is what somebody without any right learns of paths; YDB tells the same.
+// TestExistenceIsNoSecret: a caller without any right learns the same of paths as from YDB.
 func TestExistenceIsNoSecret(t *testing.T) {
 	g := startGuarded(t, nil)
 	client := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn)

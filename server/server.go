@@ -92,9 +92,9 @@ type Server struct {
 }
 
 // Start opens the data directory and the listener and returns when the server answers requests: there is a
-// leader, and this server is not far behind. Until then clients can connect already; they are told that the
-// server is not ready, and their calls wait. ctx bounds the start only. Errors: those of Config.Validate,
-// *ConfigError, those of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
+// leader, and this server is not far behind. Until then clients can connect already; the health check reports that the
+// server is not ready, and their calls wait. ctx bounds the start only. Errors: those of Config.Validate, *ConfigError,
+// those of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	return StartWith(ctx, config, config.hooks)
 }
@@ -191,7 +191,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	return s, nil
 }
 
-// listenTLS opens the TLS listener, nil if there is none to open.
+// listenTLS opens the TLS listener; it returns nil without an address.
 func listenTLS(config Config) (*listen.TLSListener, error) {
 	if config.ListenTLS == "" {
 		return nil, nil
@@ -399,8 +399,8 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local, or the same of a proxy that
-// ends TLS. Where clients are served with TLS only, it is TLSConnectionString.
+// ConnectionString is the connection string for clients, such as grpc://127.0.0.1:2136/local, or the same of a proxy
+// that ends TLS. Where clients are served with TLS only, it is TLSConnectionString.
 func (s *Server) ConnectionString() string {
 	if s.listener == nil {
 		return s.TLSConnectionString()
@@ -411,8 +411,8 @@ func (s *Server) ConnectionString() string {
 	return "grpc://" + s.discovery.Advertised.Plain.String() + s.config.Database
 }
 
-// TLSConnectionString is what clients are to be given for the TLS listener, such as
-// grpcs://localhost:2135/local; empty without one.
+// TLSConnectionString is the connection string for the TLS listener, such as grpcs://localhost:2135/local; empty
+// without one.
 func (s *Server) TLSConnectionString() string {
 	if s.tls == nil {
 		return ""
@@ -420,7 +420,7 @@ func (s *Server) TLSConnectionString() string {
 	return "grpcs://" + s.discovery.Advertised.TLS.String() + s.config.Database
 }
 
-// Readiness is how things stand now. It may be called as soon as Start has returned.
+// Readiness returns the present readiness. It may be called as soon as Start has returned.
 func (s *Server) Readiness() readiness.State { return s.readiness.Readiness() }
 
 // Leads reports whether this server leads and serves as the leader.

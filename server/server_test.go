@@ -109,7 +109,7 @@ func send(t *testing.T, stream sessionClient, m *Ydb_Coordination.SessionRequest
 	}
 }
 
-// ended is what a stream that is over still had to say, and how it ended: Send tells nothing of that.
+// ended returns the last messages of a stream that is over, and its error: Send does not return it.
 func ended(stream sessionClient) (said []any) {
 	for {
 		m, err := stream.Recv()

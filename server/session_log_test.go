@@ -62,7 +62,7 @@ func TestSessionIsTold(t *testing.T) {
 	}
 }
 
-// TestLostSessionIsTold has a client go away: its stream ends, and later its session.
+// TestLostSessionIsTold lets a client go away: the end of its stream is logged, and later that of its session.
 func TestLostSessionIsTold(t *testing.T) {
 	log := &logText{}
 	_, conn := startTest(t, func(c *Config) { c.Logger = log.logger() })

@@ -11,8 +11,8 @@ import (
 	"github.com/coordd/coordd/server/readiness"
 )
 
-// TestUnlikeSettings wants servers of one cluster that were given different settings to say so, each of the
-// other: in the log and to whoever asks for their health, and to serve all the same.
+// TestUnlikeSettings: servers of one cluster with different settings report them, each of the other, in the log and in
+// their health, and serve all the same.
 func TestUnlikeSettings(t *testing.T) {
 	runBeside(t)
 	logs := map[string]*logText{"server-0": {}, "server-1": {}, "server-2": {}}

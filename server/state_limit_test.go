@@ -152,9 +152,8 @@ func startWith(t *testing.T, config Config) (*Server, *grpc.ClientConn) {
 	return s, connect(t, s)
 }
 
-// TestServersWithOtherLimits starts three servers with a limit each. One of them counts, for all and for
-// good, whoever leads and whoever starts anew; each other one says so. What an operator sets counts from then
-// on.
+// TestServersWithOtherLimits starts three servers with a limit each. One of them counts, for all and for good, across
+// elections and restarts; the servers with another limit report it. A limit that an operator sets counts from then on.
 func TestServersWithOtherLimits(t *testing.T) {
 	runBeside(t)
 	logs := map[string]*logText{"server-0": {}, "server-1": {}, "server-2": {}}

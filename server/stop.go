@@ -11,16 +11,15 @@ import (
 // A stop takes two seconds at the most, whatever clients and other servers do; only the disk may take longer.
 // These bound its parts, one after the other.
 const (
-	// handOverPatience is how long a server tries to send its clients elsewhere and to hand over the
-	// leadership, and leavingPatience how much of it the first may take.
+	// handOverPatience limits the attempts to send the clients elsewhere and to hand over the leadership, and
+	// leavingPatience the first of the two.
 	handOverPatience = 500 * time.Millisecond
 	leavingPatience  = 250 * time.Millisecond
-	// drainPatience is how long calls under way may take to finish, and clients to read the end of their
-	// streams.
+	// drainPatience limits the wait for calls under way to finish, and for clients to read the end of their streams.
 	drainPatience = time.Second
-	// abandonPatience is how long a call may go on whose connection is closed.
+	// abandonPatience limits the rest of a call after its connection was closed.
 	abandonPatience = 250 * time.Millisecond
-	// diskPatience is how long what is left may take before it is told that the disk has not answered.
+	// diskPatience limits the rest of the stop, before a warning that the disk has not answered.
 	diskPatience = 100 * time.Millisecond
 )
 
@@ -50,12 +49,11 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// Drained is closed when a stop has come so far that all clients were told, or cut off.
+// Drained is closed when a stop has come so far that all clients were notified, or cut off.
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
-// makeWay has clients and leadership go elsewhere, as far as that is possible in time. Clients come first:
-// once another server leads, this one would have to end their streams without a word. What it returns is
-// closed when no call is left.
+// makeWay sends clients and leadership elsewhere, as far as that is possible in time. Clients come first: once another
+// server leads, this one would have to end their streams silently. The returned channel is closed when no call is left.
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.replaced.stopPatience, handOverPatience))
 	defer cancel()
@@ -67,8 +65,8 @@ func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	return draining
 }
 
-// endStreams ends all streams, and has calls under way be the last ones. gRPC would wait for each handler,
-// and before anything else for connections on which nothing was said yet.
+// endStreams ends all streams, and refuses new calls. gRPC would wait for each handler, and before anything else for
+// connections without a byte yet.
 func (s *Server) endStreams() <-chan struct{} {
 	s.connections.CloseStrangers()
 	finished := make(chan struct{})

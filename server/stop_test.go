@@ -43,7 +43,7 @@ func stopWithoutABound(t *testing.T, s *Server) {
 	}
 }
 
-// patient has a server wait for its clients for hours, where it waits for them at all.
+// patient makes a server wait for its clients for hours, where it waits for them at all.
 func patient(c *Config) {
 	c.Hardening.Handshake, c.Hardening.Linger, c.Hardening.Idle = time.Hour, time.Hour, time.Hour
 	c.replaced.backupStall = time.Hour
@@ -220,7 +220,7 @@ func TestStopAbandonsACall(t *testing.T) {
 	<-called
 }
 
-// TestStrangersAreClosedFirst closes a connection before the client has said what it speaks, and one after.
+// TestStrangersAreClosedFirst closes a connection before the client has sent its preface, and one after.
 func TestStrangersAreClosedFirst(t *testing.T) {
 	s, conn := startTest(t, patient) // conn has made a call, so it is no stranger
 	silent, err := net.Dial("tcp", s.Addr().String())
@@ -250,8 +250,7 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 }
 
 // TestRefusedAtItsFirstMessage opens a stream where all streams were ended, on a connection that knows
-// nothing of a stop yet: the client can send its SessionStart, and is told as those were whose streams were
-// ended.
+// nothing of a stop yet: the client can send its SessionStart, and gets the same end as the streams before.
 func TestRefusedAtItsFirstMessage(t *testing.T) {
 	s, conn := startTest(t, nil)
 	s.group.EndStreams(coordination.LinkFailure)

@@ -160,7 +160,7 @@ func TestMonitoringService(t *testing.T) {
 // TestSelfCheckOfCluster stops one server after the other.
 func TestSelfCheckOfCluster(t *testing.T) {
 	c := startCluster(t, 3)
-	// says waits until one of the servers that run says so: which of them leads may change at any time.
+	// says waits until a running server gives that answer: the leader may change at any time.
 	says := func(want Ydb_Monitoring.SelfCheck_Result) {
 		t.Helper()
 		eventually(t, fmt.Sprint("a self-check that says ", want), func() bool {

@@ -27,8 +27,7 @@ func TestEndThatIsNotRead(t *testing.T) {
 	next(t, good)
 	for name, timeout := range map[string]uint64{"half closed": 60_000, "not answering": 900} {
 		other := connectNarrow(t, s)
-		// and not with the first request, which gRPC sends a moment before it says that the connection is
-		// ready
+		// and not with the first request, which gRPC sends a moment before it reports that the connection is ready
 		other.Connect()
 		eventually(t, name+": the connection to be ready",
 			func() bool { return other.GetState() == connectivity.Ready })

@@ -15,8 +15,8 @@ import (
 )
 
 // TestPongsAreReadWhileTheServerIsFull holds the server up until its clients may bring nothing more. One that
-// only answers pings does so in time, however long that lasts; and those that are not read are told so,
-// instead of being failed for a pong that nobody read.
+// only answers pings does so in time, however long that lasts; and those that are not read get that as the reason,
+// instead of a failure for a pong that the server has not read.
 func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	var clock handClock
 	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })

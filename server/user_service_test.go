@@ -104,8 +104,8 @@ func socket(t *testing.T, s *Server) *grpc.ClientConn {
 	return conn
 }
 
-// TestAdministratorsSocket: whoever opens it may do everything, in any mode; with a token one is who the
-// token says. By TCP, nobody is an administrator for being on the machine.
+// TestAdministratorsSocket: its caller may do everything, in any mode; with a token the caller is the token's user. By
+// TCP, a client is no administrator for being on the machine.
 func TestAdministratorsSocket(t *testing.T) {
 	for _, mode := range []string{AuthOff, AuthRequired} {
 		t.Run(mode, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestAdministratorsSocket(t *testing.T) {
 	}
 }
 
-// TestOwnPassword: a token is not enough to change the password of whom it is for, and guessing is no use.
+// TestOwnPassword: a token is not enough to change the password of its user, and guessing is no use.
 func TestOwnPassword(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.addUser("ann", "first", false)

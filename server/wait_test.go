@@ -24,17 +24,17 @@ func eventually(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// pause is how long to wait for a state before it is looked for again, after so long a wait.
+// pause returns the time before the next look for a state, after so long a wait.
 func pause(waited time.Duration) time.Duration {
 	return min(max(waited/16, time.Millisecond), 20*time.Millisecond)
 }
 
-// callMax is how long a test's call or stream may take. One that takes longer is cancelled, so that the test
-// fails where it waits, by name: what ends a package that takes too long is a list of all its goroutines.
+// callMax limits a test's call or stream. A longer one is cancelled, so that the test fails where it waits, by name: a
+// package that takes too long ends with a list of all its goroutines.
 const callMax = 5 * waitMax
 
-// ending are options of a client's connection that have its calls and streams end. The server is not told of
-// a deadline: it would answer in time for that.
+// ending are options of a client's connection that cancel its calls and streams after callMax. They set no deadline:
+// the server would answer in time for it.
 func ending() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any,
@@ -63,9 +63,8 @@ func ending() []grpc.DialOption {
 	}
 }
 
-// breather is how long a client whose calls are to be under way while something happens to the servers rests
-// between two of them: without it, it takes a processor for as long as the test lasts, and nothing more comes
-// of that.
+// breather is the pause between two calls of a client that keeps calls under way during an event: without it, it takes
+// a processor for as long as the test lasts, to no effect.
 const breather = 5 * time.Millisecond
 
 func (c *testCluster) eventually(what string, reached func() bool) {

@@ -21,8 +21,8 @@ import (
 const (
 	// Patience bounds a call.
 	Patience = 10 * time.Second
-	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the
-	// caller learns the reason.
+	// answerMargin is the latest time before its caller's deadline at which a call is answered, so that the caller
+	// learns the reason.
 	answerMargin = 200 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ type Runner struct {
 	Group *group.Group
 	// Patience bounds a call, in place of the constant; 0: the constant.
 	Patience time.Duration
-	// Enforced says that rights count for callers without a token too.
+	// Enforced reports whether rights count for callers without a token too.
 	Enforced bool
 	// Packing bounds the results that are made at a time, see Packed.
 	Packing *budget.Budget
@@ -74,7 +74,7 @@ func (r *Runner) AsLongAsAsked(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeoutCause(ctx, beforeDeadline(deadline), ErrPatience)
 }
 
-// beforeDeadline is how long from now a call with this deadline may go on.
+// beforeDeadline returns how long from now a call with this deadline may go on.
 func beforeDeadline(deadline time.Time) time.Duration {
 	left := time.Until(deadline)
 	return left - min(answerMargin, left/4)
@@ -125,7 +125,7 @@ func (r *Runner) Execute(ctx context.Context,
 	return answer, nil
 }
 
-// unexecuted is the answer to a command whose outcome nobody told: an outcome, or err where that says more.
+// unexecuted is the answer to a command whose outcome is unknown: an outcome, or err where that has more to say.
 func unexecuted(ctx context.Context, err error) (outcome.Outcome, error) {
 	cause := context.Cause(ctx)
 	waited := errors.Is(cause, ErrPatience) || errors.Is(cause, ErrOperationTimeout)

@@ -34,7 +34,7 @@ const (
 // Addresses are those of one server for its clients. Of plain and proxied one at most is set, see Names.
 type Addresses struct{ Plain, TLS, Proxied HostPort }
 
-// Text is the form in which servers tell each other, such as "plain=a.example:2136,tls=a.example:2135".
+// Text is the form in which servers announce them, such as "plain=a.example:2136,tls=a.example:2135".
 func (c Addresses) Text() string {
 	var parts []string
 	if c.Plain != (HostPort{}) {

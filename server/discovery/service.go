@@ -29,7 +29,7 @@ type Service struct {
 	Database   string
 	Store      *raftstore.Store
 	Logger     *slog.Logger
-	// InCluster says that other servers may name this one.
+	// InCluster reports that other servers may name this one.
 	InCluster bool
 	// Reached is closed when the server is ready for the first time, Stopped when it stops; Leaving is set before.
 	Reached, Stopped <-chan struct{}
@@ -102,10 +102,10 @@ func (s *Service) WhoAmI(ctx context.Context,
 	return &Ydb_Discovery.WhoAmIResponse{Operation: op}, err
 }
 
-// addressesFor is the advertised addresses as the client of a call has to be told. A server alone that listens on all
-// addresses and has no advertised one cannot know what it is called where the client is: a container is
-// localhost to one client and the name of a service to the next. So it answers with the name by which the
-// client has called it, which has just worked.
+// addressesFor returns the addresses to advertise to the client of a call. A server alone that listens on all addresses
+// and has no advertised one cannot know what it is called where the client is: a container is localhost to one client
+// and the name of a service to the next. So it answers with the name by which the client has called it, which has just
+// worked.
 func (s *Service) addressesFor(ctx context.Context) Addresses {
 	addresses := s.Advertised
 	if s.Advertise != "" || s.InCluster {
@@ -122,7 +122,7 @@ func (s *Service) addressesFor(ctx context.Context) Addresses {
 	return addresses
 }
 
-// cameByTLS tells on which listener a call came.
+// cameByTLS reports on which listener a call came.
 func cameByTLS(ctx context.Context) bool {
 	_, encrypted := listen.TLSState(ctx)
 	return encrypted

@@ -1,4 +1,4 @@
-// Package filestamp tells one version of a file from another, for files that are read again when they change.
+// Package filestamp distinguishes the versions of a file that is read again when it changes.
 package filestamp
 
 import (

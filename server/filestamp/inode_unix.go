@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inodeOf tells a file that was replaced from the one before it, even within the resolution of the clock.
+// inodeOf distinguishes a file that was replaced from the one before it, even within the resolution of the clock.
 func inodeOf(info fs.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Ino

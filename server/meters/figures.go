@@ -20,8 +20,7 @@ type Figures struct {
 	Failures map[string]uint64
 	// Changes is the number of changes that were reported to clients.
 	Changes uint64
-	// Granted is how long clients waited for an acquire that was granted without a Pending, Queued with one
-	// before.
+	// Granted has the clients' waits for an acquire that was granted without a Pending, Queued those with a Pending.
 	Granted, Queued histogram.Reading
 	// Rejected counts the logins and tokens that were rejected, by reason.
 	Rejected map[string]uint64
@@ -30,7 +29,7 @@ type Figures struct {
 // UnknownMethod stands for all methods that the server does not have.
 const UnknownMethod = "unknown"
 
-// MethodFigures is what became of the calls of a method.
+// MethodFigures are the results of the calls of a method.
 type MethodFigures struct {
 	// Results is by status: YDB's name of it, such as NOT_FOUND, where the answer has one; gRPC's, such as
 	// Unavailable, otherwise.

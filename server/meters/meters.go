@@ -22,7 +22,7 @@ type Meters struct {
 	failures [statusSlots]atomic.Uint64
 	started  atomic.Uint64
 	changed  atomic.Uint64
-	// granted is how long clients waited for what they got, at once and behind a Pending.
+	// granted has the clients' waits for a grant at once, queued those after a Pending.
 	granted, queued histogram.Histogram
 	rejected        [rejections]atomic.Uint64
 }
@@ -45,7 +45,7 @@ func (r Rejection) String() string {
 }
 
 const (
-	// codeSlots is how many codes gRPC has.
+	// codeSlots is the number of gRPC's codes.
 	codeSlots = int(codes.Unauthenticated) + 1
 	// statusSlots is one for each status of YDB that is an answer here, which are ten apart, and one for all
 	// others.

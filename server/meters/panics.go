@@ -16,7 +16,7 @@ import (
 )
 
 // Panics answers calls whose code panics with INTERNAL and counts them. The text of a panic goes to the
-// log only: it may hold what is none of the client's business.
+// log only: it may hold data of others.
 type Panics struct {
 	Logger *slog.Logger // set before the first call
 	count  atomic.Uint64

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
+// TestPanicOfHandler: a client learns of a panic, but nothing of its text.
 func TestPanicOfHandler(t *testing.T) {
 	p := &Panics{Logger: slog.New(slog.DiscardHandler)}
 	_, unary := p.Unary(t.Context(), nil, &grpc.UnaryServerInfo{},
@@ -32,8 +32,8 @@ func TestPanicOfHandler(t *testing.T) {
 	}
 }
 
-// TestPanicsAreToldRarely has one handler panic over and over, and another one once: each is told, with its
-// stack, and not each time.
+// TestPanicsAreToldRarely makes one handler panic over and over, and another one once: each is logged with its stack,
+// but not each time.
 func TestPanicsAreToldRarely(t *testing.T) {
 	var log strings.Builder
 	p := &Panics{Logger: slog.New(slog.NewTextHandler(&log, nil))}

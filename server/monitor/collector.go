@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxScrapes is how many answers are made at once. Beyond it a scrape is told to come again.
+	// maxScrapes bounds concurrent scrapes. One beyond it is refused.
 	maxScrapes = 4
 	// scrapePatience bounds the making of one.
 	scrapePatience = 10 * time.Second
@@ -22,7 +22,7 @@ const (
 // Resource names a resource of a rate limiter.
 type Resource struct{ Node, Path string }
 
-// MaxNamedResources is how many resources may have metrics of their own.
+// MaxNamedResources bounds the resources with metrics of their own.
 const MaxNamedResources = 200
 
 // Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus. version is

@@ -71,7 +71,7 @@ func TestScrapeOfRateLimiters(t *testing.T) {
 	}
 }
 
-// takeUnits makes a resource where there is none, and takes units of it.
+// takeUnits makes a resource unless it exists, and takes units of it.
 func takeUnits(t *testing.T, conn *grpc.ClientConn, node, path string, used, required uint64,
 	done func(interface {
 		GetOperation() *Ydb_Operations.Operation

@@ -79,7 +79,7 @@ func ofResources(
 	}
 }
 
-// metrics is all there is besides what the library itself tells of the process and of Go.
+// metrics lists all metrics besides the library's own about the process and Go.
 var metrics = []metric{
 	// How it stands.
 	{name: "coordd_ready", kind: gauge,

@@ -120,7 +120,7 @@ func serve(t *testing.T, named ...Resource) (s *server.Server, conn *grpc.Client
 	return s, conn
 }
 
-// scrape is what Prometheus would get.
+// scrape returns the text that Prometheus would get.
 func scrape(t *testing.T, s *server.Server) string {
 	t.Helper()
 	answer, err := http.Get("http://" + s.HTTPAddr().String() + server.MetricsPath)

@@ -11,7 +11,7 @@ import (
 
 var (
 	metricName = regexp.MustCompile(`\b(coordd|process|go)_\w+`)
-	// quoted is what may hold words that are no metrics, in queries and beside them.
+	// quoted matches strings, which may hold words that are no metrics, in queries and beside them.
 	quoted = regexp.MustCompile(`"[^"]*"`)
 	// alertQuery is a line of alerts.yaml.
 	alertQuery = regexp.MustCompile(`(?m)^ +expr: '(.*)'$`)

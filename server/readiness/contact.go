@@ -13,7 +13,7 @@ import (
 // users and keys.
 const contactPatience = time.Minute
 
-// contact is when there was a leader last.
+// contact records when a leader was known last.
 type contact struct {
 	last atomic.Pointer[time.Time]
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/server/discovery"
 )
 
-// SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A
-// server that cannot serve says EMERGENCY.
+// SelfCheck returns the health as this server sees it: GOOD, or the worst issue in the issue log, which is EMERGENCY
+// for a server that cannot serve.
 func (w *Watch) SelfCheck(ctx context.Context,
 	r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
 	op, err := w.Operate(ctx, r.GetOperationParams(),

@@ -31,7 +31,7 @@ type State struct {
 	Reason string
 }
 
-// Readiness is how things stand now. It may be called as soon as Start has returned.
+// Readiness returns the present state. It may be called as soon as Start has returned.
 func (w *Watch) Readiness() State {
 	worst := w.Worst()
 	return State{Ready: worst.Gravity != Fatal, Reason: worst.Text}
@@ -193,8 +193,7 @@ func (w *Watch) addOthers(l *list) {
 	}
 }
 
-// strained says which of the limits of clients are reached, or were a moment ago. Whom they do not concern
-// notices nothing.
+// strained lists the clients' limits that are reached, or were a moment ago. Clients within them notice nothing.
 func (w *Watch) strained() []string {
 	var texts []string
 	if w.Connections != nil { // which are made behind the group
@@ -218,8 +217,8 @@ const (
 	lateStartPeriod = 50 * time.Millisecond
 	// probePeriod is the period at which a follower asks for the leader's commit index.
 	probePeriod = time.Second
-	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other
-	// servers have heard.
+	// leaderPoll is the interval of polling for changes without an event: that there is a leader, what other servers
+	// have heard.
 	leaderPoll = 20 * time.Millisecond
 	// longElection is the time without a leader after which a server that was ready is not ready.
 	longElection = time.Second
@@ -229,7 +228,7 @@ const (
 	sayAgain = time.Minute
 )
 
-// noLeaderText says how many servers are missing, as far as this one can tell.
+// noLeaderText reports how many servers are missing, as far as this one knows.
 func (w *Watch) noLeaderText() string {
 	voters, reached := 0, 0
 	for _, m := range w.Store.Members() {
@@ -483,14 +482,13 @@ func (w *Watch) divergenceText(d compare.Divergence) string {
 		"decide which of them is to go on, and replace the others", d.Index, others)
 }
 
-// Shown is the readiness that those are told who ask for it by gRPC's health service or by HTTP. During an
-// election it is what it was before.
+// Shown is the readiness that gRPC's health service and HTTP report. During an election it stays as before.
 func (w *Watch) Shown() State {
 	worst := w.shown.Load().worst
 	return State{Ready: worst.Gravity != Fatal, Reason: worst.Text}
 }
 
-// issueKinds are those that are shown also while there is none.
+// issueKinds lists the kinds that are exported even without an issue.
 var issueKinds = []Kind{IssueStopping, IssueFailed, IssueNoMember, IssueNoLeader, IssueKeptOut,
 	IssueReplaying, IssueCatchingUp, IssueDisk, IssueDiverged, IssueSilent, IssueFull, IssueMemory, IssueMute,
 	IssueUnlike, IssueLimits}

@@ -81,7 +81,7 @@ func (s Limiter) acquire(ctx context.Context,
 	return calls.Unfinished(look, err)
 }
 
-// limit is how long an acquire may wait, and what it is answered then.
+// limit is the longest wait of an acquire, and its result at the end of that.
 type limit struct {
 	after  time.Duration
 	status outcome.Status
@@ -103,5 +103,5 @@ func limitOf(params *Ydb_Operations.OperationParams) limit {
 	return limit{timeout, outcome.Timeout, calls.ErrOperationTimeout}
 }
 
-// maxAcquireLimit is how long an acquire waits at most, whatever it says.
+// maxAcquireLimit bounds the wait of an acquire, whatever its parameters are.
 const maxAcquireLimit = 24 * time.Hour

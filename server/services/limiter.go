@@ -116,7 +116,7 @@ func (s Limiter) look(ctx context.Context, r ofLimiter, resource string,
 	return s.Operate(ctx, r.GetOperationParams(), do)
 }
 
-// properties is what a resource is to have, or why it may not even be asked for.
+// properties returns the requested properties of a resource, or the reason to refuse the request early.
 func (Limiter) properties(ctx context.Context, r ofLimiter,
 	resource *Ydb_RateLimiter.Resource) (coordination.ResourceProperties, outcome.Outcome) {
 	answer := checkPaths(ctx, r, resource.GetResourcePath())

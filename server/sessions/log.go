@@ -12,11 +12,10 @@ import (
 	"github.com/coordd/coordd/server/meters"
 )
 
-// What clients ask for, and what comes of it, is told for debugging only. Whether anybody wants to know is
-// found out once for a call: with another level of the log, a message on a stream costs a look at a nil
-// pointer.
+// Clients' requests and their results are logged at debug level only. A call checks the level once: at another level, a
+// message on a stream costs a look at a nil pointer.
 
-// sessionLog tells of one Session stream. A nil one tells nothing. One goroutine hears, and one replies.
+// sessionLog logs one Session stream; a nil one logs nothing. One goroutine calls heard, and one replied.
 type sessionLog struct {
 	logger   *slog.Logger
 	begun    time.Time
@@ -33,7 +32,7 @@ func newSessionLog(ctx context.Context, logger *slog.Logger) *sessionLog {
 	return &sessionLog{logger: logger.With(auth.LogFields(ctx)...), begun: time.Now()}
 }
 
-// heard tells of a message of the client.
+// heard logs a message of the client.
 func (l *sessionLog) heard(m *coordination.ClientMessage) {
 	if l == nil {
 		return
@@ -52,7 +51,7 @@ func (l *sessionLog) heard(m *coordination.ClientMessage) {
 	}
 }
 
-// replied tells of a message to the client.
+// replied logs a message to the client.
 func (l *sessionLog) replied(r *coordination.Reply) {
 	if l == nil {
 		return
@@ -83,7 +82,7 @@ func refusalFields(r *coordination.Refusal) []any {
 	return []any{"status", r.Status.String(), "why", lograte.Cut(r.Text)}
 }
 
-// end tells of the end of the stream, once. Its session lives on until its timeout, unless it was stopped.
+// end logs the end of the stream, once. Its session lives on until its timeout, unless it was stopped.
 func (l *sessionLog) end(why string) {
 	if l == nil || l.ended.Swap(true) {
 		return

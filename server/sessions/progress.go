@@ -6,8 +6,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// sendRoom is how much of a stream gRPC takes without waiting for the client: a Send waits only if as much of
-// what was sent before has not left yet (TestSendRoom shows that the linked gRPC has it).
+// sendRoom is the number of bytes that gRPC takes of a stream without waiting for the client: a Send waits only while
+// as much has not left yet (TestSendRoom checks it for the linked gRPC).
 const sendRoom = 64 << 10
 
 // What a reply counts besides its texts and its description, at least as much as it has on the wire.
@@ -16,9 +16,8 @@ const (
 	replyDescriptionBytes = 128
 )
 
-// progress is how far the client of a stream has come with reading. gRPC does not tell; but a stream is read
-// in order, so who answers a ping has read what was sent before it. One goroutine sends at a time, and one
-// hears.
+// progress tracks how far the client of a stream has read. gRPC does not report it; but a stream is read in order, so a
+// client that answers a ping has read everything before it. One goroutine sends at a time, and one hears.
 type progress struct {
 	sent  atomic.Int64  // bytes handed to gRPC, at most
 	read  atomic.Int64  // how many of them the client has read for certain
@@ -26,10 +25,10 @@ type progress struct {
 	until atomic.Int64  // what was sent up to that ping, with it
 }
 
-// unread is how much the client may not have read yet.
+// unread is the number of bytes that the client may not have read yet.
 func (p *progress) unread() int64 { return p.sent.Load() - p.read.Load() }
 
-// sizeOf is how large a reply is at most.
+// sizeOf bounds the size of a reply.
 func sizeOf(r *coordination.Reply) int64 {
 	n := int64(replyFrameBytes)
 	if r.Refusal != nil {

@@ -30,7 +30,7 @@ type Service struct {
 	Meters *meters.Meters
 	Panics *meters.Panics
 	Logger *slog.Logger
-	// Policy says how clients are pinged.
+	// Policy is the policy for pinging clients.
 	Policy  coordination.PingPolicy
 	python  coordination.PingPolicy
 	writers *writers
@@ -138,9 +138,8 @@ func (s *Service) caller(ctx context.Context) streams.Caller {
 	return caller
 }
 
-// traceOf is the traceparent of a call, empty where there is none, or one that is not as W3C's Trace Context
-// wants it: version, trace, span and flags in hexadecimal digits. What later versions have behind these is
-// left out.
+// traceOf is the traceparent of a call, or "" unless it has the form of W3C's Trace Context: version, trace, span and
+// flags in hexadecimal digits. Further fields of later versions are left out.
 func traceOf(ctx context.Context) string {
 	const form = "00-00000000000000000000000000000000-0000000000000000-00"
 	values := metadata.ValueFromIncomingContext(ctx, "traceparent")
@@ -170,8 +169,8 @@ func (s *Service) EndRevoked(ctx context.Context) {
 }
 
 const (
-	// endsAtOnce is how many streams may be ended one behind the other. More are ended in spreadParts parts
-	// over spreadTime: their clients all come back at once and log in.
+	// endsAtOnce bounds the streams that are ended one after the other. More are ended in spreadParts parts over
+	// spreadTime: their clients all come back at once and log in.
 	endsAtOnce  = 100
 	spreadTime  = time.Second
 	spreadParts = 20

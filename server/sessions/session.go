@@ -218,8 +218,8 @@ func (s *Session) giveBack(bytes int) {
 	s.pool.lending.Release(before)
 }
 
-// mayLieUnread is how much memory gRPC may have for what the client has not read, besides what is lent: as
-// much as it takes without waiting, and a message more.
+// mayLieUnread bounds gRPC's memory for messages that the client has not read, besides the reserved memory: as much as
+// gRPC takes without waiting, and a message more.
 func (s *Session) mayLieUnread() int { return int(min(s.progress.unread(), 2*sendRoom)) }
 
 // close gives back what the stream was lent. It is called when nothing is left of the call.

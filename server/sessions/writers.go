@@ -45,9 +45,9 @@ const (
 	// MostLentBytes bounds the memory that large answers have of their own, besides the data that they share with the
 	// state. It is enough for the largest (TestLargestAnswerIsLentFor).
 	MostLentBytes = 64 << 20
-	// stallPatience is how long streams wait for writers that are all held up before others are started.
+	// stallPatience is the streams' wait for writers that are all held up before others are started.
 	stallPatience = 5 * time.Millisecond
-	// writersPerStall is how many are started then at most.
+	// writersPerStall bounds how many are started then.
 	writersPerStall = 64
 )
 
@@ -68,7 +68,7 @@ func (l *lane) open(send func(*Session, []coordination.Reply) ([]coordination.Re
 	}
 }
 
-// usual is how many writers there are while none is held up.
+// usual is the number of writers while none is held up.
 func (*lane) usual() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // start adds a writer. The mutex is held.

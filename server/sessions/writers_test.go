@@ -22,8 +22,8 @@ import (
 	"github.com/coordd/coordd/server/wire"
 )
 
-// TestStalledWriters has clients hold up their writers for ever. A stream whose client has room does not wait
-// at all for them, and one whose client may have none waits for little.
+// TestStalledWriters makes clients hold up their writers for ever. A stream whose client has room does not wait at all
+// for them, and one whose client may be out of room waits for little.
 func TestStalledWriters(t *testing.T) {
 	const stalled = 500
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 // OfUnknown returns what unknown callers may have together of total.
 func OfUnknown(total int64) int64 { return max(1, total/unknownPart) }
 
-// Class says how far a caller has proved its identity.
+// Class ranks callers by how far they have proved their identity.
 type Class uint8
 
 // The classes of callers.

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Memory is how much memory this process may use, and who says so; 0 bytes: nobody knows.
+// Memory is the memory that this process may use, and the source of that limit; 0 bytes: unknown.
 type Memory struct {
 	Bytes  uint64
 	Source string
 }
 
-// FindMemory takes the least of the control group's limit and GOMEMLIMIT, and where there is neither, or
-// more than that, the memory of the machine. root is the root of the file system; goLimit is what
-// runtime/debug.SetMemoryLimit(-1) says.
+// FindMemory takes the least of the control group's limit, GOMEMLIMIT and the memory of the machine. root is the root
+// of the file system; goLimit is the result of runtime/debug.SetMemoryLimit(-1).
 func FindMemory(root fs.FS, goLimit int64) Memory {
 	limit := Memory{Bytes: physicalMemory(root), Source: "memory of the machine"}
 	lower := func(bytes uint64, source string) {

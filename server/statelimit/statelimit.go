@@ -19,13 +19,12 @@ const (
 	Unlimited = math.MaxUint64
 	// Min is the least state limit that an operator may set: with less nothing can be done at all.
 	Min = 1 << 20
-	// memoryPerByte is how many bytes of memory a server may take for each that its state counts: the garbage
+	// memoryPerByte is the factor from the size of the state to the memory that a server may take: the garbage
 	// collector lets the heap grow to twice what is in use.
 	memoryPerByte = 2
-	// roomPerByte is how much a cluster that is there already gets for each byte that is used, where the
-	// default is less.
+	// roomPerByte is the factor from the present size to the limit of an existing cluster, where the default is less.
 	roomPerByte = 2
-	// nearlyFullPercent is how much of the limit is used when a server says so.
+	// nearlyFullPercent is the part of the limit whose use raises an issue.
 	nearlyFullPercent = 90
 )
 
@@ -41,8 +40,8 @@ type Limit struct {
 	refused    atomic.Bool   // the first proposal was, and that was logged
 }
 
-// firstLimits is what a server sets where the cluster has no limits and so much is used. A cluster that was
-// there before its limit must not come to a halt with it, unless that was asked for.
+// firstLimits returns the limits that a server sets in a cluster without limits, of which so much is used. A cluster
+// that was there before its limit must not come to a halt with it, unless that was asked for.
 func firstLimits(configured coordination.Limits, used uint64) coordination.StateLimits {
 	limits := configured.Proposed()
 	if limits.State == 0 {
@@ -108,8 +107,7 @@ func (l *Limit) Log() {
 	}
 }
 
-// MemoryIssue says that this server may run out of memory before the state reaches its limit; empty if it may
-// not, as far as it knows.
+// MemoryIssue returns a warning if this server may run out of memory before the state reaches its limit, or "".
 func (l *Limit) MemoryIssue() string {
 	memory, limit := l.Memory, l.Now()
 	if limit == 0 || memory.Bytes == 0 || limit <= memory.Bytes/memoryPerByte {
@@ -119,7 +117,7 @@ func (l *Limit) MemoryIssue() string {
 		Text(limit), SizeText(memory.Bytes), memory.Source)
 }
 
-// FullnessIssue says that the state is nearly as large as it may be; empty if it is not.
+// FullnessIssue returns a warning if the state is nearly as large as it may be, or "".
 func (l *Limit) FullnessIssue() string {
 	used, now := l.Group.StateSize()
 	if now.State == 0 || used < now.State/100*nearlyFullPercent {

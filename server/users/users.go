@@ -33,8 +33,7 @@ type Service struct {
 	Logger *slog.Logger
 }
 
-// manager is the caller of a command about users. Rights count, except for whoever has opened the
-// administrator's socket.
+// manager is the caller of a command about users. Rights count, except on the administrator's socket.
 func (s *Service) manager(ctx context.Context) (coordination.Caller, error) {
 	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: auth.Of(ctx) != auth.LocalAdministrator}
 	if s.Auth.IsLocal(ctx) {
@@ -132,7 +131,7 @@ func passwordStatus(ctx context.Context, err error) error {
 	return status.FromContextError(err).Err()
 }
 
-// withPassword hashes a password and runs the command that stores it. Who may not do it is told before
+// withPassword hashes a password and runs the command that stores it. A caller without the right is refused before
 // anything is hashed, so that strangers cannot make the server work.
 func (s *Service) withPassword(ctx context.Context, password string,
 	build func(coordination.CallID, coordination.Caller, string) coordination.Command,

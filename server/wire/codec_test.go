@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// The messages that clients send all the time, and what they are told.
+// The frequent messages of clients, and the replies to them.
 var (
 	anAcquire = &clientMessage{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
 		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
@@ -55,7 +55,7 @@ func in(arm protowire.Number, inner ...byte) []byte {
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-// oddMessages is what no SDK writes, and what is wrong.
+// oddMessages has messages that no SDK writes, and malformed ones.
 func oddMessages(t testing.TB) map[string][]byte {
 	acquire, release, ping := encodedMessage(t, anAcquire), encodedMessage(t, aRelease),
 		encodedMessage(t, aPing)

@@ -68,7 +68,7 @@ func (m *ClientMessage) decode(b []byte) bool {
 	return !inner.wrong
 }
 
-// fields is what is left of a message.
+// fields is the unread rest of a message.
 type fields struct {
 	rest  []byte
 	wrong bool // it is not to be read by hand
@@ -129,7 +129,7 @@ func (f *fields) release() ClientMessage {
 // leave leaves the message to the generated code.
 func (f *fields) leave() { f.rest, f.wrong = nil, true }
 
-// tag is 0, which is none, where there are no more fields.
+// tag returns the next tag, or 0 at the end.
 func (f *fields) tag() byte {
 	if len(f.rest) == 0 {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// Reply is a reply of the Front that is written straight to the wire: what clients are told all the time does
-// not become a generated message first.
+// Reply is a reply of the Front that is written straight to the wire: the frequent ones do not become a generated
+// message first.
 type Reply coordination.Reply
 
 // The tags of what is written by hand.

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// sharedBytes is how long data has to be for a large answer to point to it, instead of having a copy.
+// sharedBytes is the length from which on a large answer points to data instead of copying it.
 const sharedBytes = 1 << 10
 
 // The fields that a large answer is made of by hand.
@@ -36,7 +36,7 @@ func field(m proto.Message, name protoreflect.Name) protowire.Number {
 	return m.ProtoReflect().Descriptor().Fields().ByName(name).Number()
 }
 
-// Own is how much memory of its own the message that ToClientShared makes needs at most.
+// Own bounds the memory of its own that the message of ToClientShared needs.
 func Own(d *coordination.SemaphoreDescription) int {
 	const each = 64 // what a link, or the whole, has besides data
 	own := each + len(d.Name)
@@ -121,8 +121,8 @@ func ToClientShared(r *coordination.Reply) (*Large, error) {
 // rooms are for messages to be encoded in, so that a client that lists again and again makes no garbage.
 var rooms sync.Pool // of *[]byte
 
-// roomMin and roomMax are how small and how large a room may be to be kept: those of short descriptions would
-// be in the way of lists.
+// roomMin and roomMax bound the size of a room that is kept: small rooms of short descriptions would be in the way of
+// lists.
 const (
 	roomMin = 16 << 10
 	roomMax = 1 << 20

@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// ResourceProperties translates the properties of a resource as they were sent; false if there are none.
+// ResourceProperties translates the properties of a resource as they were sent; false if they are missing.
 func ResourceProperties(r *Ydb_RateLimiter.Resource) (coordination.ResourceProperties, bool) {
 	s := r.GetHierarchicalDrr()
 	if s == nil {
