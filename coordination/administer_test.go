@@ -21,8 +21,8 @@ func (r *rig) administer(want outcome.Status, c Command) {
 	}
 }
 
-// Whoever has the session that is ended is told that it has expired, and the lock goes to the next one, be
-// the session attached or not.
+// The client of an ended session is notified that it has expired, and the lock goes to the next one, be the session
+// attached or not.
 func TestEndSession(t *testing.T) {
 	for _, attached := range []bool{true, false} {
 		r := newHeldRig(t)

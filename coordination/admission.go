@@ -10,8 +10,8 @@ var (
 	// NotYetReadable refuses a command that an older server of the cluster would not be able to read.
 	NotYetReadable = &Refusal{Status: outcome.Unavailable,
 		Text: "Unsupported until every server of the cluster is upgraded"}
-	// ReadabilityUnknown refuses a command of which it is not known whether every server can read it: one has
-	// not told, as when the cluster has just been started.
+	// ReadabilityUnknown refuses a command of which it is not known whether every server can read it: one has not
+	// announced it, as when the cluster has just been started.
 	ReadabilityUnknown = &Refusal{Status: outcome.Unavailable,
 		Text: "It is not known yet whether every server of the cluster can read this: one has not told"}
 )
@@ -27,15 +27,14 @@ type Formats struct {
 // admission is which commands may be written at present.
 type admission struct {
 	formats Formats
-	// version of the newest commands that every server of the cluster can read, 0: one has not told
+	// version of the newest commands that every server of the cluster can read, 0: not yet known
 	readable uint64
 	crowded  bool // only what makes the state smaller
 }
 
-// Admit says what commands may be written from now on: those up to version readable, which every server of
-// the cluster can read, or while that is not known, which is 0, those of the first version, which all
-// programs can read; and, if crowded, only those that make the state smaller: the reserve of the disk is for
-// them.
+// Admit sets which commands may be written from now on: those up to version readable, which every server of the cluster
+// can read, or while that is not known, which is 0, those of the first version, which all programs can read; and, if
+// crowded, only those that make the state smaller: the reserve of the disk is for them.
 func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
 	r.admission.readable, r.admission.crowded = readable, crowded
 	if r.leader != nil {
@@ -84,7 +83,7 @@ func shrinks(c Command) bool {
 	return false
 }
 
-// requestCommands is what requests of a stream become. A describe becomes none.
+// requestCommands maps requests of a stream to commands; a describe has no command.
 var requestCommands = map[RequestKind]Command{
 	RequestAcquire: &AcquireSemaphore{},
 	RequestRelease: &ReleaseSemaphore{},
@@ -94,8 +93,7 @@ var requestCommands = map[RequestKind]Command{
 	RequestStop:    &StopSession{},
 }
 
-// turnAway ends a stream that says what would become a command that is refused, and reports whether it did.
-// There is a leader.
+// turnAway ends a stream whose message would become a refused command, and reports whether it did. There is a leader.
 func (r *Replica[S, W]) turnAway(now Instant, stream StreamID, sink S, f *Forward) bool {
 	var command Command
 	switch {

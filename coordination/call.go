@@ -29,8 +29,8 @@ const maxRememberedCalls = 4096
 // gets its one true answer. It is not stored, and no command depends on it: every server remembers what it
 // has applied itself.
 type callMemory struct {
-	// The outcomes of all calls behind this entry are here. What a call is compared with, since, is an entry
-	// to its end: none of the call's commands is in it, at whatever place.
+	// All outcomes of calls after this entry are here. A call is compared by since, an entry as a whole: no command of
+	// the call is in it, at whatever place.
 	complete Index
 	outcomes map[CallID]rememberedCall
 	order    []CallID // of outcomes, as a ring once it is full

@@ -1,6 +1,6 @@
 package coordination
 
-// neighbours are what comes before and behind an element in its chain.
+// neighbours are the elements before and after an element in its chain.
 type neighbours[E any] struct{ previous, next E }
 
 // chained is an element that can be in one chain.

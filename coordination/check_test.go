@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// Check is what other tests rely on, so each of its findings is provoked here.
+// Other tests rely on Check, so each of its findings is provoked here.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
 	cases := []struct {
 		want  string

@@ -2,20 +2,19 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// Command is what an entry of the replicated log is made of. The set is closed: a new command comes with a
-// new version of the format.
+// Command is a part of an entry of the replicated log. The set is closed: a new command comes with a new version of the
+// format.
 type Command interface {
-	// subject is the node and the session that the command is about; 0 where there is none.
+	// subject is the node and the session that the command is about, or 0.
 	subject() (NodeID, SessionID)
 }
 
-// Origin says which session asked for a command, on which node, and whom to answer. Every request of the
-// stream below Acknowledged has reached its client's Front with its last answer, so that its outcome may be
-// forgotten.
+// Origin names the session that asked for a command, its node, and the stream to answer. Every request of the stream
+// below Acknowledged has reached its client's Front with its last answer, so that its outcome may be forgotten.
 //
 // Answered is for what is above: the request whose last answer the Front has had most recently. Outcomes
-// reach a Front in the order in which they came about, so it has had all up to that one. It is 0 where
-// Acknowledged says as much, and where nothing above is answered.
+// reach a Front in the order in which they came about, so it has had all up to that one. It is 0 where it adds nothing
+// to Acknowledged, and where nothing above is answered.
 type Origin struct {
 	Node         NodeID
 	Session      SessionID
@@ -35,10 +34,10 @@ type Attach struct {
 	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made
 	// for it; 0 is no name.
 	Nonce uint64
-	// Place tells apart where attaches come from: server and path, see placeOf.
+	// Place identifies the source of an attach, its server and path, see placeOf.
 	Place uint64
-	// Identity is who asks: the owner of a new session. For a session that is there already it is left out if
-	// that has no owner, and so is MayWrite, the right to write.
+	// Identity is the caller's: it owns a new session. For an existing session it is left out if that has no owner, and
+	// so is MayWrite, the right to write.
 	Identity Identity
 	MayWrite bool
 }
@@ -185,9 +184,9 @@ type ModifyPermissions struct {
 	Change scheme.PermissionsChange
 }
 
-// SetLimits sets the limits that are not 0. With OnlyFirst it sets StateLimits.Links only if that is not set
-// yet, and the others only if none of these is, and both are success: so the servers of a cluster may propose
-// what each of them was started with, and no two of them can take turns.
+// SetLimits sets the limits that are not 0. With OnlyFirst it sets StateLimits.Links only if that is not set yet, and
+// the others only as long as all of them are unset, and both are success: so each server of a cluster may propose the
+// limits that it was started with, and two of them cannot overwrite each other in turn.
 type SetLimits struct {
 	CallID
 	Caller
@@ -208,21 +207,21 @@ type SetQuota struct {
 // checkpoint passes it over.
 type Mark struct{}
 
-// EndSession ends a session for an administrator, or for somebody who may erase rows on its node, as if its
-// time had run out: whoever has it is told that it has expired. It is gone at once, whatever its client
-// believes: one that cannot be told believes it until its own timeout.
+// EndSession ends a session for an administrator, or for a caller that may erase rows on its node, as if its time had
+// run out: its client is notified that it has expired. It is gone at once, whatever the client believes: one that
+// cannot be notified believes in it until its own timeout.
 type EndSession struct {
 	CallID
 	Caller
 	Node    NodeID
 	Session SessionID
-	// Reason is shown to whoever watches, and means nothing.
+	// Reason is shown to watchers of events, and has no other effect.
 	Reason string
 }
 
 // RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or
-// waiters (§3.7). Owners are told nothing, as in the protocol. Ids never come back, so what was made anew
-// under a name is safe from it.
+// waiters (§3.7). Owners are not notified, as in the protocol. Ids never come back, so what was made anew under a name
+// is safe from it.
 type RemoveSemaphore struct {
 	CallID
 	Caller
@@ -244,10 +243,10 @@ func (c *EndAbsence) subject() (NodeID, SessionID)    { return c.Node, c.Session
 func (*Quiet) subject() (NodeID, SessionID)           { return 0, 0 }
 func (*Age) subject() (NodeID, SessionID)             { return 0, 0 }
 
-// BeginLineage says that the state was restored from a backup, or recovered without the servers that had the
-// newest entries: numbers that were given out since are not known here. All counters jump forward, so that no
-// session id and no order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun
-// this lineage already, so a leader may propose it again.
+// BeginLineage marks that the state was restored from a backup, or recovered without the servers that had the newest
+// entries: numbers that were given out since are not known here. All counters jump forward, so that no session id and
+// no order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun this lineage already, so a
+// leader may propose it again.
 type BeginLineage struct {
 	// Lineage names what was restored; it is never 0 and never twice the same.
 	Lineage uint64

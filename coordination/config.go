@@ -54,7 +54,7 @@ func (c NodeConfig) StrictAttach() bool {
 	return c.AttachConsistencyMode == ConsistencyStrict || c.AttachConsistencyMode == 0
 }
 
-// DetailedCounters reports whether figures of rate limiters are told resource by resource.
+// DetailedCounters reports whether rate limiters have metrics for each resource.
 func (c NodeConfig) DetailedCounters() bool { return c.RateLimiterCountersMode == CountersDetailed }
 
 // Merge returns the configuration after an alter: fields that are zero in sent keep their stored value

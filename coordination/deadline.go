@@ -131,7 +131,7 @@ func (l *Leader) stopWait(n *ledNode, order OrderID) {
 	}
 }
 
-// NextDeadline is when Tick has something to do; Never if nothing is due.
+// NextDeadline is the time at which Tick is due, or Never.
 func (l *Leader) NextDeadline() Instant {
 	switch {
 	case l.quiet:

@@ -85,8 +85,7 @@ func TestDeadlinesOfManyNodes(t *testing.T) {
 	}
 }
 
-// A great many expiries at once are spread over ticks; none is lost, and the next deadline says that more are
-// due.
+// A great many expiries at once are spread over ticks; each happens, and the next deadline covers the rest.
 func TestExpiriesAreSpread(t *testing.T) {
 	r := newRig(t)
 	a, b := r.createNode("/local/a", NodeConfig{}), r.createNode("/local/b", NodeConfig{})

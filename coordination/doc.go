@@ -1,8 +1,8 @@
-// Package coordination is the coordination node itself: what a session may do to a semaphore, who is told,
-// and when.
+// Package coordination is the coordination node itself: the effects of sessions' requests on semaphores, and the
+// notifications of them.
 //
-// It is made of three rings, all pure: no clock, no I/O, no goroutine, no randomness. They are told what
-// happened, with the time as an argument, and return what should be done.
+// It is made of three rings, all pure: no clock, no I/O, no goroutine, no randomness. Their inputs are events, with the
+// time as an argument, and their outputs are the actions to take.
 //
 //   - Machine is replicated. Every server feeds it the same log and holds the same state: the path tree, node
 //     configurations, sessions, semaphores, owners, waiters, counters. Apply is the only way in.
@@ -16,18 +16,18 @@
 // whether by a server or by a test.
 //
 // One request: Front.Receive numbers it, Replica.Forward takes it to Leader.Request, which checks sizes and
-// ranges and makes a Command; the shell makes the command durable and committed and tells Replica.Committed,
-// for which Machine.Apply returns effects and Leader.Applied turns them into messages for streams;
-// Front.Deliver turns those into what the client reads.
+// ranges and makes a Command; the shell makes the command durable and committed and calls Replica.Committed, for which
+// Machine.Apply returns effects and Leader.Applied turns them into messages for streams; Front.Deliver turns those into
+// the client's messages.
 //
 // # Entries and positions
 //
-// The log's entries are what is durable, committed and lost, as a whole; each carries some commands that
-// follow each other. How many is nobody's business: what a client sees is the same for every way to cut a
-// list of commands into entries. So whatever notes where in the log something happened, to compare it with
-// something else, notes a Position, the entry's index and the place in it: waits, watches, users, passwords,
-// signing keys. What is true of a state as a whole, a checkpoint, a digest, a lineage, a proof of leadership,
-// is true between entries, and goes by the index: that a call is not in the entries up to one, for example.
+// The log's entries become durable, are committed and get lost as a whole; each carries some commands that follow each
+// other. Their number does not matter: what a client sees is the same for every way to cut a list of commands into
+// entries. So whatever notes where in the log something happened, to compare it with something else, notes a Position,
+// the entry's index and the place in it: waits, watches, users, passwords, signing keys. What is true of a state as a
+// whole, a checkpoint, a digest, a lineage, a proof of leadership, is true between entries, and goes by the index: that
+// a call is not in the entries up to one, for example.
 //
 // # Invariants
 //

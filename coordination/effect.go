@@ -2,32 +2,32 @@ package coordination
 
 import "github.com/coordd/coordd/scheme/outcome"
 
-// EffectKind says what an Effect tells.
+// EffectKind is the kind of an Effect.
 type EffectKind uint8
 
 // The effects of a command, in the order of §4.6.
 const (
 	// EffectResult answers a semaphore request for good. Order is set if the request had been waiting.
 	EffectResult EffectKind = iota + 1
-	// EffectPending tells that an acquire waits, from WaitEpoch on, for TimeoutMillis.
+	// EffectPending reports that an acquire waits, from WaitEpoch on, for TimeoutMillis.
 	EffectPending
-	// EffectWaitDropped tells that a wait ended without an answer, because its session did.
+	// EffectWaitDropped reports that a wait ended without an answer, because its session did.
 	EffectWaitDropped
-	// EffectChanged tells that a semaphore changed in a way that watches may want to know.
+	// EffectChanged reports a change of a semaphore that may concern watches.
 	EffectChanged
-	// EffectAttached tells that the session now belongs to the stream of Address.Epoch.
+	// EffectAttached reports that the session now belongs to the stream of Address.Epoch.
 	EffectAttached
-	// EffectAttachRefused tells that the stream of Address.Epoch got no session.
+	// EffectAttachRefused reports that the stream of Address.Epoch got no session.
 	EffectAttachRefused
-	// EffectSessionEnded tells that a session is gone: stopped (Address set, to be answered) or expired.
+	// EffectSessionEnded reports that a session is gone: stopped (Address set, to be answered) or expired.
 	EffectSessionEnded
 	// EffectCallDone answers a call about the path tree or the users.
 	EffectCallDone
-	// EffectNodeDropped tells that a coordination node is gone with everything in it.
+	// EffectNodeDropped reports that a coordination node is gone with everything in it.
 	EffectNodeDropped
-	// EffectResourceAltered tells that what counts for resources of the node may have changed.
+	// EffectResourceAltered reports that the effective settings of the node's resources may have changed.
 	EffectResourceAltered
-	// EffectResourceDropped tells that Resource of the node is gone.
+	// EffectResourceDropped reports that Resource of the node is gone.
 	EffectResourceDropped
 )
 

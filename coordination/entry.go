@@ -35,7 +35,7 @@ func Alone(c Command) bool {
 	return false
 }
 
-// check panics if the entry breaks the rules that whoever writes one keeps.
+// check panics if the entry breaks the rules for its writers.
 func (e *Entry) check() {
 	if len(e.Commands) > MaxEntryCommands {
 		panic(fmt.Sprintf("coordination: entry %d has %d commands", e.Index, len(e.Commands)))

@@ -93,8 +93,8 @@ func TestResumeSupersededWait(t *testing.T) {
 	r.expect("2 #2 done false")
 }
 
-// Users and keys that are made in one entry are told apart, and a password that is set in the entry that
-// added its user has another version.
+// Users and keys that are made in one entry have different ids, and a password that is set in the entry that added its
+// user has another version.
 func TestUsersOfOneEntry(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []Command{

@@ -2,14 +2,14 @@ package coordination
 
 import "slices"
 
-// PingPolicy says when a stream is pinged (§2.7) and how soon a failed start is told.
+// PingPolicy sets when a stream is pinged (§2.7) and how soon a failed start is answered.
 type PingPolicy struct {
 	// MaxIntervalMillis shortens the interval between pings, 0 leaves it. The Python SDK gives up after 3 s
 	// of silence.
 	MaxIntervalMillis uint64
 	// HoldStartFailureMillis delays the Failure of a start, because several SDKs try again without a pause.
 	HoldStartFailureMillis uint64
-	// FirstMessageMillis is how long a stream may be open without a SessionStart. It is not in the reference.
+	// FirstMessageMillis limits the time of an open stream without a SessionStart. It is not in the reference.
 	FirstMessageMillis uint64
 	// Opaque returns the number of the next ping, not 0 and hard to guess.
 	Opaque func() uint64
@@ -19,10 +19,10 @@ const (
 	minPingMillis  = 10
 	maxPingMillis  = 5000
 	mutePollMillis = 100 // how soon a Front that was mute pings when it may
-	// tardyMillis is how much later than asked a Tick, or the taking of a ping, comes on a server that is
-	// well: far timers are rounded up. What comes later shows that the server itself was held up.
+	// tardyMillis bounds the delay of a Tick, or of the taking of a ping, on a healthy server: far timers are rounded
+	// up. A longer delay shows that the server itself was held up.
 	tardyMillis = 100
-	// unreadMillis is how long a stream may stay unread before it is given up. It is not in the reference.
+	// unreadMillis limits the time of a stream that is not read. It is not in the reference.
 	unreadMillis = 10_000
 )
 
@@ -51,10 +51,10 @@ const (
 //	                                     claims a session                                 of being quiet
 //	Ended         nothing                nothing                       what was left      it has
 //
-// What stands under "says" is said only by a stream that is not quiet, that is, neither mute nor claiming. A
-// quiet one keeps its replies, and is not pinged, because its client could not answer; one that ends quietly
-// does so without a word. A client takes every word for a sign that its session lives, so a stream that spoke
-// without being sure could keep two clients believing that they hold the same lock.
+// Messages under "says" are sent only by a stream that is not quiet, that is, neither mute nor claiming. A quiet one
+// keeps its replies, and is not pinged, because its client could not answer; one that ends quietly sends nothing. A
+// client takes every message for a sign that its session lives, so a stream that spoke without being sure could keep
+// two clients believing that they hold the same lock.
 type Front struct {
 	policy *PingPolicy
 
@@ -65,13 +65,13 @@ type Front struct {
 	orphan bool
 	ending Ending // with frontEnded: how
 
-	// start is what the client asked to attach to, until the stream has ended; roster is made from it when
-	// the leader has attached the stream, and is what the next leader will be told. Its Open stays empty:
-	// Rejoin fills it from open.
+	// start is the client's attach request, until the stream has ended; roster is made from it when the leader has
+	// attached the stream, and announces the stream to the next leader. Its Open stays empty: Rejoin fills it from
+	// open.
 	start  *AttachRequest
 	roster Roster
-	// grace is how long, in milliseconds, the attached stream may be an orphan: the grace period of its node,
-	// during which the next leader would not end the session either. expires is when that is over, or when a
+	// grace limits, in milliseconds, how long the attached stream may be an orphan: the grace period of its node,
+	// during which the next leader would not end the session either. expires is the end of that, or the time at which a
 	// held Failure is dropped.
 	grace   uint64
 	expires Instant
@@ -83,8 +83,8 @@ type Front struct {
 
 	// Pings (§2.7). interval and patience are milliseconds: a ping is made interval after the one before, and
 	// has to be answered within patience; a policy may shorten the first and leaves the second as the client
-	// knows it. opaque is the number of the unanswered ping, 0 if there is none, pinged when it was made,
-	// overdue when it has been unanswered for too long. wake is when Tick has something to do.
+	// knows it. opaque is the number of the unanswered ping, or 0, pinged the time at which it was made, overdue the
+	// time at which its patience ends. wake is the time at which Tick is due.
 	interval, patience uint64
 	opaque             uint64
 	pinged, overdue    Instant
@@ -97,18 +97,17 @@ type Front struct {
 	untaken, behind, sending bool
 	unread                   Instant
 
-	// Requests. The stream numbers them, and the number is what an answer comes back with, also from a later
-	// leader: sequence is the last number given, outcome that of the request whose outcome came last. open
-	// are those whose last message is still to come; of them unanswered have had no message at all, and count
-	// waiting bytes.
+	// Requests. The stream numbers them, and an answer carries the number, also from a later leader: sequence is the
+	// last number given, outcome that of the request whose outcome came last. open are those whose last message is
+	// still to come; of them unanswered have had no message at all, and count waiting bytes.
 	sequence, outcome Sequence
 	open              openRequests
 	unanswered        int
 	waiting           int
 
 	// replies wait for Take; taken counts those that it has returned. Replies are therefore numbered from 1
-	// on, which is how an open request knows its Pending.
-	// Those up to number void were dropped, although the client's writer may still have them.
+	// on, by which an open request knows its Pending. Those up to number void were dropped, although the client's
+	// writer may still have them.
 	replies     []Reply
 	taken, void int
 }
@@ -129,18 +128,18 @@ func NewFront(policy *PingPolicy) *Front {
 	return &Front{policy: policy, wake: Never, expires: Never, unread: Never}
 }
 
-// Open tells that the stream was opened at this instant. Without it the first message may take any time.
+// Open sets the instant at which the stream was opened. Without it the first message may take any time.
 func (f *Front) Open(now Instant) {
 	if f.state == frontExpectsStart {
 		f.wake = now.After(f.policy.FirstMessageMillis)
 	}
 }
 
-// Wake is when Tick has something to do, Never if nothing is planned. Tick(now) leaves it later than now, and
-// that of a stream that has ended is Never: a caller that obeys Wake cannot spin.
+// Wake is the time at which Tick is due, or Never. Tick(now) leaves it later than now, and that of a stream that has
+// ended is Never: a caller that obeys Wake cannot spin.
 func (f *Front) Wake() Instant { return min(f.wake, f.expires, f.unreadUntil()) }
 
-// Ending is how the RPC ends once the replies taken so far and those still there are sent.
+// Ending is the end of the RPC, once the replies taken so far and those still there are sent.
 func (f *Front) Ending() Ending { return f.ending }
 
 // Attaching reports whether the Front waits for the answer to its start. The client's next message must not
@@ -150,7 +149,7 @@ func (f *Front) Attaching() bool { return f.state == frontAttaching || f.state =
 // Attached reports whether the stream speaks for a session.
 func (f *Front) Attached() bool { return f.state == frontAttached || f.state == frontStopping }
 
-// Queued is how many replies wait to be taken. A quiet Front has none to give.
+// Queued is the number of replies that wait to be taken; 0 while the Front is quiet.
 func (f *Front) Queued() int {
 	if f.silent() {
 		return 0
@@ -158,9 +157,9 @@ func (f *Front) Queued() int {
 	return len(f.replies)
 }
 
-// InFlight is how much the client has asked for and not been sent yet: requests without a first answer, and
-// replies that wait to be taken. An acquire that waits for its turn counts until its Pending is taken, a
-// watch until it is set. It is 0 once the stream has ended: nothing that comes then is acted on.
+// InFlight counts the client's requests that are not answered yet: requests without a first answer, and replies that
+// wait to be taken. An acquire that waits for its turn counts until its Pending is taken, a watch until it is set. It
+// is 0 once the stream has ended: later messages have no effect.
 func (f *Front) InFlight() int {
 	if f.state == frontEnded {
 		return 0
@@ -168,8 +167,8 @@ func (f *Front) InFlight() int {
 	return f.unanswered + len(f.replies)
 }
 
-// InFlightBytes is how much the requests without a first answer count together, and a start that is not
-// answered. It is 0 once the stream has ended.
+// InFlightBytes is the size of the requests without a first answer, and of a start that is not answered. It is 0 once
+// the stream has ended.
 func (f *Front) InFlightBytes() int {
 	switch f.state {
 	case frontEnded:
@@ -314,7 +313,7 @@ func (f *Front) ask(reqID uint64, r *Request) Forward {
 	return f.toLeader(forward)
 }
 
-// toLeader holds back what an orphan cannot forward. Rejoin tells the next leader all of it.
+// toLeader holds back the messages that an orphan cannot forward. Rejoin repeats all of them to the next leader.
 func (f *Front) toLeader(forward Forward) Forward {
 	if f.orphan {
 		return Forward{}
@@ -339,7 +338,7 @@ func (r Rights) refuse(kind RequestKind) *Refusal {
 	return nil
 }
 
-// Close tells that the client closed its side, or is gone: the stream is abandoned (§2.9).
+// Close marks the client's side as closed, or gone: the stream is abandoned (§2.9).
 func (f *Front) Close() Forward {
 	if f.state == frontEnded {
 		return Forward{}
@@ -366,8 +365,8 @@ func (f *Front) Deliver(now Instant, m *Message) {
 		return
 	}
 	if m.Kind == MessageEnd && f.quiet() {
-		// What a quiet Front has kept would tell the client that its session lives, just before it hears that
-		// it does not. Before SessionStopped that does no harm: the client has asked for it.
+		// The replies that a quiet Front has kept would be a sign of life to the client, just before the end of its
+		// session. Before SessionStopped that does no harm: the client has asked for it.
 		f.drop()
 	}
 	switch m.Kind {
@@ -458,8 +457,8 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 	}
 }
 
-// Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a
-// failed start.
+// Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or answers a failed
+// start.
 func (f *Front) Tick(now Instant) Forward {
 	switch {
 	case f.state == frontEnded:

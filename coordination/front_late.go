@@ -1,10 +1,9 @@
 package coordination
 
-// This file is what of the time for a pong counts against the client, and what against the server (§2.7): a
-// client is failed for its own silence only. On a server that is well the time is the reference's; there is
-// no time in which the server was held up, or did not read.
+// Pong timeout accounting (§2.7): a client is failed for its own silence only. On a healthy server the time is the
+// reference's; time in which the server was held up, or did not read, is not charged to the client.
 
-// tardy is how much later than asked something that was asked for at an instant comes, 0 if that is as usual.
+// tardy is the unusual delay of something that was due at an instant, or 0.
 func (f *Front) tardy(asked, now Instant) Instant {
 	if now < asked.After(min(tardyMillis, f.patience)) {
 		return 0
@@ -13,8 +12,8 @@ func (f *Front) tardy(asked, now Instant) Instant {
 }
 
 // excuse puts off the end of the patience by what does not count at this tick. A tick that comes late shows
-// that the server did not run, so the pong may lie there unread: the client gets as much time again. As long
-// as nobody has handed out the ping, or it lay here because nothing might be said, nothing counts.
+// that the server did not run, so the pong may lie there unread: the client gets as much time again. As long as the
+// ping was not handed out, or lay here because the Front was silent, no time counts.
 func (f *Front) excuse(now Instant) {
 	switch late := f.tardy(f.wake, now); {
 	case f.untaken && !f.behind:
@@ -28,17 +27,16 @@ func (f *Front) excuse(now Instant) {
 // PingWaits reports whether the next Take hands out a ping.
 func (f *Front) PingWaits() bool { return f.untaken && !f.silent() }
 
-// PingTaken tells that the ping is handed out now, just before Take. If it has waited for a server that was
-// held up, and not for the client, the client's time begins now.
+// PingTaken reports that the ping is handed out now, just before Take. If it has waited for a server that was held up,
+// and not for the client, the client's time begins now.
 func (f *Front) PingTaken(now Instant) {
 	if !f.behind && f.opaque != 0 && f.tardy(f.pinged, now) > 0 {
 		f.putOff(now.After(f.patience) - f.overdue)
 	}
 }
 
-// NotRead tells that the server does not read the stream from now on, because too much is under way: a pong
-// may lie there unread, and the ping clock stands still. A stream that is attaching is not read either, but
-// has no ping clock.
+// NotRead reports that the server does not read the stream from now on, because too much is under way: a pong may lie
+// there unread, and the ping clock stands still. A stream that is attaching is not read either, but has no ping clock.
 func (f *Front) NotRead(now Instant) {
 	if f.Attached() && !f.Unread() {
 		f.unread = now
@@ -48,7 +46,7 @@ func (f *Front) NotRead(now Instant) {
 // Unread reports whether the stream is not read.
 func (f *Front) Unread() bool { return f.unread != Never }
 
-// Read tells that the stream is read again.
+// Read reports that the stream is read again.
 func (f *Front) Read(now Instant) {
 	if !f.Unread() {
 		return
@@ -70,7 +68,7 @@ func (f *Front) putOff(by Instant) {
 // stopPinging forgets the ping that is not answered: nothing of the stream is late from now on.
 func (f *Front) stopPinging() { f.opaque, f.untaken, f.unread = 0, false, Never }
 
-// unreadUntil is when a stream that is not read has been so for too long.
+// unreadUntil is the end of the time for a stream that is not read.
 func (f *Front) unreadUntil() Instant {
 	if f.unread == Never {
 		return Never

@@ -65,8 +65,8 @@ func TestHealthyServerExcusesNothing(t *testing.T) {
 	}
 }
 
-// TestPingIsTakenLate has a ping wait for a server that does not get round to sending it. The client's time
-// begins when it is sent. If the client holds it up because it does not read, its time begins as ever.
+// TestPingIsTakenLate makes a ping wait for a server that does not get round to sending it. The client's time begins
+// when it is sent. If the client holds it up because it does not read, its time begins as ever.
 func TestPingIsTakenLate(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.expect()

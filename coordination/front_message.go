@@ -24,7 +24,7 @@ type ClientMessage struct {
 	Opaque  uint64         // ping and pong
 	Start   *AttachRequest // start
 	Request *Request       // semaphore requests
-	// Received is when the message came, for Reply.Waited; 0 where nobody wants to know.
+	// Received is the arrival of the message, for Reply.Waited; 0 where that is not wanted.
 	Received Instant
 }
 
@@ -57,8 +57,8 @@ type Reply struct {
 	Opaque  uint64
 	Refusal *Refusal // nil for success
 	Done    bool
-	// Waited is how long the client of a granted acquire has waited for it, if ClientMessage.Received is
-	// known, and Queued says that there was a Pending.
+	// Waited is the client's wait for a granted acquire, if ClientMessage.Received is known, and Queued reports that
+	// there was a Pending.
 	Waited        Instant
 	Queued        bool
 	WatchAdded    bool
@@ -67,7 +67,7 @@ type Reply struct {
 	Description   *SemaphoreDescription
 }
 
-// Ending says how a stream's RPC ends once all replies are sent.
+// Ending is the end of a stream's RPC once all replies are sent.
 type Ending uint8
 
 // The endings of §2.9.
@@ -86,7 +86,7 @@ const (
 	EndingSilent
 )
 
-// Forward is what a Front has for the Leader; at most one of its fields is set.
+// Forward is a Front's message for the Leader; at most one of its fields is set.
 type Forward struct {
 	Attach       *AttachRequest
 	Request      *Request
@@ -98,8 +98,7 @@ type Forward struct {
 	Lost         bool // its relay is lost; only the leader's own server sets this
 }
 
-// Bytes is how much a message counts towards what may be under way, 0 if nothing comes of it but what the
-// Front does.
+// Bytes is the size of a message under way, 0 if only the Front acts on it.
 func (m *ClientMessage) Bytes() int {
 	switch {
 	case m.Request != nil:

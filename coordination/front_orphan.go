@@ -1,12 +1,12 @@
 package coordination
 
-// This file is what a Front does while its leader is gone, or while it must be silent: the project's own
-// design, because the reference ends every stream instead (§4.2).
+// A Front without a leader, or one that must be silent: the project's own design, because the reference ends every
+// stream instead (§4.2).
 //
 // One leader change, as a stream sees it:
 //
 //	Orphan    its leader is gone. Requests are kept, replies too, and the time within which a leader must come begins.
-//	Rejoin    there is a leader. It is told who the stream is, what it claims, and all that is open; from here on
+// 	Rejoin    there is a leader. It learns the stream's identity, its claim, and all that is open; from here on
 //	          requests go to it. The stream still says nothing.
 //	Deliver   the leader answers: Resumed, and the stream speaks again, beginning with what it kept; or End, because
 //	          the session is over or another stream has it.
@@ -42,21 +42,21 @@ func (f *Front) claimed() SessionID {
 // before it, may have ended the session while this server could not hear of it.
 func (f *Front) quiet() bool { return f.mute || f.claims }
 
-// heldMillis is how long a quiet Front keeps a Failure before it ends without having said it, and
-// heldPollMillis how often it looks whether it may say it.
+// heldMillis limits how long a quiet Front keeps a Failure before it ends without having sent it, and heldPollMillis is
+// the interval at which it checks whether it may send it.
 const (
 	heldMillis     = 1500
 	heldPollMillis = 20
 )
 
-// hold keeps a Failure until it may be said. The leader has ended the stream, or has been told that it ended.
+// hold keeps a Failure until it may be sent. The leader has ended the stream, or knows that it has ended.
 func (f *Front) hold(refusal *Refusal) {
 	f.state, f.held = frontHoldsFailure, refusal
 	f.wake, f.expires = 0, Never
 	f.stopPinging()
 }
 
-// tellHeld says what is held, or looks again a little later.
+// It sends the held Failure, or sets the time for another attempt.
 func (f *Front) tellHeld(now Instant) Forward {
 	if !f.quiet() {
 		return f.fail(f.held)
@@ -68,9 +68,9 @@ func (f *Front) tellHeld(now Instant) Forward {
 	return Forward{}
 }
 
-// deliverHeld takes the answer of a leader to which Rejoin has shown a stream that holds a Failure. Whatever
-// it is, the stream need not be quiet for want of an answer any more: it says what it holds, or, if the
-// session turns out to be gone, that.
+// deliverHeld takes the answer of a leader to which Rejoin has shown a stream that holds a Failure. With any answer the
+// stream need not be quiet any more: it sends the Failure that it holds or, if the session turns out to be gone, the
+// end of that.
 func (f *Front) deliverHeld(m *Message) {
 	if !f.resumed {
 		return
@@ -82,7 +82,7 @@ func (f *Front) deliverHeld(m *Message) {
 }
 
 // giveUp ends a stream that has waited for too long: with "Link failure", or with the Failure that it holds,
-// or without a word if it is quiet.
+// or silently if it is quiet.
 func (f *Front) giveUp() Forward {
 	switch {
 	case f.state == frontAttaching && f.start.Session == 0:
@@ -100,9 +100,9 @@ func (f *Front) giveUp() Forward {
 	return detach
 }
 
-// Orphan tells the Front that its leader is gone; to tell it again changes nothing. An attached stream waits
-// for the next leader for the grace period of its node, and ends with "Link failure" if none comes; one that
-// is still attaching waits for as long as a node's default grace period (§2.3 11).
+// Orphan notifies the Front that its leader is gone; a repetition changes nothing. An attached stream waits for the
+// next leader for the grace period of its node, and then ends with "Link failure"; one that is still attaching waits
+// for as long as a node's default grace period (§2.3 11).
 //
 // A stream that has a session, or asked for one by its number, claims it from now on: it is quiet, with a
 // permit or without, until a leader has answered for it.
@@ -114,7 +114,7 @@ func (f *Front) Orphan(now Instant) {
 	f.awaitLeader(now)
 }
 
-// awaitLeader begins the time within which the next leader must come, if there is none.
+// awaitLeader begins the time within which the next leader must come, unless the Front has a leader.
 func (f *Front) awaitLeader(now Instant) {
 	switch {
 	case !f.orphan:
@@ -125,9 +125,8 @@ func (f *Front) awaitLeader(now Instant) {
 	}
 }
 
-// Rejoin returns what the next leader must be told of the stream, and from then on the Front forwards to it.
-// The caller holds the stream's lock across both, so that no request overtakes the roster which already has
-// it.
+// Rejoin returns the stream's announcement to the next leader, and from then on the Front forwards to it. The caller
+// holds the stream's lock across both, so that no request overtakes the roster which already has it.
 func (f *Front) Rejoin() Forward {
 	f.orphan, f.expires = false, Never
 	switch f.state {

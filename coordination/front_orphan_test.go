@@ -2,8 +2,8 @@ package coordination
 
 import "testing"
 
-// TestClaimIsConfirmed has a stream wait for a leader and join it: nothing is said from the first moment on
-// until the leader has taken it over, also with a permit.
+// TestClaimIsConfirmed makes a stream wait for a leader and join it: it is silent from the first moment on until the
+// leader has taken it over, also with a permit.
 func TestClaimIsConfirmed(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.grace = 3000
@@ -26,8 +26,8 @@ func TestClaimIsConfirmed(t *testing.T) {
 	r.expect(Reply{Kind: ReplyPong, Opaque: 5}, Reply{Kind: ReplyPong, Opaque: 6})
 }
 
-// TestReattachIsConfirmed starts a stream for a session that is there while nobody leads: nothing is said,
-// not even that it fails, until a leader has answered.
+// TestReattachIsConfirmed starts a stream for an existing session while there is no leader: the stream sends nothing,
+// not even a Failure, until a leader has answered.
 func TestReattachIsConfirmed(t *testing.T) {
 	for _, answer := range []Message{{Kind: MessageAttached, Session: 7},
 		{Kind: MessageEnd, Refusal: SessionMissing}} {
@@ -112,8 +112,8 @@ func TestRefusedStartAndTheNextLeader(t *testing.T) {
 	}
 }
 
-// TestAnswersBeforeStopped has answers come while nothing may be said, and then the end that the client asked
-// for: they are told before it.
+// TestAnswersBeforeStopped delivers answers while the Front is silent, and then the end that the client asked for: the
+// answers are sent before it.
 func TestAnswersBeforeStopped(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 1,
@@ -141,8 +141,7 @@ func TestRefusedClaim(t *testing.T) {
 	}
 }
 
-// TestFailureWaitsForAPermit keeps a Failure that comes while nothing may be said, for as long as it may be
-// of use.
+// TestFailureWaitsForAPermit keeps a Failure that comes while the Front is mute, for as long as it may be of use.
 func TestFailureWaitsForAPermit(t *testing.T) {
 	for _, soon := range []bool{true, false} {
 		r := newFrontRig(t, PingPolicy{})
@@ -174,7 +173,7 @@ func TestFailureWaitsForAPermit(t *testing.T) {
 	}
 }
 
-// TestFailureAtTheLastMoment lets a held Failure be said at the moment at which it would be given up.
+// TestFailureAtTheLastMoment sends a held Failure at the moment at which it would be given up.
 func TestFailureAtTheLastMoment(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.Mute(true)
@@ -185,7 +184,7 @@ func TestFailureAtTheLastMoment(t *testing.T) {
 	r.expect(Reply{Kind: ReplyFailure, Refusal: PongMismatch})
 }
 
-// TestPutBack returns what was taken and may no longer be said, and gives it again later, in its order.
+// TestPutBack returns replies that were taken and may no longer be sent, and gives them again later, in their order.
 func TestPutBack(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	for opaque := uint64(1); opaque <= 3; opaque++ {
@@ -206,8 +205,8 @@ func TestPutBack(t *testing.T) {
 		Reply{Kind: ReplyPong, Opaque: 4})
 }
 
-// TestPutBackAfterTheEnd has a stream end while its client's writer still has replies. Where the stream drops
-// what it has not said, the writer's replies go as well; where it has more to say, they are sent before that.
+// TestPutBackAfterTheEnd ends a stream while its client's writer still has replies. Where the stream drops its unsent
+// replies, the writer's go as well; where it has more to say, they are sent before that.
 func TestPutBackAfterTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		end   func(r *frontRig)
@@ -284,9 +283,8 @@ func TestClosedWhileSilent(t *testing.T) {
 	r.expect()
 }
 
-// A ping that its client could not hear when it was made has its time from when it is said: whether nobody
-// had taken it, or a writer that had took it back, and although the writer was busy with what came before it.
-// It has that time once.
+// The time of a ping that could not be sent when it was made begins with its sending: whether no writer had taken it,
+// or one has put it back, and although the writer was busy with earlier replies. It has that time once.
 func TestWithheldPing(t *testing.T) {
 	for _, putBack := range []bool{false, true} {
 		for _, busy := range []bool{false, true} {

@@ -110,7 +110,7 @@ func TestPingScheduleOfAnImpatientClient(t *testing.T) {
 	r.pong(101)
 	r.tickAt(2000)
 	r.expect(Reply{Kind: ReplyPing, Opaque: 102})
-	r.tickAt(4000) // not answered yet, nothing is said
+	r.tickAt(4000) // not answered yet, silent
 	r.expect()
 	r.pong(102) // late for the interval, so the next ping is due at once
 	r.now = frontStart.After(5000)
@@ -180,7 +180,7 @@ func TestPongs(t *testing.T) {
 	}
 }
 
-// Pending is said once it is true, and not at all if the result is there before anybody has read it.
+// Pending is sent once it is true, and not at all if the result is there before the client has read it.
 func TestPendingIsSkipped(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	first, second := r.send(RequestAcquire, 11), r.send(RequestAcquire, 12)
@@ -264,7 +264,7 @@ func TestPendingAtRandom(t *testing.T) {
 	}
 }
 
-// A describe with a watch stays open until the change has been told; one without is done with its answer.
+// A describe with a watch stays open until the change is notified; one without is done with its answer.
 func TestDescribesAndChanges(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	plain, watching := r.send(RequestDescribe, 21), r.send(RequestDescribe, 22)
@@ -313,7 +313,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// What must not be sent ends the stream (§2.6); the leader is told.
+// A forbidden message ends the stream (§2.6); the leader is notified.
 func TestForbiddenMessages(t *testing.T) {
 	for _, c := range []struct {
 		message ClientMessage
@@ -379,7 +379,7 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// A failed start may be told late; the client waits meanwhile, or goes.
+// A failed start may be answered late; the client waits meanwhile, or goes.
 func TestHeldFailure(t *testing.T) {
 	refused := func(hold uint64) *frontRig {
 		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: hold})
@@ -410,7 +410,7 @@ func TestHeldFailure(t *testing.T) {
 	ended.expect(Reply{Kind: ReplyFailure, Refusal: LinkFailure})
 }
 
-// Whether the leader has to be told that a stream is gone depends on whether it knows of it.
+// The leader is notified of the end of a stream only if it knows of it.
 func TestCloseAndEnd(t *testing.T) {
 	fresh := newFrontRig(t, PingPolicy{})
 	if fresh.front.Close() != (Forward{}) || fresh.front.Ending() != EndingAbandoned {
@@ -456,8 +456,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A granted acquire tells how long it took from the message to the grant, and whether the client was told to
-// wait; nothing else does, and nobody who does not say when the message came.
+// A granted acquire reports its time from the message to the grant, and whether there was a Pending; other results do
+// not, nor does an acquire without the time of its message.
 func TestWaited(t *testing.T) {
 	r := attached(t, PingPolicy{}, 60_000, RightWrite)
 	ask := func(kind RequestKind, reqID uint64, received Instant) Sequence {
@@ -485,8 +485,7 @@ func TestWaited(t *testing.T) {
 		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 5, Done: true})
 }
 
-// TestChangedBeforeDescribed has a Changed come before the Described that it belongs to: the client reads both, in
-// their order.
+// TestChangedBeforeDescribed delivers a Changed before its Described: the client reads both, in their order.
 func TestChangedBeforeDescribed(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	sequence := r.send(RequestDescribe, 5)

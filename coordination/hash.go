@@ -48,8 +48,8 @@ func (h rowHash) flag(f bool) rowHash {
 	return h.number(0)
 }
 
-// later is a number that rows did not always have: where it is 0 the hash is what it was without it. Each of
-// a kind of rows has a name of its own.
+// later adds a number that rows did not always have: 0 leaves the hash as it was without it. Each such number of a kind
+// of rows has a name of its own.
 func (h rowHash) later(name, v uint64) rowHash {
 	if v == 0 {
 		return h

@@ -2,7 +2,7 @@ package coordination
 
 import "github.com/coordd/coordd/coordination/accounts"
 
-// IdentityKind says by what somebody has proved who he is. The numbers are part of the stored format.
+// IdentityKind is the kind of proof of an identity. The numbers are part of the stored format.
 type IdentityKind uint8
 
 // The kinds of identities.
@@ -17,8 +17,8 @@ const (
 	IdentityCertificate
 )
 
-// Identity is who somebody is. Unlike Caller.Subject, which rights go by, it tells apart those of one name:
-// one who shows a token from one who logs in, and a user from one who was removed before.
+// Identity identifies a caller. Unlike Caller.Subject, which rights go by, it distinguishes those of one name: the
+// bearer of a token from a user that logs in, and a user from one that was removed before.
 type Identity struct {
 	Kind    IdentityKind
 	User    accounts.Position // its id, with IdentityUser

@@ -40,7 +40,7 @@ func newOwned(t *testing.T, key string) *owned {
 	return o
 }
 
-// start attaches the session and returns what each stream is told at the end.
+// start attaches the session and returns the messages to each stream at the end.
 func (o *owned) start(stream coordination.StreamID, caller coordination.Caller, who coordination.Identity,
 	key string, timeout uint64) []coordination.Message {
 	o.leader.Attach(0, stream, coordination.AttachRequest{Path: "/local/node", Session: o.session,

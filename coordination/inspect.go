@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// InspectionKind is what an Inspection lists.
+// InspectionKind selects the rows that an Inspection lists.
 type InspectionKind uint8
 
 // The kinds of inspections.
@@ -18,12 +18,12 @@ const (
 	InspectResources
 )
 
-// Inspection is what somebody wants to see of the coordination nodes at a path or below it.
+// Inspection is a question about the coordination nodes at a path or below it.
 type Inspection struct {
 	Kind InspectionKind
 	// Path is a coordination node, or a directory; empty: all there are.
 	Path scheme.Path
-	// Prefix is what the names of semaphores begin with that are listed.
+	// Prefix is the beginning of the names of the listed semaphores.
 	Prefix string
 	// Resource, if it is not empty, is listed with what is below it, and no other resource.
 	Resource string
@@ -36,8 +36,8 @@ type Inspection struct {
 	Caller Caller
 }
 
-// InspectionPlace is how far an Inspection has come: what is up to there in the order of keys is done. It can
-// be gone on from whatever has happened to what it names. The zero place is the beginning.
+// InspectionPlace is the place up to which an Inspection has listed the rows in the order of keys. An Inspection can
+// continue there even if the row is gone. The zero place is the beginning.
 type InspectionPlace struct {
 	// Entry is the entry of the path tree that was looked at last. If Node is not 0 it is that node's, and it
 	// is not done.
@@ -64,8 +64,8 @@ const (
 	LinksOfSession
 )
 
-// Inspected is what was found in one go. What it refers to does not change, but that of nodes and sessions is
-// as it was at that moment only.
+// Inspected has the rows of one Inspect. The data that it refers to does not change, but nodes and sessions are as of
+// that moment only.
 type Inspected struct {
 	Nodes      []InspectedNode
 	Semaphores []InspectedSemaphore
@@ -76,7 +76,7 @@ type Inspected struct {
 	Done bool
 	// Looked counts the rows that were looked at, and Weight those of them that stand for names and data.
 	Looked, Weight int
-	// Missing tells that there is no such path, or that it is a node that the caller may not read.
+	// Missing reports that there is no such path, or that it is a node that the caller may not read.
 	Missing bool
 }
 
@@ -140,8 +140,7 @@ type InspectedLink struct {
 	Data          []byte
 }
 
-// MinInspectedRows is how many rows an Inspect looks at in any case if there are as many: below, it might not
-// come on.
+// MinInspectedRows is the number of rows that an Inspect looks at in any case: with fewer, it might not advance.
 const MinInspectedRows = 64
 
 // weightBytes of names and data count as a row.
@@ -213,8 +212,7 @@ func (i *inspector) run() {
 	}
 }
 
-// cost is how many rows it takes to find whether a node is to be visited, and to see that there is something
-// in it.
+// cost is the number of rows to look at to find whether a node is to be visited, and that there is something in it.
 func (i *inspector) cost(entry scheme.Entry) int {
 	if i.subject.Exempt || entry.Kind != scheme.CoordinationNode {
 		return 1
@@ -232,7 +230,7 @@ func (i *inspector) entry() (scheme.Entry, bool) {
 	return i.machine.tree.After(i.at.Entry)
 }
 
-// wanted returns the node of an entry, nil if it has none or one that the question is not about.
+// wanted returns the node of an entry, or nil if it has no node or one that the question is not about.
 func (i *inspector) wanted(entry scheme.Entry) *node {
 	n := i.machine.nodes[entry.Node]
 	if n == nil || len(n.path) < len(i.q.Path) || !slices.Equal(n.path[:len(i.q.Path)], i.q.Path) {
@@ -454,7 +452,7 @@ func (m *Machine) PathOfNode(id NodeID) scheme.Path {
 	return n.path
 }
 
-// FindSemaphore is the id of the semaphore of a name, 0 if there is none.
+// FindSemaphore returns the id of the semaphore of a name, or 0.
 func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreID {
 	n := m.nodes[node]
 	if n == nil || n.semaphores[name] == nil {
@@ -463,18 +461,18 @@ func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreID {
 	return n.semaphores[name].id
 }
 
-// Standing is what only the leader knows of a session.
+// Standing is the leader's state of a session.
 type Standing struct {
-	// Attached tells that a stream has the session: Stream, by its name at the leader.
+	// Attached reports that a stream has the session: Stream, by its name at the leader.
 	Attached bool
 	Stream   StreamID
-	// Detached is since when no stream has it, Never if that was before this leader; and LeftMillis is how
-	// long it lives on if that stays so.
+	// Detached is the time since which no stream has it, Never if that was before this leader; and LeftMillis is the
+	// rest of its life if that stays so.
 	Detached   Instant
 	LeftMillis uint64
 }
 
-// Standing is how a session stands, false if this server does not lead or there is no such session.
+// Standing returns the state of a session, or false if this server does not lead or there is no such session.
 func (r *Replica[S, W]) Standing(now Instant, node NodeID, session SessionID) (Standing, bool) {
 	if r.leader == nil {
 		return Standing{}, false

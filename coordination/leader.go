@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Leader is what only the leading server knows: which stream speaks for which session, who waits for which
-// answer, watches and deadlines (§0.3). It reads the machine and never changes it. A Replica makes it, tells
-// it and asks it.
+// Leader is the state of the leading server alone: the streams of sessions, the waits for answers, watches and
+// deadlines (§0.3). It reads the machine and never changes it. A Replica makes it and passes it all events.
 //
 // A Leader lives for one term. It is made when the server has applied its own first entry of the term, and
 // thrown away when the server leads no more.
@@ -32,7 +31,7 @@ type Leader struct {
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
 }
 
-// Output is what the leader wants done, in order within each list.
+// Output lists the leader's actions, in order within each list.
 type Output struct {
 	Commands []Command  // to be put into the log
 	Messages []Message  // to be handed to the streams' Fronts
@@ -135,7 +134,7 @@ type attachment struct {
 	abandoned bool        // the stream went away while attaching
 	held      *heldRoster // nil unless it waits for what becomes of the session
 	reads     int         // strict describes that are not answered
-	later     []Forward   // requests that wait until there are none, or until the stream is no longer held
+	later     []Forward   // requests that wait until those are answered, or until the stream is no longer held
 }
 
 // NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and
@@ -262,7 +261,7 @@ func (l *Leader) effect(now Instant, e *Effect) {
 	case EffectAttachRefused:
 		l.attachRefused(e)
 		return
-	case EffectResourceAltered, EffectResourceDropped: // for whoever hands out units
+	case EffectResourceAltered, EffectResourceDropped: // for the resources' distributors
 		return
 	}
 	n := l.leaderSide(e.Node)
@@ -288,7 +287,7 @@ func (l *Leader) effect(now Instant, e *Effect) {
 }
 
 // addressee is the stream that waits for this effect. It is nil if the session is detached, or if a later
-// stream has it by now; then the change takes place and nobody is told of it (§3.4, queue rules).
+// stream has it by now; then the change takes place without a notification (§3.4, queue rules).
 func (n *ledNode) addressee(e *Effect) *attachment {
 	s := n.sessions[e.Session]
 	if s == nil || s.attachment == nil || s.attachment.epoch != e.Address.Epoch {
@@ -304,8 +303,8 @@ func (l *Leader) result(n *ledNode, e *Effect) {
 	}
 }
 
-// sessionEnded forgets a session. Its stream, if it has one, is told: SessionStopped if it asked for the end,
-// otherwise that the session has expired (§2.9).
+// sessionEnded forgets a session. Its stream, if it has one, gets SessionStopped if it asked for the end, otherwise the
+// Failure that the session has expired (§2.9).
 func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
 	s := n.sessions[e.Session]
 	if s == nil {

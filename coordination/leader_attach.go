@@ -131,7 +131,7 @@ func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
 	l.attachTo(now, a, s, e.Created)
 }
 
-// attachTo gives the session to the stream. Whoever had it is told that it was stolen (§2.5); watches and
+// attachTo gives the session to the stream. The stream that had it is notified that it was stolen (§2.5); watches and
 // reply addresses are forgotten silently (§2.4).
 func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created bool) {
 	if old := l.forget(s); old != nil {
@@ -151,13 +151,13 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	}
 }
 
-// placeOf is where a stream's attach came from: thefts within one server and one spelling of the path are
-// told apart from others (§2.5), also under the next leader.
+// placeOf identifies the source of a stream's attach: it distinguishes thefts within one server and one spelling of the
+// path from others (§2.5), also under the next leader.
 func placeOf(a *attachment) uint64 {
 	return uint64(fnvOffset.number(a.server).text(a.path))
 }
 
-// stolenBy is what the loser of a session is told (§2.5).
+// stolenBy is the Failure for the loser of a session (§2.5).
 func stolenBy(winner, loser *attachment) *Refusal {
 	if winner.server == loser.server && winner.path == loser.path {
 		return StolenByLocalClient
@@ -179,8 +179,8 @@ func (l *Leader) attachRefused(e *Effect) {
 	}
 }
 
-// Detach tells that a stream has ended without having been ended by the leader (§2.9, §2.10). It sends no
-// roster any more.
+// Detach reports that a stream has ended without having been ended by the leader (§2.9, §2.10). It sends no roster any
+// more.
 func (l *Leader) Detach(now Instant, stream StreamID) {
 	a := l.streams[stream]
 	if a == nil {

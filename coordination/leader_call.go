@@ -16,10 +16,9 @@ type CallDone struct {
 // here already is not executed again: both who ask get the one outcome.
 //
 // since is an entry that was applied when the call came to the cluster, so that no entry up to it belongs to
-// the call. repeated says that an earlier attempt may have reached a leader. If that was in an earlier term,
-// its entry is applied by now or lost for ever, because a Leader is made behind the first entry of its own
-// term. So what the machine does not remember was never executed, unless it remembers too little: then the
-// outcome is CallUnknown.
+// the call. repeated reports that an earlier attempt may have reached a leader. If that was in an earlier term, its
+// entry is applied by now or lost for ever, because a Leader is made behind the first entry of its own term. So what
+// the machine does not remember was never executed, unless it remembers too little: then the outcome is CallUnknown.
 func (l *Leader) Call(c Command, since Index, repeated bool) {
 	call, _ := CallOf(c)
 	if l.calling[call] {

@@ -38,7 +38,7 @@ func removeA(nonce uint64) Command {
 	return &RemoveDirectory{CallID: CallID{nonce}, Path: scheme.SplitLoose("/local/a")}
 }
 
-// repeat is what a server does that does not know what became of its call.
+// repeat plays a server that does not know the outcome of its call.
 func (r *rig) repeat(c Command, since Index) {
 	name, _ := CallOf(c)
 	r.replica.Call(name, c, since, true)
@@ -98,8 +98,8 @@ func TestNamelessCalls(t *testing.T) {
 	}
 }
 
-// A machine that was loaded from a checkpoint knows nothing of the calls before it, and says so, but only
-// where it matters.
+// A machine that was loaded from a checkpoint knows nothing of the calls before it, and answers so, but only where it
+// matters.
 func TestCallBeforeTheCheckpoint(t *testing.T) {
 	r := newRig(t)
 	before := r.index

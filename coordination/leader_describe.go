@@ -12,7 +12,7 @@ type waitingDescribe struct {
 // strictReads holds describes that wait for a proof of leadership (§4.5). One proof is asked for at a time;
 // those that come meanwhile wait for the next, because a proof covers only what was asked before it began.
 type strictReads struct {
-	barrier uint64 // the one under way, 0 if none is
+	barrier uint64 // the one under way, or 0
 	covered []waitingDescribe
 	next    []waitingDescribe
 }
@@ -40,8 +40,8 @@ func (l *Leader) askBarrier() {
 	l.out.Barrier = l.strict.barrier
 }
 
-// BarrierPassed tells that this server still led after the barrier had been put out, and has applied
-// everything that was committed then.
+// BarrierPassed reports that this server still led after the barrier had been put out, and has applied everything that
+// was committed then.
 func (l *Leader) BarrierPassed(barrier uint64) {
 	if barrier != l.strict.barrier {
 		return

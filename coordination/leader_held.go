@@ -2,9 +2,8 @@ package coordination
 
 import "slices"
 
-// heldRoster is what a stream tells about itself and asks for while it waits for what becomes of its session.
-// It lasts until the commands that end the session or its absence are applied, the stream goes away, or the
-// Leader does.
+// heldRoster is the roster of a stream that waits for the outcome of its session's end or absence. It lasts until the
+// commands that end the session or its absence are applied, the stream goes away, or the Leader does.
 type heldRoster struct {
 	session *ledSession
 	roster  *Roster

@@ -43,9 +43,9 @@ func (r *heldRig) expire() {
 	r.said()
 }
 
-// TestResumeWaitsForAnExpiryInFlight has a stream come back while the end of its session is in flight: it is
-// told nothing before that is applied, so that nobody takes the session for alive whose lock goes to somebody
-// else.
+// TestResumeWaitsForAnExpiryInFlight resumes a stream while the end of its session is in flight: the stream gets no
+// message before that is applied, so that its client does not take the session for alive while its lock goes to
+// another.
 func TestResumeWaitsForAnExpiryInFlight(t *testing.T) {
 	r := newHeldRig(t)
 	r.expire()
@@ -58,7 +58,7 @@ func TestResumeWaitsForAnExpiryInFlight(t *testing.T) {
 }
 
 // TestHeldRosterOfAnotherAttachment holds two streams that claim a session which was attached anew before its
-// end was proposed: the end is void, and both are told that the session was stolen.
+// end was proposed: the end is void, and both are notified that the session was stolen.
 func TestHeldRosterOfAnotherAttachment(t *testing.T) {
 	r := newHeldRig(t)
 	r.leader.Detach(r.now, r.stream)
@@ -153,8 +153,8 @@ func (r *rig) forgotten(stream StreamID) {
 	}
 }
 
-// TestRepeatedWishBehindItsStop repeats the wish for a new session when the session that was made for it is
-// already to be stopped, because nobody was there to be told of it: the wish means a new one.
+// TestRepeatedWishBehindItsStop repeats the wish for a new session when the session that was made for it is already to
+// be stopped, because its stream was gone: the wish means a new one.
 func TestRepeatedWishBehindItsStop(t *testing.T) {
 	r := newRig(t)
 	node := r.createNode("/local/n", NodeConfig{})

@@ -2,7 +2,7 @@ package coordination
 
 // Request takes a request of an attached stream. Sizes and ranges are checked here, before anything is
 // written; these refusals may overtake the answers of earlier requests (§4.6). A request of a stream that was
-// ended meanwhile is dropped: its client has been told.
+// ended meanwhile is dropped: its client has been notified.
 func (l *Leader) Request(now Instant, stream StreamID, f *Forward) {
 	switch a := l.streams[stream]; {
 	case a == nil:

@@ -15,14 +15,14 @@ package coordination
 //   - The machine remembers the outcomes of the session's requests until the stream has acknowledged them. An
 //     outcome that it remembers is sent again, as it was.
 //   - A request that has not been executed, and is not on its way through the log, is executed now. Epoch and
-//     sequence name it, so that the memory covers exactly the requests of which it can say that they were
+//     sequence name it, so that the memory covers exactly the requests that it knows were
 //     never executed.
 //   - Of a request that the memory does not cover nothing true can be said. The stream ends with "Link
 //     failure", as every stream does with the reference, and the client attaches anew.
 //
-// A session whose end is in flight is given to nobody: the stream waits for what becomes of the end (see
-// hold), and is told nothing meanwhile, so that its client hears no sign of life just before the session
-// ends. Nor is one given back whose absence is in the log before its end is there, too (see absence).
+// A session whose end is in flight is given to nobody: the stream waits for the outcome of the end (see hold), and gets
+// no message meanwhile, so that its client hears no sign of life just before the session ends. Nor is one given back
+// whose absence is in the log before its end is there, too (see absence).
 func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
 		caller: r.Caller, rights: r.Rights}
@@ -92,9 +92,9 @@ func (r *Roster) awaits(kind RequestKind) bool {
 	return true
 }
 
-// resumeWatch sets a watch again. open.Mark says which state of the semaphore the client has seen. If the
-// semaphore may have changed since, the watch fires instead, with both flags unset: this leader does not know
-// what changed, and the client describes again (§4.1).
+// resumeWatch sets a watch again. open.Mark is the state of the semaphore that the client has seen. If the semaphore
+// may have changed since, the watch fires instead, with both flags unset: this leader does not know what changed, and
+// the client describes again (§4.1).
 func (l *Leader) resumeWatch(a *attachment, open *OpenRequest) {
 	sem := a.node.node.semaphores[open.Request.Name]
 	if sem == nil || !l.machine.unchanged(sem, open.Mark, open.Request) {
@@ -113,7 +113,7 @@ func (s *session) latestEpoch() Epoch {
 	return s.attachEpoch
 }
 
-// stolenFrom is what a stream is told whose session was attached again under an earlier leader.
+// stolenFrom is the Failure for a stream whose session was attached again under an earlier leader.
 func (s *session) stolenFrom(loser *attachment) *Refusal {
 	if s.attachPlace == placeOf(loser) {
 		return StolenByLocalClient
@@ -122,7 +122,7 @@ func (s *session) stolenFrom(loser *attachment) *Refusal {
 }
 
 // resumeRequest answers or executes the open request at a place in the roster, and reports whether that was
-// possible. known is what became of the stream's requests when it was resumed.
+// possible. known has the outcomes of the stream's requests when it was resumed.
 //
 // answers are the remembered outcomes that have not been sent again yet, in the order in which they came
 // about. They are sent in that order, whichever request they belong to, because the stream acknowledges "all

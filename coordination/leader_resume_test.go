@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestResumeOfAnOlderStream lets two streams claim one session before a new leader, in either order: the one
-// that was attached last has it, the other is told that it was stolen. The older one was not told by the
-// leader that is gone.
+// TestResumeOfAnOlderStream lets two streams claim one session before a new leader, in either order: the one that was
+// attached last has it, the other is notified that it was stolen. The leader that is gone did not notify the older one.
 func TestResumeOfAnOlderStream(t *testing.T) {
 	for _, olderFirst := range []bool{true, false} {
 		r := newRig(t)
@@ -38,7 +37,7 @@ func TestResumeOfAnOlderStream(t *testing.T) {
 	}
 }
 
-// TestStolenFromTheSamePlace tells the loser of a session under a new leader from where it was stolen.
+// TestStolenFromTheSamePlace: under a new leader the loser of a session learns from where it was stolen.
 func TestStolenFromTheSamePlace(t *testing.T) {
 	for _, test := range []struct {
 		server uint64

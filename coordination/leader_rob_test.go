@@ -7,9 +7,9 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// TestRobberyIsKnownToTheNextLeader has a stream take a session from another one on a node whose attaches are
-// relaxed. The leader goes before the loser is notified, and the loser's roster comes first. The next leader
-// refuses it, and executes nothing twice.
+// TestRobberyIsKnownToTheNextLeader makes a stream take a session from another one on a node whose attaches are
+// relaxed. The leader goes before the loser is notified, and the loser's roster comes first. The next leader refuses
+// it, and executes nothing twice.
 func TestRobberyIsKnownToTheNextLeader(t *testing.T) {
 	for name, before := range map[string]func(r *rig){
 		"attached":                       func(*rig) {},

@@ -258,7 +258,7 @@ func TestAbandonedNewSession(t *testing.T) {
 	}
 }
 
-// A refusal that nobody waits for any more is said to nobody.
+// A refusal that no stream waits for any more is not sent.
 func TestAbandonedRefusedAttach(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
@@ -288,8 +288,8 @@ func TestAttachWhileAnotherIsAttaching(t *testing.T) {
 		"2 end Session stolen by another remote client", "4 attached 1")
 }
 
-// While a session is being stopped, a stream of the same server and path is told so, and one of another
-// server gets what the log says.
+// While a session is being stopped, a stream of the same server and path is refused at once, and one of another server
+// gets the outcome of its command.
 func TestAttachWhileStopping(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})

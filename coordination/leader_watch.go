@@ -15,7 +15,7 @@ type watchList struct {
 	first, last *watch
 }
 
-// watch installs a watch. One that the session already had on the semaphore is replaced, and told so.
+// watch installs a watch. The one that the session already had on the semaphore is notified and replaced.
 func (l *Leader) watch(s *ledSession, semaphore SemaphoreID, sequence Sequence, r *Request) {
 	if old := s.watches[semaphore]; old != nil {
 		l.fire(old, false, false)
@@ -41,7 +41,7 @@ func (l *Leader) watch(s *ledSession, semaphore SemaphoreID, sequence Sequence, 
 	l.watches++
 }
 
-// Watches is how many there are.
+// Watches is the number of watches.
 func (l *Leader) Watches() int { return l.watches }
 
 // notify fires the watches that want to know of a change. The pair in the message is that of the event,

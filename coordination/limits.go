@@ -18,22 +18,21 @@ const (
 	MaxAcquireDataBytes = 1_048_576
 	// MaxAcquireTimeoutMillis is the longest finite wait, one day.
 	MaxAcquireTimeoutMillis = 86_400_000
-	// MaxSessions is how many sessions one node may have.
+	// MaxSessions bounds the sessions of one node.
 	MaxSessions = 1_000_000
-	// MaxSemaphores is how many semaphores, persistent and ephemeral together, one node may have.
+	// MaxSemaphores bounds the semaphores of one node, persistent and ephemeral together.
 	MaxSemaphores = 1_000_000
 )
 
 // Limits of this server that the protocol does not have. They are inclusive too.
 const (
-	// MaxLinks is how many semaphores one session may own or wait for (StateLimits.Links), as a server proposes
-	// it: what ends or resumes a session goes through all of them in one turn.
+	// MaxLinks bounds the semaphores that one session may own or wait for (StateLimits.Links), as a server proposes it:
+	// the end or resumption of a session goes through all of them in one turn.
 	MaxLinks = 100_000
-	// MaxNodeBytes is how many bytes of semaphore names, semaphore data and acquire data one node may hold.
+	// MaxNodeBytes bounds the bytes of semaphore names, semaphore data and acquire data of one node.
 	MaxNodeBytes = 1 << 30
-	// DefaultStateBytes is the limit of the whole state that a server proposes for a cluster that has none
-	// (StateLimits.State). A server takes up to twice what it counts, and this lets it do with 1 GiB; a
-	// million semaphores and a hundred thousand sessions fit.
+	// DefaultStateBytes is the limit of the whole state that a server proposes for a new cluster (StateLimits.State). A
+	// server's memory is up to twice that, so 1 GiB suffices; a million semaphores and a hundred thousand sessions fit.
 	DefaultStateBytes = 384 << 20
 	// MaxDescribedBytes bounds the answer to a describe, as describedBytes counts it. SDKs refuse to receive
 	// messages over 64,000,000 bytes, and would lose the whole stream over one.
@@ -42,10 +41,9 @@ const (
 
 // Limits of an entry of the log. They are inclusive too.
 const (
-	// MaxEntryCommands is how many commands an entry has at most.
+	// MaxEntryCommands bounds the commands of an entry.
 	MaxEntryCommands = 1024
-	// MaxEntryBytes is how large an entry is that has several commands. A larger command has an entry of its
-	// own.
+	// MaxEntryBytes bounds an entry of several commands. A larger command has an entry of its own.
 	MaxEntryBytes = 1 << 20
 )
 
@@ -70,7 +68,7 @@ func DefaultLimits() Limits {
 // servers that execute the same log under different ones would no longer have the same state. The zero value
 // is that of a state in which nobody has set any.
 type StateLimits struct {
-	// State is how many bytes all rows together may count (Machine.Used); 0: no limit.
+	// State bounds the bytes of all rows together (Machine.Used); 0: no limit.
 	State uint64
 	// Reserve is the part of these that only commands of administrators may use.
 	Reserve uint64

@@ -105,7 +105,7 @@ func (a *Accounts) clone() *Accounts {
 	return &Accounts{users: slices.Clone(a.users), keys: slices.Clone(a.keys)}
 }
 
-// newestKey is the id of the newest signing key, the zero one if there is none.
+// newestKey is the id of the newest signing key, or the zero one.
 func (a *Accounts) newestKey() Position {
 	if len(a.keys) == 0 {
 		return Position{}
@@ -127,7 +127,7 @@ type By struct {
 	Exempt  bool   // everything is allowed: an administrator, or rights do not count
 }
 
-// Change is what a command does to the accounts. The zero Change has no outcome and is none.
+// Change is the effect of a command on the accounts. The zero Change changes nothing and has no outcome.
 type Change struct {
 	// After is the accounts as they are then; those before it if Outcome is a refusal.
 	After *Accounts
@@ -206,8 +206,8 @@ func (a *Accounts) isLastAdministrator(name string) bool {
 }
 
 // Rotate adds a key by the command at a position, and forgets those that were made before dropBeforeMillis.
-// newest is the id of the newest key that whoever proposed this knew, the zero one for none: of two rotations
-// at once the second is void.
+// newest is the id of the newest key that the proposer knew, or the zero one: of two rotations at once the second is
+// void.
 func (a *Accounts) Rotate(by By, at Position, k SigningKey, newest Position, dropBeforeMillis uint64) Change {
 	kept := slices.DeleteFunc(slices.Clone(a.keys),
 		func(k SigningKey) bool { return k.CreatedMillis < dropBeforeMillis })

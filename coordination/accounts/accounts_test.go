@@ -21,7 +21,7 @@ func take(t *testing.T, change Change, want outcome.Status) *Accounts {
 	return change.After
 }
 
-// Whoever holds accounts goes on seeing them as they were.
+// A holder of accounts goes on seeing them as they were.
 func TestAccountsNeverChange(t *testing.T) {
 	before := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false),
 		outcome.Success)

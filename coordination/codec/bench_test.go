@@ -21,8 +21,8 @@ func exampleAcquire() *coordination.AcquireSemaphore {
 	}
 }
 
-// BenchmarkAcquire is what one acquire costs: encoded by the leader, decoded by every server. "generated" is
-// the same with protoc-gen-go's code, without copying between its structs and the plain ones.
+// BenchmarkAcquire is the cost of one acquire: encoded by the leader, decoded by every server. "generated" is the same
+// with protoc-gen-go's code, without copying between its structs and the plain ones.
 func BenchmarkAcquire(b *testing.B) {
 	b.Run("codec", func(b *testing.B) {
 		c := exampleAcquire()

@@ -13,7 +13,7 @@ import (
 // AppendCommand appends the encoding of c to dst and returns the extended slice; nothing is appended for a
 // nil command. Equal commands have equal encodings. In the log a command may stand alone like this if Since
 // is the first version; one of a later version is part of an entry (AppendToEntry). It panics on a type of
-// command that it does not know: that is a bug, and the tests would have told.
+// command that it does not know: that is a bug, which the tests would have found.
 func AppendCommand(dst []byte, c coordination.Command) []byte {
 	if c == nil {
 		return dst
@@ -56,8 +56,7 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 	return c, nil
 }
 
-// readCommand reads a command as logpb.Command has it. copies says that its byte slices must not share memory
-// with data.
+// readCommand reads a command in the form of logpb.Command. With copies its byte slices share no memory with data.
 func readCommand(data []byte, copies bool) (coordination.Command, error) {
 	outer := reader(data, false)
 	field, wireType := protowire.DecodeTag(outer.tag)

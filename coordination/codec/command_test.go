@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// The set of commands is closed, but only inside its package; its source says which there are.
+// The set of commands is closed, but only inside its package; its source lists them.
 func TestEveryCommandIsListed(t *testing.T) {
 	var declared []string
 	for _, name := range []string{"../command.go", "../users_command.go", "../lineage.go",

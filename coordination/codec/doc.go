@@ -8,8 +8,8 @@
 // that as was there when it was made, and refuses the rest by its version. The encoding is canonical: fields
 // ascend, a field that is zero is left out, numbers have their shortest form. The decoders accept nothing
 // else, so that every value has one encoding and every input is either refused or encodes to itself again.
-// That makes a field or a command of a later version an error instead of something that is quietly lost, and
-// it is what digests of the log can be taken over.
+// That makes a field or a command of a later version an error instead of something that is quietly lost, and makes
+// digests of the log possible.
 //
 // The key of a row is 17 bytes: the id of the coordination node (0 for rows that belong to none), the kind of
 // the row, and its id within node and kind, numbers big-endian. A user or a signing key whose place in its

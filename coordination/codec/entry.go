@@ -104,9 +104,8 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 	return nil
 }
 
-// Glance tells how many commands an entry has, and whether a DropNode is among them, as far as the first
-// bytes of each show. It is for who wants to know how long an entry will take, and says nothing of what is
-// broken.
+// Glance returns the number of commands in an entry, and whether a DropNode is among them, as far as the first bytes of
+// each show. It serves to estimate how long an entry will take, and ignores damage.
 func Glance(entry []byte) (commands int, dropsNode bool) {
 	switch {
 	case len(entry) == 0:

@@ -33,7 +33,7 @@ func rowMessage(kind coordination.RowKind) proto.Message {
 	}[kind]
 }
 
-// read unmarshals what the codec wrote and checks that it is what the generated code would have written.
+// read unmarshals the codec's output and checks that the generated code would have written the same.
 func read(t *testing.T, data []byte, message proto.Message) {
 	t.Helper()
 	if len(data) == 0 || data[0] == 0 || data[0] > Version {

@@ -27,9 +27,9 @@ const (
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
-// version does not read it. Together with sinceRow this is the one place that says so. A command that is
-// added, or that makes use of a field that was added, gets a case with the Version that is new then; the
-// leader writes it once every server of the cluster can read it.
+// version does not read it. Only this and sinceRow know the versions. A command that is added, or that makes use of a
+// field that was added, gets a case with the Version that is new then; the leader writes it once every server of the
+// cluster can read it.
 func Since(c coordination.Command) uint64 {
 	switch c := c.(type) {
 	case *coordination.ExpireWaiter:

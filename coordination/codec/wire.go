@@ -133,7 +133,7 @@ func (w *wire) flag(field protowire.Number, v *bool) {
 	*v = n == 1
 }
 
-// optionalFlag is a field that tells a missing value (nil) from false.
+// optionalFlag is a field that distinguishes a missing value (nil) from false.
 func (w *wire) optionalFlag(field protowire.Number, v **bool) {
 	switch {
 	case w.mode == reading:
