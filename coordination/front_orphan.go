@@ -6,7 +6,7 @@ package coordination
 // One leader change, as a stream sees it:
 //
 //	Orphan    its leader is gone. Requests are kept, replies too, and the time within which a leader must come begins.
-// 	Rejoin    there is a leader. It learns the stream's identity, its claim, and all that is open; from here on
+//	Rejoin    there is a leader. It learns the stream's identity, its claim, and all that is open; from here on
 //	          requests go to it. The stream still says nothing.
 //	Deliver   the leader answers: Resumed, and the stream speaks again, beginning with what it kept; or End, because
 //	          the session is over or another stream has it.

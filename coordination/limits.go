@@ -72,8 +72,8 @@ type StateLimits struct {
 	State uint64
 	// Reserve is the part of these that only commands of administrators may use.
 	Reserve uint64
-	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions,
-	// MaxSemaphores, which is what every server proposes but those of tests.
+	// NodeBytes, Sessions and Semaphores are the limits of one node; 0: MaxNodeBytes, MaxSessions, MaxSemaphores.
+	// Servers propose 0, except in tests.
 	NodeBytes, Sessions, Semaphores uint64
 	// Links bounds the semaphores that one session owns or waits for; 0: no limit.
 	Links uint64
@@ -107,7 +107,7 @@ func (l StateLimits) First(other StateLimits) StateLimits {
 // ReserveOf is the Reserve of a limit of the state.
 func ReserveOf(state uint64) uint64 { return state / 16 }
 
-// Proposed is what a server proposes for a state that has no limits; the zero value: nothing.
+// Proposed returns a server's proposal for a state without limits; the zero value: nothing.
 func (l Limits) Proposed() StateLimits {
 	other := func(value, usual uint64) uint64 {
 		if value == usual {

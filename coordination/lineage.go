@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// LineageJump is how far every counter moves when the state is continued from a point in its past. It is more
-// than any server can have given out since then.
+// LineageJump is added to every counter when the state is continued from a point in its past. It is more than any
+// server can have given out since then.
 const LineageJump = 1 << 40
 
 // Lineage is that of the last BeginLineage, 0 without one.
@@ -37,8 +37,8 @@ func (l lineage) leftOfWait(timeoutMillis, since, clock uint64) uint64 {
 	return absence{max(since, l.since), timeoutMillis}.leftMillis(clock)
 }
 
-// beginLineage moves the counters of all nodes, and of those to come: a path that was made after the restored
-// moment may be made again, and clients cannot tell.
+// beginLineage moves the counters of all nodes, and of those to come: a path that was made after the restored moment
+// may be made again, which clients cannot notice.
 func (m *Machine) beginLineage(c *BeginLineage) {
 	if c.Lineage == 0 || c.Lineage == m.lineage.id {
 		return

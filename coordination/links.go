@@ -7,11 +7,10 @@ import (
 )
 
 const (
-	// maxWalk is how many owners, and how many waiters, a describe walks over, so that no turn of the group
-	// looks at more than a thousand links for it. A longer list keeps what descriptions show of it.
+	// maxWalk bounds the owners, and the waiters, that a describe walks over, so that no turn of the group looks at
+	// more than a thousand links for it. A longer list keeps its description up to date.
 	maxWalk = 500
-	// pieceLinks is how many links a piece of a longer list has at most: what a change costs at most that
-	// meets a view.
+	// pieceLinks bounds the links of a piece of a longer list, and so the cost of a change that meets a view.
 	pieceLinks = 256
 )
 
@@ -33,10 +32,10 @@ func LinksOf(list []LinkDescription) Links {
 	return l
 }
 
-// Len is how many links there are.
+// Len is the number of links.
 func (l *Links) Len() int { return l.length }
 
-// Bytes is how large the links are at most once they are encoded. It takes no walk.
+// Bytes bounds the encoded size of the links. It takes no walk.
 func (l *Links) Bytes() int { return describedLinksBytes(l.length, l.bytes) }
 
 // All returns the links in their order.
@@ -72,7 +71,7 @@ func (ll *linkList) view() Links {
 	return view
 }
 
-// described is what a description shows of the link.
+// described returns the link as a description shows it.
 func (l *link) described() LinkDescription {
 	d := LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis,
 		Count: l.count, Data: l.data}
@@ -82,9 +81,8 @@ func (l *link) described() LinkDescription {
 	return d
 }
 
-// pieces is what descriptions show of a long list, kept up to date link by link, because the whole must not
-// be walked over in one turn. Views share the pieces with it: what a view has is never written, but replaced
-// by a copy first.
+// pieces is the description of a long list, kept up to date link by link, because the whole must not be walked over in
+// one turn. Views share the pieces with it: a shared piece is never written, but replaced by a copy first.
 type pieces struct {
 	list   []piece // no two neighbours have room in half a piece together
 	shared bool    // a view has the list

@@ -36,7 +36,7 @@ func (c *crowd) join(session int) {
 		Session: c.sessions[session], TimeoutMillis: 1000})
 }
 
-// do executes a request of a session and returns what was said.
+// do executes a request of a session and returns the messages.
 func (c *crowd) do(session int, request Request) []Message {
 	c.t.Helper()
 	c.sequence++
@@ -47,7 +47,7 @@ func (c *crowd) do(session int, request Request) []Message {
 	return said
 }
 
-// describe returns the description of the lock as it is now, nil if there is none.
+// describe returns the present description of the lock, or nil.
 func (c *crowd) describe(session int) *SemaphoreDescription {
 	c.t.Helper()
 	said := c.do(session, Request{Kind: RequestDescribe, Name: "lock", IncludeOwners: true,
@@ -60,7 +60,7 @@ func (c *crowd) describe(session int) *SemaphoreDescription {
 
 func (c *crowd) sem() *semaphore { return c.node.semaphores["lock"] }
 
-// walked is what a walk over the lock's links finds.
+// walked returns the lock's links as a walk finds them.
 func (c *crowd) walked() (owners, waiters []LinkDescription) {
 	for l := c.sem().owners.first; l != nil; l = l.next {
 		owners = append(owners, LinkDescription{Order: l.order, Session: l.session.id, Count: l.count,
@@ -88,7 +88,7 @@ func sameLinks(view *Links, want []LinkDescription) error {
 	return nil
 }
 
-// copied is how many links the later of two views does not share with the earlier one.
+// copied counts the links that the later of two views does not share with the earlier one.
 func copied(earlier, later *Links) (links int) {
 	seen := make(map[*LinkDescription]bool)
 	for _, x := range earlier.many {
@@ -265,8 +265,7 @@ func TestDescriptionsDoNotChange(t *testing.T) {
 	}
 }
 
-// TestPiecesFollowTheList has a long list grow and shrink: its pieces stay few, and it has none when it is
-// short again.
+// TestPiecesFollowTheList makes a long list grow and shrink: its pieces stay few, and are gone when it is short again.
 func TestPiecesFollowTheList(t *testing.T) {
 	const length = 20_000
 	for name, order := range map[string]func(i int) int{

@@ -21,7 +21,7 @@ type Machine struct {
 	tree           *scheme.Tree
 	nodes          map[NodeID]*node
 	inOrder        chain[*node] // the same, ascending by id
-	walk           *walk        // that is under way, nil if none is
+	walk           *walk        // that is under way, or nil
 	calls          callMemory
 
 	// Parts that touch nothing but their own fields.

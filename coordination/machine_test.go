@@ -134,7 +134,7 @@ func TestAttachIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// A session that ends in another way than by its stream's wish tells the stream so.
+// If a session ends otherwise than by its stream's wish, the stream is notified.
 func TestSessionEndsUnderItsStream(t *testing.T) {
 	r := newRig(t)
 	node := r.createNode("/local/a", NodeConfig{})

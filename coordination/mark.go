@@ -22,15 +22,14 @@ func (e *Entry) ages() bool {
 // MarkPolicy says when the leader marks the log. It does not if nothing has changed since the last mark; the
 // zero policy is never.
 type MarkPolicy struct {
-	// Commands is how many there may be behind a mark before the next one is due; 0: any number.
+	// Commands is the number of commands after a mark that make the next one due; 0: any number.
 	Commands int
-	// PeriodMillis is how long the first command behind a mark may be without one behind itself; 0: not at
-	// all.
+	// PeriodMillis is the time from the first command after a mark to the next mark; 0: no limit.
 	PeriodMillis uint64
 }
 
-// marks is what a server knows of the marks in the log, so that it knows as the leader when the next one is
-// due. It is no part of the state: servers that were started at different times count differently.
+// marks tracks the marks in the log at a server, so that it knows as the leader when the next one is due. It is no part
+// of the state: servers that were started at different times count differently.
 type marks struct {
 	policy  MarkPolicy
 	changed int     // commands that were executed since the last mark
@@ -51,7 +50,7 @@ func (k *marks) executed(now Instant, e *Entry) {
 	}
 }
 
-// due is when the next mark is.
+// due is the time of the next mark.
 func (k *marks) due() Instant {
 	switch {
 	case k.changed == 0 || k.asked || k.policy == (MarkPolicy{}):
@@ -65,8 +64,7 @@ func (k *marks) due() Instant {
 // SetMarkPolicy says when MarkDue is.
 func (r *Replica[S, W]) SetMarkPolicy(p MarkPolicy) { r.marks.policy = p }
 
-// MarkDue is when this server is to be told to Mark the log; Never if it does not lead, or nothing has
-// changed.
+// MarkDue is the time at which this server is to Mark the log; Never if it does not lead, or nothing has changed.
 func (r *Replica[S, W]) MarkDue() Instant {
 	if r.leader == nil {
 		return Never
@@ -75,8 +73,7 @@ func (r *Replica[S, W]) MarkDue() Instant {
 }
 
 // Mark puts a Mark into the log, whether it is due or not, if this server leads, something has changed since
-// the last one, and none is on its way. Whoever calls sees to it that every server of the cluster can read
-// it.
+// the last one, and no mark is on its way. The caller makes sure that every server of the cluster can read it.
 func (r *Replica[S, W]) Mark() {
 	if r.leader == nil || r.marks.asked || r.marks.changed == 0 {
 		return

@@ -94,8 +94,8 @@ func TestMarkChangesNothing(t *testing.T) {
 }
 
 // TestMarkedDigests: the digest of a checkpoint is that of the state at its index, whatever checkpoints there
-// were before, however its slices are cut, and whatever is executed between them; and it is what a machine
-// has that is read from it.
+// were before, however its slices are cut, and whatever is executed between them; and a machine that is read from it
+// has the same.
 func TestMarkedDigests(t *testing.T) {
 	machines := make([]*rig, 3)
 	for i := range machines {

@@ -65,8 +65,8 @@ func newContended(t *testing.T) *contended {
 	return r
 }
 
-// TestWaitForCompanyEnds has an acquire wait for company. Whatever somebody gets on with takes it along,
-// ahead of itself; what is executed meanwhile, and a describe behind it, end the waiting.
+// TestWaitForCompanyEnds makes an acquire wait for further commands. Any urgent command takes it along, ahead of
+// itself; a command that is executed meanwhile, and a later describe, end the waiting.
 func TestWaitForCompanyEnds(t *testing.T) {
 	joined := func(t *testing.T) *contended {
 		r := newContended(t)

@@ -1,6 +1,6 @@
 package coordination
 
-// Request is what an attached session asks for (§2.6). Which fields count depends on Kind.
+// Request is a request of an attached session (§2.6). Which fields count depends on Kind.
 type Request struct {
 	Kind RequestKind
 	Name string
@@ -18,10 +18,10 @@ type Request struct {
 	WatchOwners    bool
 }
 
-// messageBytes is what a request counts besides what it carries.
+// messageBytes is charged for a request besides its contents.
 const messageBytes = 256
 
-// Bytes is how much a request counts towards what may be under way.
+// Bytes is the size of a request under way.
 func (r *Request) Bytes() int { return messageBytes + len(r.Name) + len(r.Data) }
 
 // AttachRequest is a SessionStart (§2.3).
@@ -32,10 +32,9 @@ type AttachRequest struct {
 	TimeoutMillis uint64
 	Description   string
 	ProtectionKey string
-	// Server is the server that holds the stream: a theft within one server is told apart from one across
-	// (§2.5).
+	// Server is the server that holds the stream: a theft within one server differs from one across (§2.5).
 	Server uint64
-	// Caller is who asks, found by the server that holds the stream.
+	// Caller is the client's user, found by the server that holds the stream.
 	Caller Caller
 	// Identity is the same one, if rights count.
 	Identity Identity
@@ -44,7 +43,7 @@ type AttachRequest struct {
 	Nonce uint64
 }
 
-// Roster is what a Front tells a new leader about an attached stream, so that the stream goes on.
+// Roster announces an attached stream to a new leader, so that the stream goes on.
 type Roster struct {
 	Node          NodeID
 	Session       SessionID
@@ -66,10 +65,10 @@ type OpenRequest struct {
 	Request  *Request
 	Watching bool      // it is a describe that was answered; its watch lives
 	Mark     WatchMark // with Watching
-	Pending  bool      // it is an acquire whose client has been told that it waits
+	Pending  bool      // it is an acquire whose client has been sent a Pending
 }
 
-// Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).
+// Rights are the rights of a stream's user on its node, found once at the start (§2.3 step 7).
 type Rights uint8
 
 // The rights that requests need (§2.6).
@@ -81,7 +80,7 @@ const (
 	AllRights = RightRead | RightWrite | RightErase
 )
 
-// MessageKind says what the leader tells a stream.
+// MessageKind is the kind of the leader's message to a stream.
 type MessageKind uint8
 
 // The messages from the Leader to a Front.
@@ -104,7 +103,7 @@ const (
 	MessageResumed
 )
 
-// Message is what the Leader tells the Front of a stream. Which fields count depends on Kind.
+// Message is a message of the Leader to the Front of a stream. Which fields count depends on Kind.
 type Message struct {
 	Stream        StreamID
 	Kind          MessageKind
@@ -138,8 +137,7 @@ type SemaphoreDescription struct {
 	Waiters   Links
 }
 
-// Bytes is how large what the semaphore, its owners and its waiters carry is at most once it is encoded. It
-// takes no walk.
+// Bytes bounds the encoded size of the semaphore's data, its owners and its waiters. It takes no walk.
 func (d *SemaphoreDescription) Bytes() int { return len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes() }
 
 // LinkDescription is an owner or a waiter. TimeoutMillis of an owner is 0.
@@ -163,13 +161,13 @@ func describe(sem *semaphore, owners, waiters bool) *SemaphoreDescription {
 	return d
 }
 
-// Bytes is how much a start counts towards what may be under way.
+// Bytes is the size of a start under way.
 func (a *AttachRequest) Bytes() int {
 	return messageBytes + len(a.Path) + len(a.Description) + len(a.ProtectionKey)
 }
 
-// WatchMark is what a watch saw of its semaphore when it was installed, so that a new leader can tell whether
-// there is something to notify of.
+// WatchMark records the state of its semaphore that a watch was installed on, so that a new leader knows whether there
+// is something to notify.
 type WatchMark struct {
 	Semaphore SemaphoreID
 	// At is the last command whose consequences the describe showed. One that was answered between entries

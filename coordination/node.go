@@ -14,13 +14,12 @@ type node struct {
 	// droppedIn is the checkpoint generation in which the node was dropped, 0 while it lives.
 	droppedIn uint32
 
-	// bytes is what StateLimits.NodeBytes bounds: the names and data of the semaphores and the data of the
-	// links.
+	// bytes counts against StateLimits.NodeBytes: the names and data of the semaphores and the data of the links.
 	bytes uint64
 	used  uint64 // what the node's rows count, its own included
 	// quotas are those of the node and of what is above it, the nearest first.
 	quotas []*scheme.Account
-	// counts is what the node has its part of Machine.Counts in.
+	// counts is the node's part of Machine.Counts.
 	counts Counts
 
 	nextSession   SessionID
@@ -40,7 +39,7 @@ type node struct {
 	listedResources shelf[*resource]     // the same, by id
 
 	place neighbours[*node] // in Machine.inOrder
-	walk  *walk             // that stands in the node, nil if none does
+	walk  *walk             // that stands in the node, or nil
 
 	spare      *link // links that may be used again, chained by next; saves an allocation for each acquire
 	spareCount int
@@ -101,7 +100,7 @@ type semaphore struct {
 
 func (s *semaphore) free() uint64 { return s.limit - s.held }
 
-// bytes is what the semaphore itself counts towards its node's; its links count apart.
+// bytes is the semaphore's own part of its node's bytes; its links count apart.
 func (s *semaphore) bytes() uint64 { return uint64(len(s.name) + len(s.data)) }
 
 type linkKey struct {
@@ -211,7 +210,7 @@ func (sl *sessionLinks) remove(l *link) {
 	sl.length--
 }
 
-// find returns the session's link to the semaphore, nil if there is none.
+// find returns the session's link to the semaphore, or nil.
 func (n *node) find(s *session, sem *semaphore) *link {
 	return n.links[linkKey{s.id, sem.id}]
 }

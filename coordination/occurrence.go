@@ -1,6 +1,6 @@
 package coordination
 
-// OccurrenceKind says what an Occurrence tells.
+// OccurrenceKind is the kind of an Occurrence.
 type OccurrenceKind uint8
 
 // The kinds of occurrences.
@@ -28,11 +28,10 @@ const (
 	// OccurNodeDropped: a coordination node is gone, with Count sessions and all that they had. It stands for
 	// all of these: a node may have more sessions than anybody keeps occurrences.
 	OccurNodeDropped
-	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of
-	// occurrences.
+	// OccurLeader: a server takes another one for the leader than before. The recorder of events adds it, not the
+	// machine.
 	OccurLeader
-	// OccurSessionTraced: the client that has attached to a session came as part of a trace. It is for the
-	// same.
+	// OccurSessionTraced: the client that has attached to a session came as part of a trace. The recorder adds it, too.
 	OccurSessionTraced
 )
 
@@ -48,7 +47,7 @@ type Occurrence struct {
 	More        *OccurrenceMore // nil but for a few
 }
 
-// OccurrenceMore is what few occurrences have.
+// OccurrenceMore has the fields that few occurrences use.
 type OccurrenceMore struct {
 	User, Reason string // OccurSessionEnded: who ended it, and why; the user of OccurNodeDropped as well
 	Path         string // OccurNodeDropped: where it was
@@ -67,7 +66,7 @@ type occurrences struct {
 	occurred    []Occurrence
 }
 
-// Observe has occurrences collected from now on. Whoever calls it has to take them behind every entry.
+// Observe collects occurrences from now on. The caller has to take them after every entry.
 func (m *occurrences) Observe() { m.observed = true }
 
 // Occurred returns what has occurred since the last call. The slice is valid until something is done to the

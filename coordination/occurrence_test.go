@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// occurred is what has occurred since the last call, in short words.
+// occurred returns the occurrences since the last call, in short words.
 func (r *rig) occurred() (words []string) {
 	names := map[OccurrenceKind]string{OccurSessionStarted: "started", OccurSessionAttached: "attached",
 		OccurSessionDetached: "detached", OccurSessionStopped: "stopped", OccurSessionExpired: "expired",
@@ -29,7 +29,7 @@ func (r *rig) occurred() (words []string) {
 	return words
 }
 
-// Occurrences are what happened, in its order, each once.
+// Occurrences are the events, in their order, each once.
 func TestOccurrences(t *testing.T) {
 	r := newRig(t)
 	r.machine.Observe()

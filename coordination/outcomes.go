@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// memory is what a machine remembers of a session's recent requests, so that a request that is repeated to a
-// new leader gets its one true answer. It is not stored: every server remembers what it has applied itself.
+// memory has the outcomes of a session's recent requests, so that a request that is repeated to a new leader gets its
+// one true answer. It is not stored: every server remembers what it has applied itself.
 type memory struct {
 	// complete: every request since the session's last logged attach was applied by this server in this life,
 	// so what is not remembered and not forgotten was never executed.
@@ -33,7 +33,7 @@ type rememberedRequest struct {
 // unless its client reads nothing.
 const maxOutcomes = 1024
 
-// keptOutcomes is how many outcomes a session has room for when most of those that it had are acknowledged.
+// keptOutcomes is a session's room for outcomes when most of those that it had are acknowledged.
 const keptOutcomes = 8
 
 // see notes that a request is being executed, and drops what its stream has acknowledged. The epoch never
@@ -106,7 +106,7 @@ func (m *memory) answersTo(r *Roster) []rememberedRequest {
 	return answers
 }
 
-// knowledge is what became of a request.
+// knowledge is the known fate of a request.
 type knowledge uint8
 
 const (
@@ -116,7 +116,7 @@ const (
 	unknown
 )
 
-// recollection is what became of some requests of one stream, by their numbers.
+// recollection is the known fate of some requests of one stream, by their numbers.
 type recollection struct {
 	of    *session
 	epoch Epoch

@@ -13,7 +13,7 @@ type outcomesRig struct {
 	session SessionID
 	stream  StreamID
 	front   *Front
-	lost    []Message // said to the Front and not delivered
+	lost    []Message // sent to the Front and not delivered
 }
 
 func newOutcomesRig(t *testing.T, formats Formats) *outcomesRig {
@@ -39,8 +39,8 @@ func (r *outcomesRig) ask(request Request) {
 	r.send(ClientMessage{Kind: ClientSemaphore, ReqID: uint64(r.front.sequence + 1), Request: &request})
 }
 
-// settle applies what is in flight and delivers what is said to the Front. It returns what the client reads,
-// pings aside.
+// settle applies the commands in flight and delivers the messages to the Front. It returns the client's messages, pings
+// aside.
 func (r *outcomesRig) settle() []string {
 	r.t.Helper()
 	r.applyAll()
@@ -144,7 +144,7 @@ func TestOutcomesBehindAnOpenRequest(t *testing.T) {
 	}
 }
 
-// waitAndGet has the session wait for something and get it.
+// waitAndGet makes the session wait for something and get it.
 func (r *outcomesRig) waitAndGet() {
 	r.t.Helper()
 	r.settle()

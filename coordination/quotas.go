@@ -35,7 +35,7 @@ func (m *Machine) countQuotas() {
 	}
 }
 
-// quotasUsed is what is used of every quota, by a walk over all paths.
+// quotasUsed returns the usage of every quota, by a walk over all paths.
 func (m *Machine) quotasUsed() map[*scheme.Account]scheme.Quota {
 	usage := m.tree.Usage()
 	if len(usage) == 0 {

@@ -3,33 +3,32 @@ package coordination
 import "slices"
 
 // Replica is the rings of one server but for its Fronts: its copy of the machine and, while this server
-// leads, the leader on it. It is what everybody who runs the rings drives: a server, a script, a model, a
-// simulation. It decides nothing of the protocol itself; it knows what has to happen in which order around
-// the machine and the leader:
+// leads, the leader on it. A server, a script, a model and a simulation run the rings through it. It decides nothing of
+// the protocol itself; it knows the order of the steps around the machine and the leader:
 //
 //   - a server serves as the leader only once it has applied its own first entry of the term: what earlier
 //     leaders have left in the log is then executed;
 //   - a log that was restored moves the counters before anything else of the term (Leader.BeginLineage);
-//   - what a stream says is for one leader, and void with the next, which the stream tells anew (Reign);
+//   - a stream's message is for one leader, and void with the next, to which the stream repeats it (Reign);
 //   - which commands may be written at present (Admit);
-//   - who waits for a call, and what ends the waiting (Call, Answer).
+//   - the waiters of a call, and the end of their wait (Call, Answer).
 //
-// Like all rings it is pure, and nobody else may use it meanwhile. S is where a stream's messages go and W is
-// who waits for a call; a Replica hands them back as they were given to it and does not look at them.
+// Like all rings it is pure, and not for concurrent use. S is the sink of a stream's messages and W the waiter of a
+// call; a Replica hands them back as they were given to it and does not look at them.
 //
 // # A turn
 //
 // A turn has four parts, in this order. Any of them may be empty.
 //
-//  1. What the log says, as it says it: Leading, Following, Committed, Restored, BarrierPassed. After each of
-//     them Reign reports whether there is another leader. If so the streams have to be told before anything
-//     else is: their rosters are part of what comes next.
-//  2. Admit, and then what streams and calls say: Forward, Call. They may be held back, as when too much is
+//  1. The log's events, in their order: Leading, Following, Committed, Restored, BarrierPassed. After each of
+//     them Reign reports whether there is another leader. If so the streams are notified before anything
+//     else: their rosters are part of what comes next.
+//  2. Admit, and then the messages of streams and calls: Forward, Call. They may be held back, as when too much is
 //     on its way to the log, but those of one stream stay in order.
 //  3. The time: Tick.
-//  4. What is to be done: Take, the commands first. NextDeadline is when the next turn is due at the latest.
+//  4. The actions: Take, the commands first. NextDeadline is the latest time of the next turn.
 //
-// Whatever is told carries the time at which it is, which never goes back.
+// Every event carries the time at which it happens, which never goes back.
 type Replica[S, W any] struct {
 	machine  *Machine
 	restored Index // the state up to here came as a whole
@@ -49,7 +48,7 @@ type Replica[S, W any] struct {
 	marks     marks
 }
 
-// Reign numbers the times for which a server has led since it started. 0 is none.
+// Reign numbers the times for which a server has led since it started. 0 is no reign.
 type Reign uint64
 
 // NewReplica is a server that starts with what it has stored. formats are the commands it can read; zero:
@@ -62,7 +61,7 @@ func NewReplica[S, W any](m *Machine, formats Formats) *Replica[S, W] {
 // Machine is the replicated state. Only the Replica changes it.
 func (r *Replica[S, W]) Machine() *Machine { return r.machine }
 
-// Watches is how many semaphores sessions are waiting to hear of, as far as this server leads.
+// Watches is the number of watches at this server as the leader.
 func (r *Replica[S, W]) Watches() int {
 	if r.leader == nil {
 		return 0
@@ -78,7 +77,7 @@ func (r *Replica[S, W]) Reign() Reign {
 	return r.reign
 }
 
-// Term is that of the present reign, 0 while there is none.
+// Term is that of the present reign, or 0.
 func (r *Replica[S, W]) Term() Term {
 	if r.leader == nil {
 		return 0
@@ -89,12 +88,12 @@ func (r *Replica[S, W]) Term() Term {
 // Elected reports whether this server leads, but does not serve yet.
 func (r *Replica[S, W]) Elected() bool { return r.elected != 0 }
 
-// Leading tells that this server leads the term, with a log of this lineage (Leader.BeginLineage). It serves
-// once it has applied the first entry of the term.
+// Leading reports that this server leads the term, with a log of this lineage (Leader.BeginLineage). It serves once it
+// has applied the first entry of the term.
 func (r *Replica[S, W]) Leading(term Term, lineage uint64) { r.elected, r.lineage = term, lineage }
 
-// Following tells that this server leads no more, or that another one does. Who waits for a call here hears
-// that it is lost; what the leader had not said yet is not said any more.
+// Following reports that this server leads no more, or that another one does. The waiters of calls here are notified
+// that they are lost; the leader's unsent messages are dropped.
 func (r *Replica[S, W]) Following() {
 	if r.leader != nil {
 		r.last = Epoch{r.leader.term, r.leader.counter}
@@ -109,13 +108,12 @@ func (r *Replica[S, W]) Following() {
 // entry, so it does not even need to be read.
 func (r *Replica[S, W]) Covered(index Index) bool { return index <= r.restored }
 
-// Restored tells that the state of another member has taken the place of this one's. Entries up to it may
-// still come.
+// Restored reports that the state of another member has taken the place of this one's. Entries up to it may still come.
 func (r *Replica[S, W]) Restored(m *Machine) { r.machine, r.restored = m, m.Index() }
 
-// Committed tells of the next entry of the log. It returns the effects of its commands, which are the
-// leader's to deal with: they are for whoever keeps account of them, and valid until the next entry. Where it
-// panics the entry is executed in part, and nothing of what Take would return may reach anybody.
+// Committed executes the next entry of the log. It returns the effects of its commands, for the caller's records only,
+// as the leader handles them; they are valid until the next entry. If it panics the entry is executed in part, and
+// nothing that Take would return may leave the server.
 func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	if r.Covered(e.Index) {
 		return nil
@@ -187,7 +185,7 @@ func (r *Replica[S, W]) IsQuiet() bool { return r.leader != nil && r.leader.quie
 // Handed reports whether the leadership may be handed over: the log has Quiet and nothing behind it.
 func (r *Replica[S, W]) Handed() bool { return r.IsQuiet() && r.machine.calm.quiet == r.leader.term }
 
-// BarrierPassed tells that Work.Barrier is answered: this server was the leader when it was asked.
+// BarrierPassed reports that Work.Barrier is answered: this server was the leader when it was asked.
 func (r *Replica[S, W]) BarrierPassed(barrier uint64) {
 	if r.leader != nil {
 		r.leader.BarrierPassed(barrier)
@@ -197,7 +195,7 @@ func (r *Replica[S, W]) BarrierPassed(barrier uint64) {
 // Forward takes what the Front of a stream has for the leader of a reign. sink is where the answers go.
 func (r *Replica[S, W]) Forward(now Instant, to Reign, stream StreamID, sink S, f Forward) {
 	switch {
-	case r.leader == nil || to != r.reign: // the stream tells the next leader itself
+	case r.leader == nil || to != r.reign: // the stream announces itself to the next leader
 	case r.admission.restricted() && r.turnAway(now, stream, sink, &f):
 	case f.Attach != nil:
 		r.sinks[stream] = sink
@@ -227,7 +225,7 @@ func (r *Replica[S, W]) RecheckAccess(now Instant) {
 	}
 }
 
-// NextDeadline is when Tick has something to do; Never if nothing is due.
+// NextDeadline is the time at which Tick is due, or Never.
 func (r *Replica[S, W]) NextDeadline() Instant {
 	if r.leader == nil {
 		return Never
@@ -242,18 +240,17 @@ func (r *Replica[S, W]) Tick(now Instant) {
 	}
 }
 
-// Work is what a Replica wants done, in order within each list. The commands come first, so that the log is
-// at work while messages go out.
+// Work lists the actions of a Replica, in order within each list. The commands come first, so that the log is at work
+// while messages go out.
 type Work[W any] struct {
 	// to be put into the log, in Replica.Term; any of them that follow each other may share an entry
 	Commands []Command
 	Barrier  uint64      // if not 0: to be passed to BarrierPassed once leadership is proven
 	Messages []Message   // to be handed to where Sink says
-	Answers  []Answer[W] // to be told to those who wait
+	Answers  []Answer[W] // for the waiters of calls
 }
 
-// Take returns what is to be done since the last call. The slices are valid until the Replica is told
-// something.
+// Take returns the actions since the last call. The slices are valid until the next event.
 func (r *Replica[S, W]) Take() Work[W] { return r.take((*Leader).Take) }
 
 // MayWait is Leader.MayWait, where there is one.
@@ -274,8 +271,8 @@ func (r *Replica[S, W]) take(from func(*Leader) Output) Work[W] {
 	return work
 }
 
-// Stamp is what the entries carry that are made of the commands taken now (Entry.StampMillis): the time of
-// day, or where that has gone back, be it because another server leads, the last that is known.
+// Stamp returns the stamp for the entries of the commands taken now (Entry.StampMillis): the time of day or, if that
+// has gone back, perhaps because another server leads, the last known stamp.
 func (r *Replica[S, W]) Stamp(wallMillis uint64) uint64 {
 	r.stamp = max(r.stamp, r.machine.stampMillis, wallMillis)
 	return r.stamp

@@ -8,12 +8,12 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// CallEnd says what ends the waiting for a call.
+// CallEnd is the end of the wait for a call.
 type CallEnd uint8
 
 // The ends of a call.
 const (
-	// CallAnswered: Answer.Outcome is what became of it.
+	// CallAnswered: Answer.Outcome is the outcome.
 	CallAnswered CallEnd = iota
 	// CallNotLed: no leader is here. The call was not executed, and never will be because of this attempt.
 	CallNotLed
@@ -47,10 +47,10 @@ func (r *Replica[S, W]) Call(waiter W, c Command, since Index, repeated bool) {
 	r.leader.Call(c, since, repeated)
 }
 
-// Waiting is who waits for a call. The slice is the Replica's.
+// Waiting returns the waiters of a call. The slice is the Replica's.
 func (r *Replica[S, W]) Waiting(call CallID) []W { return r.calls[call] }
 
-// answerCalls has the outcomes told to all who wait for them.
+// answerCalls passes the outcomes to all that wait for them.
 func (r *Replica[S, W]) answerCalls(done []CallDone) {
 	for i := range done {
 		for _, waiter := range r.calls[done[i].Call] {
@@ -60,7 +60,7 @@ func (r *Replica[S, W]) answerCalls(done []CallDone) {
 	}
 }
 
-// loseCalls has all who wait told that the leader is gone.
+// loseCalls notifies all waiters that the leader is gone.
 func (r *Replica[S, W]) loseCalls() {
 	byNonce := func(a, b CallID) int { return cmp.Compare(a.Nonce, b.Nonce) }
 	for _, call := range slices.SortedFunc(maps.Keys(r.calls), byNonce) {

@@ -16,7 +16,7 @@ func follower(t *testing.T) *rig {
 	return r
 }
 
-// commit tells of the next entry of the log.
+// commit passes the next entry of the log to the replica.
 func (r *rig) commit(term Term, c Command) {
 	r.index++
 	r.replica.Committed(r.now, entryOf(r.index, term, c))
@@ -58,7 +58,7 @@ func TestLineageComesFirst(t *testing.T) {
 	}
 }
 
-// What is meant for an earlier leader is void, and so is what has no leader; the answers of one go nowhere.
+// A message for an earlier leader is void, and so is one without a leader; the answers of one go nowhere.
 func TestVoidReign(t *testing.T) {
 	r := follower(t)
 	attach := Forward{Attach: &AttachRequest{Path: "/local/n", TimeoutMillis: 5000}}
@@ -115,8 +115,7 @@ func (r *rig) ends() (ends []CallEnd, waiters []CallID) {
 	return ends, waiters
 }
 
-// Everybody who waits for a call is told its end once, whatever it is, in an order that does not hang on
-// chance.
+// Each waiter of a call gets its end once, whatever it is, in a deterministic order.
 func TestEndsOfCalls(t *testing.T) {
 	r := follower(t)
 	r.replica.Call(CallID{9}, makeA(9), r.index, false)

@@ -9,9 +9,9 @@ import (
 // Bounds of the resources of a node that the reference does not have (ratelimiter.md §2). They are inclusive,
 // and part of what every server computes from the log, so they must never change.
 const (
-	// MaxResources is how many resources a node may have.
+	// MaxResources bounds the resources of a node.
 	MaxResources = 100_000
-	// MaxResourceDepth is how many elements the path of a resource may have.
+	// MaxResourceDepth bounds the elements of a resource's path.
 	MaxResourceDepth = 32
 	// MaxResourcePathBytes bounds the path of a resource.
 	MaxResourcePathBytes = 1024
@@ -25,13 +25,13 @@ const (
 	defaultPrefetchWatermark   = 0.75
 )
 
-// Effective is what counts for a resource when units are handed out: its own properties, or those of what is
+// Effective has the effective settings of a resource for its grants: its own properties, or those of the resources
 // above it.
 type Effective struct {
 	// Rate is units per second, Prefetch how many seconds of it a full bucket holds, none if it is negative,
 	// and Watermark the share of a full bucket below which it is filled up again.
 	Rate, Prefetch, Watermark float64
-	// Detailed tells that figures of the resource are to be shown by themselves: so the node is configured.
+	// Detailed reports that the resource has metrics of its own: so the node is configured.
 	Detailed bool
 }
 
@@ -55,7 +55,7 @@ func (r *resource) row(n *node) Row {
 	return ResourceRow{Node: n.id, ID: r.id, Path: r.path, ResourceProperties: r.properties}
 }
 
-// bytes is what the resource counts towards StateLimits.NodeBytes.
+// bytes is the resource's part of the node's bytes that StateLimits.NodeBytes bounds.
 func (r *resource) bytes() uint64 { return uint64(len(r.path)) + r.properties.bytes() }
 
 func (r *resource) sized() uint64 { return rowBytes + r.bytes() }
@@ -139,8 +139,8 @@ func validResourcePath(path string) bool {
 	}) < 0
 }
 
-// CanonicalResourcePath reports whether a path is what its elements make up again: it has no empty one. The
-// empty path is canonical.
+// CanonicalResourcePath reports whether a path equals its elements joined again: it has no empty one. The empty path is
+// canonical.
 func CanonicalResourcePath(path string) bool {
 	return path == "" || !slices.Contains(strings.Split(path, "/"), "")
 }

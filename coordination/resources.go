@@ -154,8 +154,8 @@ func noResource(path string) outcome.Outcome {
 	return refuseResource(outcome.NotFound, "Resource with path \"%s\" doesn't exist.", path)
 }
 
-// ResourceListing says which resources are listed: the roots, or with Resource set that one; with Recursive
-// what is below them too.
+// ResourceListing selects the resources to list: the roots, or with Resource set that one; with Recursive those below
+// them too.
 type ResourceListing struct {
 	Path      scheme.Path
 	Resource  string
@@ -250,7 +250,7 @@ func (v Resources) Effective(key ResourceKey) (Effective, bool) {
 	return v.machine.nodes[key.Node].effective(r), true
 }
 
-// effective is what counts for a resource of the node when its units are handed out.
+// effective returns the effective settings of a resource of the node for its grants.
 func (n *node) effective(r *resource) Effective {
 	e := r.effective
 	e.Detailed = n.config.DetailedCounters()

@@ -46,7 +46,7 @@ func (r *rig) is(got outcome.Outcome, want string) {
 	}
 }
 
-// What is wrong is told in the reference's order (ratelimiter.md §3, §4).
+// Errors are found in the reference's order (ratelimiter.md §3, §4).
 func TestResourceRefusals(t *testing.T) {
 	r := resourceRig(t)
 	nan, inf := math.NaN(), math.Inf(1)
@@ -381,7 +381,7 @@ func TestResourceEffects(t *testing.T) {
 			[]EffectKind{EffectResourceAltered}},
 		{&AlterNode{Path: node, Config: NodeConfig{SelfCheckPeriodMillis: 700}}, nil},
 		{&DropResource{Path: node, Resource: "r"}, []EffectKind{EffectResourceDropped}},
-		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: 1}}, nil}, // there is none left
+		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: 1}}, nil}, // all are dropped
 		{&DropNode{Path: node}, []EffectKind{EffectNodeDropped}},
 	} {
 		if got := kinds(c.command); !slices.Equal(got, c.want) {

@@ -8,7 +8,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// rig is a replica in the hands of a test: commands are applied one by one, when the test says so.
+// rig is a replica in the hands of a test: commands are applied one by one, when the test asks for it.
 type rig struct {
 	t        *testing.T
 	replica  *Replica[StreamID, CallID] // streams and calls go by their names
@@ -164,12 +164,12 @@ func (r *rig) request(stream StreamID, sequence Sequence, request Request) {
 	r.take()
 }
 
-// forward tells the present leader what a Front has for it.
+// forward passes a Front's message to the present leader.
 func (r *rig) forward(stream StreamID, f Forward) {
 	r.replica.Forward(r.now, r.replica.Reign(), stream, stream, f)
 }
 
-// roster is what the Front of an attached stream without open requests sends to the next leader.
+// roster returns the roster that the Front of an attached stream without open requests sends to the next leader.
 func (r *rig) roster(stream StreamID) *Roster {
 	a := r.leader.streams[stream]
 	return &Roster{Node: a.node.id, Session: a.session.id, Epoch: a.epoch, Path: a.path, Server: a.server,
@@ -204,7 +204,7 @@ func (r *rig) said() []string {
 	return words
 }
 
-// expect compares what was said since the last call.
+// expect compares the messages since the last call.
 func (r *rig) expect(want ...string) {
 	r.t.Helper()
 	if got := r.said(); !slices.Equal(got, want) {

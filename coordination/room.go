@@ -8,13 +8,12 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// This file is how much the state may take, and what it takes.
+// Accounting of the state's size, and the limit on it.
 //
 // Every row counts, with a charge of its kind and the bytes of its names, texts and data. The charge covers
-// the row's key and its numbers at their longest, so that a row counts at least what it is encoded, and about
-// what it takes in memory; it never depends on the value of a number, so what only changes numbers never
-// grows. Charges decide which commands are refused: they are part of the replicated rules, and must never
-// change.
+// the row's key and its numbers at their longest, so that the size of a row is at least its encoded size, and about its
+// size in memory; it never depends on the value of a number, so a command that only changes numbers never makes the
+// state grow. Charges decide which commands are refused: they are part of the replicated rules, and must never change.
 
 const (
 	// rowBytes is the charge of a row: measured, a semaphore takes 275 bytes of memory and a link 243.
@@ -38,7 +37,7 @@ func (m judge) setLimits(c *SetLimits) (scheme.Step, outcome.Outcome) {
 // Limits are those that were set by the log.
 func (m *room) Limits() StateLimits { return m.limits }
 
-// Used is what all rows of the state count. It takes no walk.
+// Used is the size of all rows of the state. It takes no walk.
 func (m *room) Used() uint64 { return m.used + m.tree.Bytes() + m.accountBytes }
 
 // room counts the rows of a machine, and bounds them.
@@ -51,7 +50,7 @@ type room struct {
 	administers  bool // an administrator's command is being judged
 }
 
-// Counts is how many of each there are in the state. They take no walk, and no command depends on them.
+// Counts are the numbers of rows of the state. They take no walk, and no command depends on them.
 type Counts struct{ Nodes, Sessions, Semaphores, Owners, Waiters int }
 
 func (c *Counts) add(more Counts, sign int) {
@@ -62,7 +61,7 @@ func (c *Counts) add(more Counts, sign int) {
 	c.Waiters += sign * more.Waiters
 }
 
-// Counts is how many of each there are.
+// Counts returns the numbers of rows.
 func (m *room) Counts() Counts { return m.counts }
 
 // count counts what the node has more; sign is 1 or -1.
@@ -89,8 +88,8 @@ func (m *room) fits(more uint64) bool {
 	return more == 0 || m.Used() <= most && more <= most-m.Used()
 }
 
-// most is how many bytes the state may count after the command that is executed: the reserve is for
-// administrators, so that a full state can still be administered.
+// most bounds the size of the state after the command that is executed: the reserve is for administrators, so that a
+// full state can still be administered.
 func (m *room) most() uint64 {
 	switch {
 	case m.limits.State == 0:
@@ -138,7 +137,7 @@ func (m *room) boundTree() {
 	m.tree.Bound(most - min(others, most))
 }
 
-// sized is what a row counts.
+// sized is the size of a row.
 func (MachineRow) sized() uint64 { return rowBytes }
 
 func (r PathRow) sized() uint64 { return scheme.EntryBytes(&r.Entry) }
@@ -163,7 +162,7 @@ func (r SigningKeyRow) sized() uint64 { return rowBytes + uint64(len(r.Secret)) 
 
 func (DeletedRow) sized() uint64 { return 0 }
 
-// RowBytes is what a row counts towards StateLimits.State: at least as much as it is encoded with its key.
+// RowBytes is the size of a row for StateLimits.State: at least its encoded size with its key.
 func RowBytes(r Row) uint64 { return r.sized() }
 
 // sized is the same without a row, for what comes and goes with every command.
@@ -171,7 +170,7 @@ func (s *session) sized() uint64 {
 	return sessionRowBytes + uint64(len(s.description)+len(s.protectionKey)+len(s.owner.Subject))
 }
 
-// sized is what the session counts that the command would make.
+// sized is the size of the session that the command would make.
 func (c *Attach) sized() uint64 {
 	return sessionRowBytes + uint64(len(c.Description)+len(c.ProtectionKey)+len(c.Identity.Subject))
 }
@@ -180,7 +179,7 @@ func (s *semaphore) sized() uint64 { return rowBytes + s.bytes() }
 
 func (l *link) sized() uint64 { return rowBytes + uint64(len(l.data)) }
 
-// accountsBytes is what the rows of users and keys count. There are few of them, and they change seldom.
+// accountsBytes is the size of the rows of users and keys. There are few of them, and they change seldom.
 func accountsBytes(a *accounts.Accounts) uint64 {
 	bytes := uint64(0)
 	for _, u := range a.Users() {

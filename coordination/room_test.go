@@ -368,7 +368,7 @@ func TestSetLimits(t *testing.T) {
 	want(StateLimits{State: 8000, NodeBytes: 4, Sessions: 3, Semaphores: 2, Links: 5})
 }
 
-// Links come back to a session's account with what ends them, whoever ends it.
+// Links come back to a session's account when they end, in whatever way.
 func TestLinksOfASession(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/n", relaxed)

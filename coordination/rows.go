@@ -29,7 +29,7 @@ type RowKey struct {
 	Place Place
 }
 
-// Row is a piece of the machine's durable state as it was when a checkpoint froze it.
+// Row is a row of the machine's durable state as of the time when a checkpoint froze it.
 type Row interface {
 	Key() RowKey
 	hash() uint64
@@ -81,7 +81,7 @@ type SessionRow struct {
 	Nonce         uint64
 	// BeganMillis is the stamp of the entry that made the session, to be shown; 0: unknown.
 	BeganMillis uint64
-	// Owner is who made the session, the zero one if nobody was asked.
+	// Owner is the session's creator, or zero if rights did not count.
 	Owner Identity
 	// AbsentSince and AbsentTotalMillis are those of a BeginAbsence, 0 if the log does not know of one.
 	AbsentSince, AbsentTotalMillis uint64
@@ -97,7 +97,7 @@ type SemaphoreRow struct {
 	Ephemeral bool
 }
 
-// LinkRow is an owner or a waiter (§0.2). Unlike the reference it says which of the two it is.
+// LinkRow is an owner or a waiter (§0.2). Unlike in the reference the row has a flag for which of the two.
 type LinkRow struct {
 	Node          NodeID
 	Order         OrderID
@@ -123,7 +123,7 @@ type ResourceRow struct {
 	ResourceProperties
 }
 
-// DeletedRow tells that the row of its key is gone.
+// DeletedRow marks that the row of its key is gone.
 type DeletedRow struct{ Deleted RowKey }
 
 // Key implements Row.
@@ -150,7 +150,7 @@ func (r ResourceRow) Key() RowKey { return RowKey{Kind: RowResource, Node: r.Nod
 // Key implements Row.
 func (r DeletedRow) Key() RowKey { return r.Deleted }
 
-// tracked is what can change and be stored: a node, a session, a semaphore, a link, a resource.
+// tracked is a thing that can change and be stored: a node, a session, a semaphore, a link, a resource.
 type tracked interface {
 	rowMark() *rowMark
 	row(n *node) Row
@@ -184,9 +184,9 @@ func (l *link) row(n *node) Row {
 		WaitEpoch: l.waitEpoch, Owner: l.owner, BeganMillis: l.beganMillis, Since: l.since}
 }
 
-// rowMark is what the tracker remembers of one row.
+// rowMark is the tracker's record of one row.
 type rowMark struct {
-	hash       uint64 // of the version that the last checkpoint captured; 0 if none did
+	hash       uint64 // of the version that the last checkpoint captured, or 0
 	position   int32  // in the list that holds it
 	generation uint32 // of that list
 	listed     bool

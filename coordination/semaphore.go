@@ -261,7 +261,7 @@ func (m *Machine) endSession(n *node, s *session, answer Address) {
 	n.removeSession(s)
 }
 
-// leaveOwners takes an owner out, lets in who fits now, and tells the watchers.
+// leaveOwners removes an owner, promotes the waiters that fit now, and notifies the watchers.
 func (m *Machine) leaveOwners(n *node, l *link) {
 	sem := l.semaphore
 	m.linkOccurs(OccurLockLost, n, l)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// shelfBlock is how many elements a block of a shelf has at most: what a removal moves.
+// shelfBlock bounds the elements of a block of a shelf: a removal moves at most as many.
 const shelfBlock = 256
 
 // numbered is an element of a shelf. Its number does not change.
@@ -48,7 +48,7 @@ func (s *shelf[E]) seek(number uint64) (block, in int) {
 	return block, in
 }
 
-// at is the element at a place, false if there is none.
+// at returns the element at a place, or false.
 func (s *shelf[E]) at(block, in int) (e E, there bool) {
 	if block >= len(s.blocks) || in >= len(s.blocks[block]) {
 		return e, false

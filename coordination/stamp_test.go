@@ -84,7 +84,7 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// A leader's stamps never go back, whatever its clock does and whoever led before.
+// A leader's stamps never go back, whatever its clock does and whichever server led before.
 func TestStampsNeverGoBack(t *testing.T) {
 	r := newRig(t)
 	for _, step := range []struct{ wall, entry, want uint64 }{

@@ -13,8 +13,7 @@ type takeover struct {
 	calmMillis uint64
 }
 
-// takeoverRowsPerTick is how many nodes, sessions and links together a Tick takes over: about a millisecond's
-// work.
+// takeoverRowsPerTick bounds the nodes, sessions and links that a Tick takes over: about a millisecond's work.
 const takeoverRowsPerTick = 256
 
 func (l *Leader) beginTakeover(calmMillis uint64) {

@@ -30,8 +30,7 @@ type (
 // Infinite is the acquire timeout that never runs out (§3.4).
 const Infinite uint64 = math.MaxUint64
 
-// Instant is a moment on the clock of whoever calls, in nanoseconds from an arbitrary origin. It never goes
-// back.
+// Instant is a moment on the caller's clock, in nanoseconds from an arbitrary origin. It never goes back.
 type Instant int64
 
 // Never is later than every moment.
@@ -60,8 +59,8 @@ func (e Epoch) Compare(other Epoch) int {
 	return cmp.Compare(e.Counter, other.Counter)
 }
 
-// Address says whom an answer is for: the stream that was attached under Epoch, and its request Sequence. An
-// answer whose epoch is no longer the session's current one has nobody to go to.
+// Address is the destination of an answer: the stream that was attached under Epoch, and its request Sequence. An
+// answer whose epoch is no longer the session's current one is dropped.
 type Address struct {
 	Epoch    Epoch
 	Sequence Sequence

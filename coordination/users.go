@@ -24,7 +24,7 @@ func (m judge) by(c Caller) accounts.By {
 	return accounts.By{Subject: c.Subject, Exempt: m.Subject(c).Exempt}
 }
 
-// accountsChange is what a command about users and keys does to the accounts. bounded tells that it must fit
+// accountsChange returns the change of the accounts by a command about users and keys. bounded reports that it must fit
 // into the room of the state if it grows.
 func (m judge) accountsChange(c Command) (change accounts.Change, bounded bool) {
 	at := m.at().ofAccounts()

@@ -6,7 +6,7 @@ import "github.com/coordd/coordd/coordination/accounts"
 type Caller struct {
 	// Subject is the name of who asks; empty for an anonymous caller.
 	Subject string
-	// Enforced says that the subject's rights count. Otherwise everything is allowed.
+	// Enforced reports that the subject's rights count. Otherwise everything is allowed.
 	Enforced bool
 }
 

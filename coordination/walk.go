@@ -1,14 +1,14 @@
 package coordination
 
 // walk visits the machine's nodes, their sessions and the links of these, in the order in which they were
-// made, while commands change the machine between two steps. It visits once whatever was there when it began
-// and still is when the walk comes to it; of what was made since it may visit some. There is one walk at a
-// time: the next ends it.
+// made, while commands change the machine between two steps. It visits once each of them that existed when it began and
+// still does when the walk comes to it; it may visit some of those made since. There is one walk at a time: the next
+// ends it.
 type walk struct {
 	machine *Machine
 	node    *node    // in which it stands; nil once it is over
 	session *session // to be visited next, or whose links are; nil behind the last one of node
-	link    *link    // of session, to be visited next; nil if none is
+	link    *link    // of session, to be visited next, or nil
 	// graces are the grace periods, as they were when the walk began, of nodes that were altered since.
 	graces map[NodeID]uint64
 }

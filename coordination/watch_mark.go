@@ -1,6 +1,6 @@
 package coordination
 
-// changed tells of a change of a semaphore (§4.1).
+// changed records and reports a change of a semaphore (§4.1).
 func (m *Machine) changed(n *node, sem *semaphore, e Effect) {
 	if e.DataChanged {
 		sem.changes.data = m.at()
@@ -12,7 +12,7 @@ func (m *Machine) changed(n *node, sem *semaphore, e Effect) {
 	m.emit(e)
 }
 
-// unchanged reports whether the watch that r installed has certainly nothing to be told yet.
+// unchanged reports whether the watch that r installed has certainly nothing to notify yet.
 func (m *Machine) unchanged(sem *semaphore, mark WatchMark, r *Request) bool {
 	return sem.id == mark.Semaphore && mark.At.Compare(Position{m.restored, endOfEntry}) >= 0 &&
 		(!r.WatchData || sem.changes.data.Compare(mark.At) <= 0) &&

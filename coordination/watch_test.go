@@ -45,8 +45,8 @@ func TestWatchesFireInOrder(t *testing.T) {
 	}
 }
 
-// A session has one watch on a semaphore: a second describe replaces the first, which is told so. It then
-// stands at the end of the list.
+// A session has one watch on a semaphore: a second describe replaces the first, which is notified. It then stands at
+// the end of the list.
 func TestWatchIsReplaced(t *testing.T) {
 	r, s := watched(t, 2)
 	r.request(s[0], 2, watchData)
@@ -66,7 +66,7 @@ func TestWatchIsReplaced(t *testing.T) {
 	r.expect("2 #7 done false", "1 #5 changed data=true owners=false")
 }
 
-// A deleted semaphore tells everybody; one of the same name that is made later is another one.
+// The watchers of a deleted semaphore are notified; one of the same name that is made later is another one.
 func TestWatchOfADeletedSemaphore(t *testing.T) {
 	r, s := watched(t, 2)
 	r.request(s[0], 2, watchData)
@@ -80,7 +80,7 @@ func TestWatchOfADeletedSemaphore(t *testing.T) {
 		"1 #4 done false", "1 #5 done false")
 }
 
-// Watches go without a word with the stream that asked for them, wherever they stand in the list.
+// Watches go silently with the stream that asked for them, wherever they stand in the list.
 func TestWatchesAreDropped(t *testing.T) {
 	for at := range 3 {
 		for _, how := range []string{"detach", "theft", "stop"} {
@@ -139,8 +139,8 @@ func TestWatchesOfManySemaphores(t *testing.T) {
 	}
 }
 
-// A grant, a release and a lowered count are changes of the owners; an acquire that changes nothing, and one
-// that only queues, are none (§4.1).
+// A grant, a release and a lowered count are changes of the owners; an acquire that changes nothing, and one that only
+// queues, are not (§4.1).
 func TestWhatChangesOwners(t *testing.T) {
 	r, s := watched(t, 3)
 	r.request(s[0], 2, Request{Kind: RequestCreate, Name: "door", Limit: 2})

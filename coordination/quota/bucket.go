@@ -6,7 +6,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// Bucket is what this server has of a resource (§5.2).
+// Bucket is this server's bucket of a resource (§5.2).
 type Bucket struct {
 	key       coordination.ResourceKey
 	capacity  float64 // B
@@ -31,16 +31,16 @@ type Bucket struct {
 
 	active   int // place among those that ask for more, -1 if it does not
 	reported bool
-	changed  bool // and not yet told
+	changed  bool // and not yet announced
 	due      coordination.Instant
 	place    int // among those that are due at some time, -1 if it is not
 }
 
-// Flow is what has gone into a bucket and out of it since it was made, in units. What a full bucket begins
-// with, and what an alter takes from it, is in none of them.
+// Flow counts the units that have gone into a bucket and out of it since it was made, except for those that a full
+// bucket begins with, and those that an alter takes from it.
 type Flow struct {
-	// Assigned is what came from the leader, or what the bucket went on with while there was none; Granted is
-	// what was required, and Used what was reported as used.
+	// Assigned came from the leader, or kept the bucket going while there was no leader; Granted was required, and Used
+	// was reported as used.
 	Assigned, Granted, Used float64
 }
 
@@ -59,8 +59,8 @@ func (b *Bucket) count(f Flow) {
 // enormous keeps sums of levels finite.
 const enormous = math.MaxFloat64 / 8
 
-// MaxDebtSeconds bounds a debt: what the rate repays in a day. Everybody who may acquire may report any
-// amount as used, and must not put the resource out of order for good.
+// MaxDebtSeconds bounds a debt: what the rate repays in a day. Any client that may acquire may report any amount as
+// used, and must not put the resource out of order for good.
 const MaxDebtSeconds = 24 * 60 * 60
 
 // set gives the bucket the properties of its resource.
@@ -134,7 +134,7 @@ func (b *Bucket) wants() bool {
 	return b.level < b.capacity*b.watermark+b.waiting
 }
 
-// nextLook is when the first waiter's turn may come by time alone.
+// nextLook is the time at which the first waiter's turn may come by time alone.
 func (b *Bucket) nextLook(now coordination.Instant) coordination.Instant {
 	if b.first == nil || !(b.level > 0) {
 		return coordination.Never
@@ -149,19 +149,19 @@ func (b *Bucket) nextLook(now coordination.Instant) coordination.Instant {
 	return max(next, now+millisecond)
 }
 
-// State is how a bucket stands.
+// State is the state of a bucket.
 type State struct {
 	Flow
-	// Level is what it has, Capacity what it has when it is full and nobody waits.
+	// Level is its present content, Capacity that of a full bucket without waiters.
 	Level, Capacity float64
-	// Waiters is how many wait, Waiting what they want together.
+	// Waiters counts the waiters, Waiting the units that they want together.
 	Waiters int
 	Waiting float64
-	// Asks tells that it asks the leader for more, and Detailed that its node's counters are detailed.
+	// Asks reports that it asks the leader for more, and Detailed that its node's counters are detailed.
 	Asks, Detailed bool
 }
 
-// State is how the bucket stands.
+// State returns the bucket's state.
 func (b *Bucket) State() State {
 	return State{b.flow, b.level, b.capacity, b.waiters, b.waiting, b.active >= 0, b.detailed}
 }
@@ -169,16 +169,16 @@ func (b *Bucket) State() State {
 // Key is the resource.
 func (b *Bucket) Key() coordination.ResourceKey { return b.key }
 
-// Level is what the bucket has, less than nothing where it is in debt.
+// Level is the bucket's content, negative in debt.
 func (b *Bucket) Level() float64 { return b.level }
 
-// Capacity is what the bucket has when it is full and nobody waits.
+// Capacity is the content of a full bucket without waiters.
 func (b *Bucket) Capacity() float64 { return b.capacity }
 
-// Waiting is how many wait.
+// Waiting counts the waiters.
 func (b *Bucket) Waiting() int { return b.waiters }
 
-// End is how a wait ends.
+// End is the end of a wait.
 type End uint8
 
 // The ends of a wait.
@@ -189,14 +189,13 @@ const (
 	Granted
 	// Dropped: the resource is gone.
 	Dropped
-	// Cancelled: whoever waited does so no more.
+	// Cancelled: the caller does not wait any more.
 	Cancelled
 	// Stopped: the server stops.
 	Stopped
 )
 
-// Waiter is somebody who waits for units. It is its owner's, who may look at it while nothing is done to the
-// Buckets.
+// Waiter is a wait for units. It belongs to its owner, which may read it while no method of the Buckets runs.
 type Waiter struct {
 	Owner any
 	Bytes int // counted against MaxWaiterBytes

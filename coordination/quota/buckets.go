@@ -9,18 +9,18 @@ import (
 
 // Bounds of what waits on a server. They are inclusive.
 const (
-	// MaxWaitersOfResource is how many may wait for units of one resource.
+	// MaxWaitersOfResource bounds the waiters for units of one resource.
 	MaxWaitersOfResource = 10_000
-	// MaxWaiters is how many may wait in all.
+	// MaxWaiters bounds all waiters.
 	MaxWaiters = 100_000
 	// MaxWaiterBytes bounds what they take, as Waiter.Bytes counts it.
 	MaxWaiterBytes = 32 << 20
 )
 
-// fading is what is left in a tick of what a bucket goes on with that hears of no leader: 0.999 in a second.
+// fading is the factor in each tick for the supply of a bucket that hears of no leader: 0.999 in a second.
 const fading = 0.99989995
 
-// Demand tells the leader whether a server asks for units of a resource.
+// Demand announces to the leader whether a server asks for units of a resource.
 type Demand struct {
 	Resource coordination.ResourceKey
 	Asks     bool
@@ -228,7 +228,7 @@ func (s *Buckets) Tick(now coordination.Instant, led bool) {
 	}
 }
 
-// Next is when Tick has something to do.
+// Next is the time at which Tick is due.
 func (s *Buckets) Next() coordination.Instant {
 	next := coordination.Never
 	if len(s.active) > 0 {
@@ -350,8 +350,8 @@ func (s *Buckets) sumOf(e coordination.Effective) *Flow {
 // Figures are for people.
 type Figures struct {
 	Buckets, Active, Waiters, WaiterBytes int
-	// Aggregated and Detailed is what has gone through the buckets, those that are dropped since included, by
-	// how the counters of their nodes were set then.
+	// Aggregated and Detailed are the flows of the buckets, those that are dropped since included, by the counters mode
+	// of their nodes at the time.
 	Aggregated, Detailed Flow
 }
 

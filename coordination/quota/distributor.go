@@ -5,7 +5,7 @@ import "github.com/coordd/coordd/coordination"
 // Consumer is a server that has a bucket.
 type Consumer uint64
 
-// Quantum is what a server is given of a resource.
+// Quantum is a grant of a resource's units to a server.
 type Quantum struct {
 	Consumer Consumer
 	Resource coordination.ResourceKey
@@ -55,15 +55,14 @@ func NewDistributor() *Distributor {
 		claims: make(map[consumed]*claim)}
 }
 
-// quantum is what the resource may have in a tick.
+// quantum is the resource's supply in a tick.
 func (s *supply) quantum() float64 { return s.rate / ticksPerSecond }
 
-// room is how much of a quantum the resource does not have yet. What it could not pass on it keeps, but never
-// more than one.
+// room is the missing part of the resource's quantum. It keeps units that it could not pass on, but never more than one
+// quantum.
 func (s *supply) room() float64 { return s.quantum() - s.free }
 
-// Knows reports whether somebody asks for units of the resource, or of one below it. Rates need not be told
-// of one that is known.
+// Knows reports whether a server asks for units of the resource, or of one below it. A known resource needs no rates.
 func (d *Distributor) Knows(key coordination.ResourceKey) bool { return d.supplies[key] != nil }
 
 // Ask has a server be given units of a resource from the next tick on, until it asks no more. rates are the
@@ -144,7 +143,7 @@ func (d *Distributor) Forget(consumer Consumer) {
 	}
 }
 
-// Altered tells that rates of a node's resources may have changed; rate returns the present one, false if the
+// Altered reports that rates of a node's resources may have changed; rate returns the present one, false if the
 // resource is gone.
 func (d *Distributor) Altered(node coordination.NodeID, rate func(coordination.ResourceKey) (float64, bool)) {
 	for key, s := range d.supplies {
@@ -166,7 +165,7 @@ func (d *Distributor) Altered(node coordination.NodeID, rate func(coordination.R
 	}
 }
 
-// Next is when Tick has something to do; coordination.Never if nobody asks for anything.
+// Next is the time at which Tick is due; coordination.Never if no server asks for units.
 func (d *Distributor) Next() coordination.Instant {
 	if len(d.roots) == 0 {
 		return coordination.Never
@@ -197,15 +196,15 @@ func (d *Distributor) Tick(now coordination.Instant) (quanta []Quantum, ticks in
 	return d.quanta, ticks
 }
 
-// equalPasses is how many passes share out what is left then in equal parts. From the last one on the part
-// stays the same, so that all passes together take no longer than there are claims.
+// equalPasses is the number of passes that share out the rest in equal parts. From the last one on the part stays the
+// same, so that the number of passes is bounded by that of claims.
 const equalPasses = 8
 
-// share gives what a resource has to those who claim it, in passes of equal parts until nothing is left or
-// nobody takes any more, and then has those below do the same. Who comes first changes from tick to tick.
+// share gives a resource's units to its claimants, in passes of equal parts until nothing is left or no claim is open,
+// and then makes those below do the same. The first claimant changes from tick to tick.
 //
-// The reference keeps to the part of the first pass, which gives what one cannot take to whoever comes next
-// instead of to all.
+// The reference keeps to the part of the first pass, which gives the rest of a full claimant to the next one instead of
+// to all.
 func (d *Distributor) share(s *supply) {
 	n, part := len(s.claims), 0.0
 	open := d.open[:0]

@@ -1,6 +1,6 @@
 // Package quota hands out the units of rate limiters, whose properties the machine of package coordination
-// has. It is pure like that: it is told the time, and knows no goroutine and no server. Section numbers are
-// those of the specification of rate limiters.
+// has. It is pure like that: time is an argument, and it knows no goroutine and no server. Section numbers are those of
+// the specification of rate limiters.
 //
 // There are two roles.
 //
@@ -17,7 +17,7 @@
 // # Invariants
 //
 // What a resource and all below it are given in any k ticks is (k+1)/10 of its rate at most. A bucket's level
-// is what it began with and has received, less what was granted from it and reported as used. Nothing is
-// granted but by the rule of pace (Bucket.may), to the first who waits before the second. Only what is active
-// costs anything: a tick takes as long as there are resources that somebody asks for, however many there are.
+// is its first content and its receipts, less the units granted from it and reported as used. All grants follow the
+// rule of pace (Bucket.may), to the waiters in their order. Only active resources cost anything: a tick takes time for
+// the resources that servers ask for, however many exist.
 package quota

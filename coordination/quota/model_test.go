@@ -12,7 +12,7 @@ import (
 
 func resourceNumber(i, j int) coordination.ResourceID { return coordination.ResourceID(10*i + j) }
 
-// account is what the test knows of a bucket by what it has seen.
+// account is the test's record of a bucket.
 type account struct {
 	level float64
 	flow  Flow
@@ -54,7 +54,7 @@ func (a *audit) quantum(got map[coordination.ResourceID]float64, ticks int) {
 	}
 }
 
-// ended checks that whoever is granted something is the first of the queue.
+// ended checks that a waiter that is granted units is the first of the queue.
 func (a *audit) ended(_ int, waiter *Waiter) {
 	b := waiter.bucket
 	queue := a.queues[b]
@@ -216,7 +216,7 @@ func (a *audit) do() {
 	}
 }
 
-// alter has the rates of children follow those of roots, and tells everybody.
+// alter makes the rates of children follow those of roots, and notifies all servers.
 func (w *world) alter() {
 	for id := coordination.ResourceID(1); int(id) <= len(w.effective); id++ {
 		if parent := w.parents[id]; parent != 0 {
@@ -304,7 +304,7 @@ func TestFairShares(t *testing.T) {
 	}
 }
 
-// What is granted over 1,000 s is what the rate allows, to one quantum.
+// The grants over 1,000 s match the rate, to one quantum.
 func TestAccuracy(t *testing.T) {
 	for _, rate := range []float64{10, 333, 5000, 100_000} {
 		w := newWorld(t, 1)
@@ -333,7 +333,7 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// coordinationTick is how long it is to the next tick.
+// coordinationTick is the time to the next tick.
 func coordinationTick(now coordination.Instant) time.Duration {
 	return time.Duration(ticks(grid(now)).next() - now)
 }
@@ -379,7 +379,7 @@ func TestWithoutALeader(t *testing.T) {
 	}
 }
 
-// A new leader is told of all that is asked for, and of nothing else; a bucket keeps its level.
+// A new leader is notified of all demands, and of nothing else; a bucket keeps its level.
 func TestLeaderChange(t *testing.T) {
 	w := newWorld(t, 1)
 	for id := coordination.ResourceID(1); id < 6; id++ {
@@ -442,7 +442,7 @@ func TestOnlyTheActiveCost(t *testing.T) {
 	}
 }
 
-// Who waits for what is dropped, or on a server that stops, is told, and nothing is taken.
+// A waiter for a dropped resource, or on a server that stops, is notified, and nothing is taken.
 func TestEndsOfWaits(t *testing.T) {
 	for _, end := range []End{Dropped, Stopped, Cancelled} {
 		w := newWorld(t, 1)

@@ -57,7 +57,7 @@ func (w *world) bucket(server int, id coordination.ResourceID) *Bucket {
 	return w.servers[server].Learn(key(id), w.effective[id])
 }
 
-// ask tells the leader what has changed.
+// ask sends the changed demands to the leader.
 func (w *world) ask() {
 	for i, s := range w.servers {
 		for _, d := range s.Demands(nil) {
