@@ -29,7 +29,7 @@ type (
 	Failure  = Ydb_Coordination.SessionResponse_Failure
 )
 
-// ErrLost is what a call ends with whose answer cannot come any more.
+// ErrLost ends a call whose answer cannot come any more.
 var ErrLost = errors.New("the SDK gives the call up")
 
 // Double is a session of an SDK's double.
@@ -102,10 +102,10 @@ func start(ctx context.Context, sdk SDK, conn grpc.ClientConnInterface, node str
 // Session is the id of the session, 0 before there is one.
 func (d *Double) Session() uint64 { return d.session.Load() }
 
-// Attaches is how many SessionStarted have come.
+// Attaches counts the SessionStarted messages.
 func (d *Double) Attaches() int64 { return d.attaches.Load() }
 
-// Answered is how many requests have been answered.
+// Answered counts the answered requests.
 func (d *Double) Answered() int64 { return d.answered.Load() }
 
 // Begun is closed when the session is attached for the first time, Finished when the double has ended.
@@ -121,7 +121,7 @@ func (d *Double) States() []FailureState {
 	return slices.Clone(d.states)
 }
 
-// Entered is when it entered each of them.
+// Entered returns the time at which it entered each of them.
 func (d *Double) Entered() []time.Time {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -136,14 +136,14 @@ func (d *Double) Believes() {
 	d.believes.lapsed = time.Time{}
 }
 
-// Until is how long the client may have believed since then that its session lives, at most until now.
+// Until is the time up to which the client may have believed in its session, at most now.
 func (d *Double) Until() time.Time {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	return d.believes.until(d.Timeout)
 }
 
-// Ending is how its last stream ended.
+// Ending returns how its last stream ended.
 func (d *Double) Ending() Ending {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -209,7 +209,7 @@ func (d *Double) await(ctx context.Context, c *Call) (*Response, error) {
 	}
 }
 
-// arm is the name and the message of the one field that is set, "" if none is.
+// arm returns the name and the message of the one field that is set, or "".
 func arm(m protoreflect.Message) (string, protoreflect.Message) {
 	field := m.WhichOneof(m.Descriptor().Oneofs().Get(0))
 	if field == nil {
@@ -218,7 +218,7 @@ func arm(m protoreflect.Message) (string, protoreflect.Message) {
 	return string(field.Name()), m.Get(field).Message()
 }
 
-// resultOf is the method and the id that a result is of, "" if it is none.
+// resultOf returns the request method and id that m answers; "" if m is not a result.
 func resultOf(m *Response) (string, uint64) {
 	name, body := arm(m.ProtoReflect())
 	method, is := strings.CutSuffix(name, "_result")
@@ -288,10 +288,10 @@ func (d *Double) enter(state FailureState) {
 	d.states, d.entered = append(d.states, state), append(d.entered, time.Now())
 }
 
-// pulse is when a session last heard something.
+// pulse records the last message of a session.
 type pulse struct {
 	last   time.Time
-	lapsed time.Time // when a silence had become as long as the session's timeout, zero: none has
+	lapsed time.Time // when a silence had become as long as the session's timeout, or zero
 }
 
 func (p *pulse) beat(timeout time.Duration) {
@@ -466,7 +466,7 @@ func (d *Double) follow(ctx context.Context, messages <-chan received) (e Ending
 	}
 }
 
-// startPatience is how long SessionStarted is waited for.
+// startPatience limits the wait for SessionStarted.
 func (d *Double) startPatience() time.Duration {
 	if d.StartPatience > 0 {
 		return d.StartPatience
@@ -474,7 +474,7 @@ func (d *Double) startPatience() time.Duration {
 	return d.Patience
 }
 
-// farewell is how long the end of the stream is waited for.
+// farewell limits the wait for the end of the stream.
 func (d *Double) farewell() time.Duration {
 	if d.GoodbyePatience > 0 {
 		return d.GoodbyePatience
@@ -578,7 +578,7 @@ func (d *Double) write(c *Call) {
 // send leaves errors to the receiver, who hears of the stream's end.
 func (d *Double) send(r *Request) { _ = d.stream.Send(r) }
 
-// find is the call of a method with an id, nil if there is none.
+// find returns the call of a method with an id, or nil.
 func (d *Double) find(method string, id uint64) *Call {
 	i := slices.IndexFunc(d.open, func(c *Call) bool { return c.Method == method && c.ID == id })
 	if i < 0 {

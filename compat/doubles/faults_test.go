@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// leadership is how long a server leads before another is asked to.
+	// leadership is the time for which a server leads before it hands over.
 	leadership = 1500 * time.Millisecond
-	// betweenKills is how long all servers serve before the next is killed, downtime how long it stays away.
-	// A short soak has a kill of a leader and one of a follower all the same, in its second half.
+	// betweenKills is the time for which all servers serve before the next is killed, downtime that until it is back. A
+	// short soak has a kill of a leader and one of a follower all the same, in its second half.
 	betweenKills = 50 * time.Second
 	downtime     = 3 * time.Second
-	// settling is how long a leader stays behind a kill: the next one would count the timeouts of the
-	// sessions that nobody comes back for anew, and what these hold stays held. It is longer than the
-	// timeout, and a node's grace period, of any SDK that does not come back.
+	// settling is the time for which a leader stays after a kill: the next one would restart the timeouts of sessions
+	// without a client, and their semaphores stay held. It is longer than the timeout, and a node's grace period, of
+	// any SDK that does not come back.
 	settling = 35 * time.Second
-	// reach is how long behind a kill what becomes of a session counts as brought about by it: longer than
-	// any SDK tries to attach again, and than the servers take to elect, on a starved machine.
+	// reach is the time after a kill in which the fate of a session is attributed to it: longer than any SDK tries to
+	// attach again, and than the servers take to elect, on a starved machine.
 	reach = 20 * time.Second
 	// faultsPatience bounds how much longer a soak takes on a machine that is too busy for each of them to
 	// happen in its time.
@@ -90,14 +90,14 @@ func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 				f.transfers++
 				f.mutex.Unlock()
 			} else if ctx.Err() == nil {
-				t.Log(err) // there is none to hand over while one is elected
+				t.Log(err) // there is no leader to hand over during an election
 			}
 		}
 	}
 }
 
-// killOne kills the leader, or the follower that has served for longest, and has it come back. It does
-// nothing while none leads.
+// killOne kills the leader, or the follower that has served for longest, and restarts it later. It does nothing without
+// a leader.
 func (f *faults) killOne(ctx context.Context, ofLeader bool, down time.Duration) bool {
 	leader := leader(ctx, f.servers[0])
 	if leader < 0 {
@@ -137,7 +137,7 @@ func (f *faults) oldest(but int) int {
 	return found
 }
 
-// last is when the server that was killed last was back.
+// last is the time at which the server that was killed last was back.
 func (f *faults) last() time.Time {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -153,7 +153,7 @@ func (f *faults) killed(server int, at time.Time) bool {
 	})
 }
 
-// count is how many leaders and how many followers have been killed, and how many leaders have handed over.
+// count returns the numbers of leaders and followers that were killed, and of leaders that have handed over.
 func (f *faults) count() (leaders, followers, transfers int) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -167,7 +167,7 @@ func (f *faults) count() (leaders, followers, transfers int) {
 	return leaders, followers, f.transfers
 }
 
-// way is how a connection finds a server: home, or the next one while that does not serve.
+// way dials a connection's server: home, or the next one while that does not serve.
 type way struct {
 	faults *faults
 	home   int
@@ -213,7 +213,7 @@ func (w *way) away() bool {
 	return len(w.been) > 0 && w.been[len(w.been)-1].server != w.home && w.faults.up[w.home].Load()
 }
 
-// moves is how often it has found another server than the one before.
+// moves counts how often it has found another server than the one before.
 func (w *way) moves() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

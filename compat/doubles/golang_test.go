@@ -26,7 +26,7 @@ const (
 	goKeepAlive = 7 * time.Second
 )
 
-// The states of failure of the Go SDK, as the load program tells them.
+// The states of failure of the Go SDK, as the load program names them.
 const (
 	goExpired FailureState = "session expired"
 	goClosed  FailureState = "session given up"

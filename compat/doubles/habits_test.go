@@ -2,7 +2,7 @@ package doubles
 
 import "time"
 
-// Habits are what an SDK does on the wire, as far as it is the same in all states.
+// Habits describe an SDK on the wire, as far as it is the same in all states.
 type Habits struct {
 	SDK, Version string
 	// Read is where the behaviour was read: a revision, and files with lines.
@@ -14,40 +14,39 @@ type Habits struct {
 
 	// Timeout is the session timeout that it asks for.
 	Timeout time.Duration
-	// FirstSequence is the first attach's number; Counts says that each further one is higher by one.
+	// FirstSequence is the first attach's number; with Counts each further one is higher by one.
 	FirstSequence uint64
 	Counts        bool
 	KeyBytes      int
 	Description   string
 
-	// FirstID is the first request's id; PerMethod says that each method counts for itself, so that ids
-	// collide.
+	// FirstID is the first request's id; with PerMethod each method counts for itself, so that ids collide.
 	FirstID   uint64
 	PerMethod bool
 
-	// StartPatience is how long it waits for SessionStarted, 0: for ever. AnyMessage says that each message
-	// renews it.
+	// StartPatience limits the wait for SessionStarted, 0: for ever. With AnyMessage each message renews it.
 	StartPatience time.Duration
 	AnyMessage    bool
-	// Silence is how long nothing may come before it breaks the stream, 0: for ever. QueueSilence is the same
+	// Silence is the longest time without a message before it breaks the stream, 0: for ever. QueueSilence is the same
 	// for messages that are no pings.
 	Silence, QueueSilence time.Duration
-	// EchoesPings says that it answers a ping by a ping.
+	// EchoesPings: it answers a ping by a ping.
 	EchoesPings bool
 
-	// Reattaches says that a broken stream is followed by another for the same session.
+	// Reattaches: a broken stream is followed by another for the same session.
 	Reattaches bool
-	// Resends are the methods whose requests are sent again after that; the others fail. SameIDs says how.
+	// Resends are the methods whose requests are sent again after that, with SameIDs under the same ids; the others
+	// fail.
 	Resends []string
 	SameIDs bool
 
-	// AwaitsEnd is the state in which it is when a stream does not end behind a Failure or a SessionStopped,
-	// Well if it does not wait for that.
+	// AwaitsEnd is its state when a stream does not end after a Failure or a SessionStopped, Well if it does not wait
+	// for that.
 	AwaitsEnd FailureState
-	// Recovery is how long it tries to attach again, 0: as its Client says.
+	// Recovery is the time for which it tries to attach again, 0: its Client decides.
 	Recovery time.Duration
-	// Goodbye is how it leaves, and Unended its state when the stream does not end within GoodbyePatience
-	// behind that.
+	// Goodbye is the way in which it leaves, and Unended its state when the stream does not end within GoodbyePatience
+	// after that.
 	Goodbye         Goodbye
 	GoodbyePatience time.Duration
 	Unended         FailureState
@@ -56,7 +55,7 @@ type Habits struct {
 	States []FailureState
 }
 
-// Goodbye is how an SDK ends its session.
+// Goodbye is the way in which an SDK ends its session.
 type Goodbye int
 
 // The ways to leave.
@@ -74,16 +73,16 @@ const (
 // FailureState is where a wrong server brings an SDK.
 type FailureState string
 
-// Well is none.
+// Well is no failure.
 const Well FailureState = ""
 
 // HotLoop is the state of any SDK that attaches over and over without a pause.
 const HotLoop FailureState = "attaches in a hot loop"
 
-// hot is how many attaches within a second are a hot loop.
+// hot is the number of attaches within a second that make a hot loop.
 const hot = 30
 
-// Patience is how long a double waits where its SDK would for ever.
+// Patience limits a double's wait where its SDK would wait for ever.
 const Patience = 10 * time.Second
 
 // All are the SDKs that have a double.
@@ -95,22 +94,22 @@ type SDK struct {
 	Client func(*Double) Client
 }
 
-// Client is what of an SDK depends on its state. One goroutine calls all of it.
+// Client is the part of an SDK that depends on its state. One goroutine calls all of it.
 type Client interface {
-	// Sends is told of a request that is about to be sent, and says whether that is to happen now.
+	// Sends is called with a request before it is sent, and reports whether to send it now.
 	Sends(*Call) bool
-	// Receives is told of each message before anything else is done with it.
+	// Receives is called with each message before it is handled.
 	Receives(*Response) FailureState
 	// Wakes is called when the session is attached, and then whenever it wanted; zero: not again.
 	Wakes() (time.Duration, FailureState)
-	// Ends is told how a stream ended, and says what comes next.
+	// Ends is called with the end of a stream, and returns the next step.
 	Ends(Ending) Next
 }
 
-// Ending is how a stream ended.
+// Ending is the way in which a stream ended.
 type Ending struct {
 	Started bool     // the session was attached
-	Failure *Failure // what it was told last
+	Failure *Failure // the last message
 	Stopped bool
 	Err     error // of gRPC; io.EOF: OK; nil: the double has broken it
 	Late    bool  // no SessionStarted came in time
@@ -118,7 +117,7 @@ type Ending struct {
 	Asked   bool  // the test broke it
 }
 
-// Next is what an SDK does behind the end of a stream.
+// Next is the next step of an SDK after the end of a stream.
 type Next struct {
 	State FailureState
 	Again bool // attach again

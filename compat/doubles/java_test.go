@@ -88,7 +88,7 @@ func (j *java) Receives(m *Response) FailureState {
 	}
 	if c := j.find(method, id); c.Request.GetDescribeSemaphore().GetWatchData() ||
 		c.Request.GetDescribeSemaphore().GetWatchOwners() {
-		j.watches[id] = true // whether or not the server says that it watches
+		j.watches[id] = true // even if the server reports no watch
 	}
 	return Well
 }

@@ -56,7 +56,7 @@ func (p *python) Sends(*Call) bool { return true }
 // Wakes implements Client.
 func (p *python) Wakes() (time.Duration, FailureState) { return 0, Well }
 
-// pythonStartPings is how many pings before SessionStarted are enough to see that it waits for nothing.
+// pythonStartPings pings before SessionStarted are enough to see that it waits for nothing.
 const pythonStartPings = 3
 
 // Receives implements Client (_dispatch_loop, reconnector.py:101).

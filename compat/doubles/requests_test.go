@@ -55,7 +55,7 @@ func Release(name string) *Request {
 		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{Name: name}}}
 }
 
-// Describe asks for a semaphore, and to be told once when it has changed.
+// Describe asks for a semaphore, and with watch for one notice when it has changed.
 func Describe(name string, watch bool) *Request {
 	return &Request{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
 		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{Name: name, IncludeOwners: true,

@@ -480,7 +480,7 @@ func tablesAreHeld(t *testing.T, _ SDK, conn *grpc.ClientConn) {
 	}
 }
 
-// zlibCodec is what gRPC for C++ calls deflate.
+// zlibCodec is the deflate of gRPC for C++.
 type zlibCodec struct{}
 
 func init() { encoding.RegisterCompressor(zlibCodec{}) }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// rules are those of surface.md §2.10, each for all SDKs whom it concerns.
+// rules are those of surface.md §2.10, each with the SDKs that it concerns.
 var rules = []struct {
 	number int
 	about  string
@@ -239,7 +239,7 @@ func attachesAgain(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	isFine(t, d)
 }
 
-// TestShutdown is rule 13: a server that ends says so to every client, and then ends the stream with OK.
+// TestShutdown is rule 13: a server that ends notifies every client, and then ends the stream with OK.
 func TestShutdown(t *testing.T) {
 	s := startServer(t, "--in-memory")
 	conn := dial(t, s.Address)
@@ -254,7 +254,7 @@ func TestShutdown(t *testing.T) {
 	defer stopping.Wait()
 	for _, d := range doubles {
 		eventually(t, "Failure for "+d.SDK, func() bool {
-			// Python's comes back at once, and may be told again.
+			// Python's comes back at once, and may get another.
 			return heard(d,
 				func(
 					m *Response) bool {

@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	// soakVariable is how long TestLeaderChanges takes; `make doubles-soak` sets 30 minutes.
+	// soakVariable sets the duration of TestLeaderChanges; `make doubles-soak` sets 30 minutes.
 	soakVariable = "DOUBLES_SOAK"
 	briefSoak    = 12 * time.Second
-	// leastPerSecond is how many requests of each session at work have to be answered, else the run shows
-	// nothing.
+	// leastPerSecond is the least number of answered requests of each session at work, else the run shows nothing.
 	leastPerSecond = 2
 	// lockPatience is longer than it takes until the session of a client that has crashed gives its lock
 	// back.
@@ -156,7 +155,7 @@ func TestLeaderChanges(t *testing.T) {
 	t.Log(table.String())
 }
 
-// part is what an SDK had to do with the soak.
+// part is an SDK's part in the soak.
 type part struct {
 	name, version, result string
 	sessions, moves       int
@@ -207,7 +206,7 @@ type worker struct {
 
 func (w *worker) String() string { return fmt.Sprintf("%s at home on server %d", w.sdk.SDK, w.home+1) }
 
-// epoch is when times are counted from.
+// epoch is the origin of times.
 var epoch = time.Now()
 
 func (w *worker) run(working, ending context.Context) {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// tenure is a time during which a client may have believed that it holds tokens: from when it was told until
-// it began to release them, or its session's timeout after the last message that it heard.
+// tenure is a time during which a client may have believed that it holds tokens: from the message about it until it
+// began to release them, or its session's timeout after the last message that it heard.
 type tenure struct {
 	name        string
 	count       uint64
-	order       uint64 // order id, 0 if the client did not ask
+	order       uint64 // order id, 0 if the client did not read it
 	from, until time.Duration
 }
 

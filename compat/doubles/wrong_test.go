@@ -27,7 +27,7 @@ func (w *wrong) Session(stream Ydb_Coordination_V1.CoordinationService_SessionSe
 	return w.script(&stage{stream})
 }
 
-// stage is what a script plays on. What fails on it has failed for the client, too, who ends the stream.
+// stage runs a script. A failure on it is a failure for the client, too, which ends the stream.
 type stage struct {
 	stream Ydb_Coordination_V1.CoordinationService_SessionServer
 }
@@ -122,7 +122,7 @@ type mistake struct {
 	script func(*stage) error
 	asks   []*Request
 	leaves bool
-	// quick shortens what the SDK waits for, where that is what the mistake is about.
+	// quick shortens the SDK's wait where the mistake is about that.
 	quick bool
 }
 
@@ -154,7 +154,7 @@ func granted(id uint64) *Response  { return acquired(id, Ydb.StatusIds_SUCCESS, 
 func unknown(id uint64) *Response  { return granted(id + 1000) }
 func tooEarly(id uint64) *Response { return changed(id) }
 
-// breaksOnce ends the first stream, or as many as it is told, and refuses further ones in its own way.
+// breaks ends the first streams, as many as given, and refuses further ones in its own way.
 func breaks(times int, then func(*stage) error) func(*stage) error {
 	count := make(chan int, 1)
 	count <- 0

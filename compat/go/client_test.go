@@ -88,14 +88,14 @@ func (r *record) trace() trace.Coordination {
 	}
 }
 
-// attachments says how often the session was started or restored.
+// attachments counts how often the session was started or restored.
 func (r *record) attachments(session uint64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.attached[session]
 }
 
-// startsUnsent says how many sessions the SDK may have given up because their SessionStart could not be sent.
+// startsUnsent counts the sessions that the SDK may have given up because their SessionStart could not be sent.
 func (r *record) startsUnsent() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

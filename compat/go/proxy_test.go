@@ -41,8 +41,8 @@ func (p *proxy) dsn() string {
 	return "grpc://" + p.listener.Addr().String() + "/local"
 }
 
-// mute swallows all bytes from now on, in both directions and on new connections too, and closes nothing: the
-// network between the two is gone and neither side is told.
+// mute swallows all bytes from now on, in both directions and on new connections too, and closes nothing: the network
+// between the two is gone and neither side is notified.
 func (p *proxy) mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -179,7 +179,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// The SDK tries again for ever where a start is refused, so the stream's end is what there is to see.
+// The SDK retries for ever where a start is refused, so the test looks at the stream's end.
 func TestPermissionTakenAway(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)

@@ -13,8 +13,8 @@ var (
 	lost          = options.SemaphoreWatchEvent{Lost: true}
 )
 
-// watch describes the semaphore and returns the channel on which the one event of the watch arrives. Room for
-// a second event lets tests see that there is none.
+// watch describes the semaphore and returns the channel on which the one event of the watch arrives. Room for a second
+// event lets tests see that only one comes.
 func watch(
 	t *testing.T, s coordination.Session, name string, flags options.SemaphoreWatchFlag,
 ) <-chan options.SemaphoreWatchEvent {
@@ -106,8 +106,8 @@ func TestWatchBoth(t *testing.T) {
 	wantEvent(t, events, ownersChanged)
 }
 
-// A second watch of the same session on the same semaphore replaces the first, which is told; a describe
-// without a watch leaves it alone; deleting the semaphore ends it.
+// A second watch of the same session on the same semaphore replaces the first, which is notified; a describe without a
+// watch leaves it alone; deleting the semaphore ends it.
 func TestWatchReplaced(t *testing.T) {
 	c := newNode(t)
 	watcher, other := c.session(), c.session()
@@ -124,7 +124,7 @@ func TestWatchReplaced(t *testing.T) {
 	wantEvent(t, second, ownersChanged)
 }
 
-// The usual loop: whoever is told looks again and watches on, from inside the handler.
+// The usual loop: a handler that gets a notice looks again and watches on, from inside itself.
 func TestWatchFromHandler(t *testing.T) {
 	c := newNode(t)
 	watcher, other := c.session(), c.session()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// check is what a scheduler does before it runs a job. Without it nothing else changes, and nothing is amiss
-// as long as nobody loses his lead.
+// check is a scheduler's check before it runs a job. Without it nothing else changes, and all seems well as long as no
+// leader loses its lead.
 const check = `			if err := confirm(ctx, session, token); err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ const (
 	shop     = "shop"            // a service
 )
 
-// market is services, and somebody who watches them.
+// market has services, and a watcher of them.
 type market struct {
 	*cast
 	timeout time.Duration
@@ -74,7 +74,7 @@ func (m *market) sees(want ...string) {
 	}
 }
 
-// all is what the watcher has seen.
+// all returns everything that the watcher has seen.
 func (m *market) all() [][]string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -113,8 +113,7 @@ func TestRegistry(t *testing.T) {
 	m.sees("a:80")
 }
 
-// TestDeadServiceIsGone wants one that dies without a word to be there for its session timeout, and no
-// longer.
+// TestDeadServiceIsGone: a service that dies silently is listed for its session timeout, and no longer.
 func TestDeadServiceIsGone(t *testing.T) {
 	t.Parallel()
 	s := standin.Start(t, standin.FakeTime(), standin.Patience(patience), standin.PongPatience(patience))

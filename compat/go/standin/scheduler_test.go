@@ -23,7 +23,7 @@ type run struct {
 	token     uint64
 }
 
-// journal is what the jobs of several schedulers work on. It refuses tokens that are too small.
+// journal is the resource that the jobs of several schedulers work on. It refuses tokens that are too small.
 type journal struct {
 	t *testing.T
 
@@ -95,8 +95,8 @@ func newCrew(t *testing.T, tr *trial) *crew {
 	return c
 }
 
-// works wants the job to be run when it is due, by whoever leads as the server has it, or, without asking
-// that, by anybody: a server that is cut off from the others does not answer.
+// works expects the job to be run when it is due, by the server's present leader or, without asking the server, by any
+// process: a server that is cut off from the others does not answer.
 func (c *crew) works(asking bool) run {
 	c.t.Helper()
 	before, _ := c.journal.latest()

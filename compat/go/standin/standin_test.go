@@ -19,7 +19,7 @@ import (
 
 const node = "/local/locks"
 
-// patience is how long things may take that take no time on a machine that is not busy.
+// patience limits things that take no time on a machine that is not busy.
 const patience = time.Minute
 
 // begin is a stand-in, and the SDK's session and lock on it.
@@ -131,7 +131,7 @@ func dieHolding(t *testing.T, conn *grpc.ClientConn) (session uint64) {
 	}
 }
 
-// TestRestartWithTheSDK has it come back, to the same session and the lock that it had.
+// TestRestartWithTheSDK restarts the stand-in: the SDK comes back, to the same session and the lock that it had.
 func TestRestartWithTheSDK(t *testing.T) {
 	s, session, _ := begin(t)
 	mine := session.SessionID()

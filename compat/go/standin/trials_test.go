@@ -28,7 +28,7 @@ const (
 // trial is a fault of docs/faults.md that happens to an example.
 type trial struct {
 	fault   string        // as the page has it
-	detail  string        // tells apart what has one name
+	detail  string        // distinguishes trials of one name
 	several bool          // servers
 	timeout time.Duration // of sessions; 0: unhurried
 	// early is ordered before there are any clients.
@@ -124,7 +124,7 @@ func notice(s *standin.Server, f faults.Filter, met func() bool) {
 			return
 		}
 		if time.Now().After(late) {
-			s.SpuriousNotice(f, "") // which fails the test, and says what there is
+			s.SpuriousNotice(f, "") // which fails the test, and lists the watches
 			return
 		}
 	}

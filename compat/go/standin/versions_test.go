@@ -14,8 +14,8 @@ import (
 var update = flag.Bool("update", false, "write testdata/raised.txt anew")
 
 // TestRaisedVersions: a program that has its tests use the stand-in gets the versions of modules that this
-// needs, also where it is built for production. The list is what it costs a program that has the SDK: what is
-// not in it keeps its version.
+// needs, also where it is built for production. The list is the cost for a program that has the SDK: other modules keep
+// their versions.
 func TestRaisedVersions(t *testing.T) {
 	before, names := linked(t, filepath.Join("testdata", "alone"), "github.com/ydb-platform/ydb-go-sdk/v3")
 	after, _ := linked(t, ".", "github.com/ydb-platform/ydb-go-sdk/v3",

@@ -28,7 +28,7 @@ var image = cmp.Or(os.Getenv("COORDD_STANDIN_IMAGE"), "coordd-standin")
 func startCoordd(ctx context.Context, t *testing.T) (connectionString, orders string) {
 	t.Helper()
 	coordd, err := testcontainers.Run(ctx, image,
-		// The host's ports are free ones: clients are told the address that they have called, so do not set
+		// The host's ports are free ones: clients get the address that they have called, so do not set
 		// COORDD_ADVERTISE.
 		testcontainers.WithExposedPorts("2136/tcp", "8765/tcp"),
 		// Everybody knows its password, so nobody else may reach it.

@@ -21,8 +21,8 @@ const (
 	programsName            = "C++, programs on the SDK's public API"
 )
 
-// TestPrograms runs programs of compat/cpp in every way. Each finds its server as the SDK's own tests do, and
-// says what it found in the form of TAP.
+// TestPrograms runs programs of compat/cpp in every way. Each finds its server as the SDK's own tests do, and prints
+// its results in the form of TAP.
 func TestPrograms(t *testing.T) {
 	directory := os.Getenv(programsVariable)
 	if directory == "" {
@@ -80,8 +80,7 @@ func runProgram(t *testing.T, program string, environment []string) (int, error)
 
 var tapLine = regexp.MustCompile(`(?m)^(?:(ok|not ok) \d+\b.*|1\.\.(\d+)|(Bail out!).*)$`)
 
-// readTAP returns how many checks a program has made, which is as many as it says in the end and none of
-// which has failed.
+// readTAP returns the number of checks that a program has made, if it matches the plan and no check has failed.
 func readTAP(out string) (checks int, err error) {
 	planned := ""
 	for _, found := range tapLine.FindAllStringSubmatch(out, -1) {

@@ -12,14 +12,14 @@ import (
 	"github.com/coordd/coordd/compat/go/upstream/internal/testserver"
 )
 
-// connectBy is what the SDK's tests take the connection string from.
+// connectBy is the variable of the connection string for the SDK's tests.
 const connectBy = "YDB_CONNECTION_STRING="
 
-// way is how the SDK's tests reach coordd.
+// way is a way from the SDK's tests to coordd.
 type way struct {
 	kind, name  string
 	environment []string    // that the SDK's tests read
-	turn        *sync.Mutex // of those who share servers: the tests use the same paths
+	turn        *sync.Mutex // of ways that share servers: the tests use the same paths
 }
 
 // startWays starts servers for every way: without anything, with TLS, with authentication by password and by

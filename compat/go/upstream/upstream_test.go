@@ -24,7 +24,7 @@ const (
 	suite = sdk + "/tests/integration"
 	// patience is for one of the SDK's tests. The longest takes 10 s on a quiet machine.
 	patience = 3 * time.Minute
-	// suiteName is what the results are shown under.
+	// suiteName is the heading of the results.
 	suiteName = "Go, the SDK's own integration tests"
 	// resultsVariable names a file for what passed, a line each: suiteName, version of the SDK, test, way,
 	// result, and a note (why it was not run, or which part was), separated by tabs. .ci/tools/sdks makes the
@@ -207,7 +207,7 @@ func runUpstream(t *testing.T, program, name, part string, environment []string)
 	return nil
 }
 
-// results are what passed.
+// results are the tests that passed.
 type results struct {
 	suite, version string
 

@@ -1,8 +1,7 @@
-// Command lock lets three tellers pay into one account, one at a time, under a distributed lock. At the end
-// somebody tries to write with the token of the first holder, as a process would that slept through the loss
-// of its lock, and the account refuses.
+// Command lock lets three tellers pay into one account, one at a time, under a distributed lock. At the end a process
+// writes with the token of the first holder, as if it had slept through the loss of its lock, and the account refuses.
 //
-// lock.go is the part to copy; account.go is what a resource does with the token.
+// lock.go is the part to copy; account.go is the resource's use of the token.
 package main
 
 import (

@@ -20,7 +20,7 @@ type Registry struct {
 	Sessions sessions.Keeper // with Create
 }
 
-// Announce tells that a service can be reached at an endpoint, until ctx ends.
+// Announce publishes that a service can be reached at an endpoint, until ctx ends.
 func (r *Registry) Announce(ctx context.Context, service, endpoint string) error {
 	return r.keep(ctx, service, func(ctx context.Context, session coordination.Session) error {
 		lease, err := session.AcquireSemaphore(ctx, service, 1, options.WithAcquireData([]byte(endpoint)))

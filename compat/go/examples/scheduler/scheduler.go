@@ -39,8 +39,7 @@ type Scheduler struct {
 }
 
 // Run stands for election, leads and stands again, until ctx ends. It also ends with sessions.ErrNoNode:
-// tokens begin anew with a node, so whoever makes one in place of another has to see to what the old tokens
-// have left.
+// tokens begin anew with a node, so the program that replaces a node has to deal with the traces of the old tokens.
 func (s *Scheduler) Run(ctx context.Context) error { return s.Sessions.Keep(ctx, s.stand) }
 
 // stand waits to be elected and leads.

@@ -17,10 +17,10 @@ import (
 // Keeper opens sessions.
 type Keeper struct {
 	DB *ydb.Driver
-	// Node is the path of the coordination node, which is made if it is missing and Create says so.
+	// Node is the path of the coordination node; with Create it is made if it is missing.
 	Node   string
 	Create bool
-	// Timeout is how long what a session holds stays its own after the program has died or lost its network.
+	// Timeout is the time for which a session's semaphores stay its own after the program has died or lost its network.
 	Timeout time.Duration
 }
 
@@ -106,8 +106,8 @@ func (k *Keeper) want(ctx context.Context) error {
 
 // Settle is for an AcquireSemaphore that was cancelled. The SDK takes such a wait back behind its caller's
 // back, and would not have the time if the session were closed: which may get what it waited for, as long as
-// it has not timed out. The server answers in order, so an answer to a later question says that it is done.
-// Settle waits for that, but not for long.
+// it has not timed out. The server answers in order, so an answer to a later question shows that it is done. Settle
+// waits for that, but not for long.
 func Settle(ctx context.Context, session coordination.Session, semaphore string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
 	defer cancel()

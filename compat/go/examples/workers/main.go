@@ -72,7 +72,7 @@ func run(ctx context.Context, play func(context.Context, coordination.Session) e
 	return nil
 }
 
-// errSessionLost says that everything the session held is gone.
+// errSessionLost is returned when everything the session held is gone.
 var errSessionLost = errors.New("session lost")
 
 // withSession opens a session, makes sure of the two semaphores, and plays the role on a context that ends
@@ -94,7 +94,7 @@ func withSession(ctx context.Context, db *ydb.Driver,
 	defer stop(nil)
 	defer context.AfterFunc(session.Context(), func() { stop(errSessionLost) })()
 
-	// Whoever comes first creates them; to the others the SDK reports no error.
+	// The first process creates them; the SDK reports no error to the others.
 	if err := session.CreateSemaphore(alive, members, coordination.MaxSemaphoreLimit); err != nil {
 		return lostOr(alive, err)
 	}
@@ -104,8 +104,8 @@ func withSession(ctx context.Context, db *ydb.Driver,
 	return lostOr(alive, play(alive, session))
 }
 
-// lostOr replaces err by errSessionLost where the loss of the session is what caused it, or where a request
-// was cut off so that nobody knows whether it was carried out: starting afresh is the answer to both.
+// lostOr replaces err by errSessionLost where the loss of the session has caused it, or where a request was cut off so
+// that its outcome is unknown: starting afresh is the answer to both.
 func lostOr(alive context.Context, err error) error {
 	if errors.Is(context.Cause(alive), errSessionLost) ||
 		errors.Is(err, coordination.ErrSessionClosed) ||

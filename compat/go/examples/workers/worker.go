@@ -14,7 +14,7 @@ import (
 // clean up. One that leaves on purpose releases what it holds (closing the session is not enough) and is gone
 // at once.
 func serve(ctx context.Context, session coordination.Session, endpoint string) error {
-	// The data of an owner is what others see of it.
+	// Others see the data of an owner.
 	published := options.WithAcquireData([]byte(endpoint))
 
 	membership, err := session.AcquireSemaphore(ctx, members, 1, published)
