@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/internal/testserver"
 )
 
-// project is what a compose file has started.
+// project is a started compose file.
 type project struct {
 	t           *testing.T
 	name        string

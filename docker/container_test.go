@@ -36,7 +36,7 @@ func TestContainer(t *testing.T) {
 		t.Errorf("discovery names %v, want the published address %s", named, want)
 	}
 
-	// Whoever may run programs in the container is an administrator; whoever reaches the port is not.
+	// A user that may run programs in the container is an administrator; a client of the port is not.
 	if status := docker(t, "exec", string(c), "/coordd", "cluster", "status"); !strings.Contains(status,
 		"leads, term") {
 		t.Errorf("by the administrator's socket: %q", status)

@@ -67,8 +67,8 @@ func docker(t *testing.T, args ...string) string {
 // container is a container by its id or name.
 type container string
 
-// hardened is what a careful operator runs every container with. Health is asked for more often than the
-// image says, to have done earlier.
+// hardened has the options with which a careful operator runs every container. Health is checked more often than by the
+// image's default, to have done earlier.
 var hardened = []string{"--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
 	"--health-interval=500ms"}
 
@@ -98,7 +98,7 @@ func (c container) inspect(t *testing.T, template string) string {
 	return docker(t, "inspect", "--format", template, string(c))
 }
 
-// healthy waits until the image's own health check says so.
+// healthy waits until the image's own health check passes.
 func (c container) healthy(t *testing.T) {
 	t.Helper()
 	poll := time.NewTicker(100 * time.Millisecond)
@@ -202,7 +202,7 @@ func TestStandInImage(t *testing.T) {
 	}
 }
 
-// TestImage reads what the image says of itself.
+// TestImage reads the image's metadata.
 func TestImage(t *testing.T) {
 	var inspected []struct {
 		Size   int64

@@ -89,9 +89,8 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	return status.Error(codes.Unavailable, "The server is not ready: "+s.Readiness().Reason)
 }
 
-// enforcerPeriod is how often the token file is looked at and revoked streams are looked for, if anything
-// changed. A stream that lost its right is ended within twice that, and spreadTime where many lose theirs at
-// once.
+// enforcerPeriod is the interval of checks of the token file and, if anything changed, of open streams. A stream that
+// lost its right is ended within twice that, and spreadTime where many lose theirs at once.
 const enforcerPeriod = 500 * time.Millisecond
 
 // enforcer is the goroutine that enforces what has changed on streams that are already open, and sees to the

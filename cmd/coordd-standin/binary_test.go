@@ -70,7 +70,7 @@ func (s *inPlaceOfLocalYDB) stop(t *testing.T) {
 	}
 }
 
-// logsIn tells what becomes of a login.
+// logsIn returns the status of a login.
 func logsIn(t *testing.T, address string, how credentials.TransportCredentials,
 	password string) Ydb.StatusIds_StatusCode {
 	t.Helper()

@@ -35,7 +35,7 @@ programs, as HOST:PORT. What it answers is printed as JSON, a text as it is.`
 const (
 	addressVariable = "COORDD_STANDIN"
 	defaultAddress  = "127.0.0.1:8765"
-	// orderPatience is how long an order may take.
+	// orderPatience limits the wait for an order.
 	orderPatience = time.Minute
 	// maxAnswerBytes bounds what a stand-in may answer.
 	maxAnswerBytes = 16 << 20

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxFreshKiB is what a stand-in may have in memory when it has started, maxUsedKiB when ten clients have
-	// had a thousand locks: that is to be 30 MiB, too, and is 29.8; two thirds are pages of the binary, of
-	// which a kernel may map more.
+	// maxFreshKiB bounds a stand-in's memory after its start, maxUsedKiB that after ten clients have had a thousand
+	// locks: that is to be 30 MiB, too, and is 29.8; two thirds are pages of the binary, of which a kernel may map
+	// more.
 	maxFreshKiB = 30 << 10
 	maxUsedKiB  = 32 << 10
 	// maxBinaryBytes bounds each of the binaries of make build, so that the image of coordd stays below 25 MB, and
@@ -72,7 +72,7 @@ func TestStandInTakesLittle(t *testing.T) {
 	}
 }
 
-// resident is how much of a process is in memory, in KiB.
+// resident is the part of a process that is in memory, in KiB.
 func resident(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

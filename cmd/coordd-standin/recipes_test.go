@@ -195,7 +195,7 @@ func decode(t *testing.T, text string, into any) {
 	}
 }
 
-// imageOffer is what the image has.
+// imageOffer lists the features of the image.
 type imageOffer struct {
 	ports, variables []string
 	health           bool
@@ -254,7 +254,7 @@ func (o *imageOffer) check(t *testing.T, c recipeContainer, standin bool, name s
 	}
 }
 
-// user holds what the tests are told against the image.
+// user checks the settings of the tests against the image.
 func (o *imageOffer) user(t *testing.T, variables map[string]string, host string) {
 	t.Helper()
 	if got := variables["YDB_CONNECTION_STRING"]; got != "grpc://"+host+":2136/local" ||
