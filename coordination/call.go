@@ -25,9 +25,8 @@ func CallOf(c Command) (CallID, bool) {
 // seconds, and servers make far fewer calls than that meanwhile.
 const maxRememberedCalls = 4096
 
-// callMemory is what a machine remembers of recent calls, so that a call that is repeated to a new leader
-// gets its one true answer. It is not stored, and no command depends on it: every server remembers what it
-// has applied itself.
+// callMemory has the outcomes of recent calls, so that a call that is repeated to a new leader gets its one true
+// answer. It is not stored, and no command depends on it: every server remembers what it has applied itself.
 type callMemory struct {
 	// All outcomes of calls after this entry are here. A call is compared by since, an entry as a whole: no command of
 	// the call is in it, at whatever place.

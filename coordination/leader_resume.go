@@ -17,7 +17,7 @@ package coordination
 //   - A request that has not been executed, and is not on its way through the log, is executed now. Epoch and
 //     sequence name it, so that the memory covers exactly the requests that it knows were
 //     never executed.
-//   - Of a request that the memory does not cover nothing true can be said. The stream ends with "Link
+//   - A request that the memory does not cover has no known outcome. The stream ends with "Link
 //     failure", as every stream does with the reference, and the client attaches anew.
 //
 // A session whose end is in flight is given to nobody: the stream waits for the outcome of the end (see hold), and gets

@@ -200,8 +200,8 @@ func (r *Roster) StillWelcome(id uint64) error {
 	return ErrUnknownHere
 }
 
-// warnOfCertificates warns of members that share a host name with this one's certificate: it could speak for them, and
-// they, where they are on its host, for it.
+// warnOfCertificates warns of members for whose host this one's certificate is good as well: this one could speak for
+// them, and they, where they are on its host, for it.
 func (r *Roster) warnOfCertificates() {
 	if r.cfg.TLS == nil {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// administrator returns the first of the users who may add the others, or else one more.
+// administrator returns the first user that may add the others, or else one more.
 func administrator(users []User) (name, password string) {
 	for _, u := range users {
 		if u.Administrator {
