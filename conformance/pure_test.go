@@ -77,7 +77,7 @@ func reencode(e coordination.Entry) coordination.Entry {
 		stored = codec.AppendToEntry(stored, c)
 	}
 	if len(stored) > 0 {
-		stored = codec.EndEntry(stored, e.ServedMillis)
+		stored = codec.EndEntry(stored, e.ServedMillis, e.Versions)
 	}
 	back := coordination.Entry{Index: e.Index, Term: e.Term}
 	if err := codec.DecodeEntry(stored, &back); err != nil {

@@ -30,7 +30,7 @@ func (m *Machine) Check() error {
 				entry.ID, entry.Node))
 			continue
 		}
-		if err := n.check(); err != nil {
+		if err := errors.Join(n.check(), n.checkVersions(&m.versions)); err != nil {
 			broken = append(broken, fmt.Errorf("coordination node %d: %w", n.id, err))
 		}
 		used += n.used
@@ -150,6 +150,17 @@ func (n *node) check() error {
 		fail("%d links in the sessions' lists, %d in the table", held, len(n.links))
 	}
 	return errors.Join(broken...)
+}
+
+func (n *node) checkVersions(v *versions) error {
+	for _, sem := range n.semaphores {
+		c := sem.change
+		if c.version > 0 && (sem.ephemeral || c.version >= v.next) || c.version == 0 && c != (dataChange{}) ||
+			len(c.author) > MaxAuthorBytes {
+			return fmt.Errorf("semaphore %q has %+v, the next version is %d", sem.name, c, v.next)
+		}
+	}
+	return nil
 }
 
 func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {

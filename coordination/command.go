@@ -230,6 +230,17 @@ type RemoveSemaphore struct {
 	Force     bool
 }
 
+// UpdateData replaces the data of a persistent semaphore if that still has the version which the caller has
+// seen. Expected is 0 for a semaphore that is not there: it is made, without a bound for its owners.
+type UpdateData struct {
+	CallID
+	Caller
+	Node     NodeID
+	Name     string
+	Data     []byte
+	Expected uint64
+}
+
 // MaxReasonBytes bounds the reason of an EndSession.
 const MaxReasonBytes = 128
 

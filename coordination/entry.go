@@ -20,7 +20,9 @@ type Entry struct {
 	// sets: since it applied the first entry of its term. It never goes back within a term; 0 proves nothing.
 	// See logClock.
 	ServedMillis uint64
-	Commands     []Command // none where the leader wrote only to say that it leads
+	// Versions makes changes of data count from here on: every server of the cluster can read their versions.
+	Versions bool
+	Commands []Command // none where the leader wrote only to say that it leads
 }
 
 // endOfEntry is behind all commands of an entry.

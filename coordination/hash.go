@@ -71,7 +71,7 @@ func (r MachineRow) hash() uint64 {
 	}
 	return uint64(h.later(10, r.ClockMillis).later(11, r.ClockBaseMillis).later(12, uint64(r.ClockTerm)).
 		later(13, r.LineageSince).later(14, uint64(r.QuietTerm)).later(15, uint64(r.HeirTerm)).
-		later(16, r.CalmSinceMillis))
+		later(16, r.CalmSinceMillis).later(17, r.NextVersion))
 }
 
 func (r PathRow) hash() uint64 {
@@ -108,9 +108,12 @@ func (r SessionRow) hash() uint64 {
 }
 
 func (r SemaphoreRow) hash() uint64 {
-	return uint64(
-		newRowHash(RowSemaphore).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Name).bytes(r.Data).
-			number(r.Limit).flag(r.Ephemeral))
+	h := newRowHash(RowSemaphore).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Name).bytes(r.Data).
+		number(r.Limit).flag(r.Ephemeral).later(1, r.Version).later(2, r.ChangedMillis)
+	if r.Author != "" {
+		h = h.number(3).text(r.Author)
+	}
+	return uint64(h)
 }
 
 func (r LinkRow) hash() uint64 {

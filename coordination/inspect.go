@@ -102,6 +102,7 @@ type InspectedSemaphore struct {
 	Owners, Waiters int // how many there are
 	Continued       bool
 	Links           []InspectedLink
+	Version         uint64 // of the data; 0: it is ephemeral, or changes do not count yet
 }
 
 // InspectedSession is a session with some of its links, or more of them: then it is Continued.
@@ -287,7 +288,7 @@ func (i *inspector) semaphores(n *node) bool {
 		}
 		seen := InspectedSemaphore{Node: n.id, Path: n.path, ID: sem.id, Name: sem.name, Data: sem.data,
 			Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral, Owners: sem.owners.length,
-			Waiters: sem.waiters.length, Continued: continued}
+			Waiters: sem.waiters.length, Continued: continued, Version: sem.version(&i.machine.versions)}
 		i.weigh(sem.name, sem.data)
 		all := i.linksOf(n, sem, &seen)
 		i.found.Semaphores = append(i.found.Semaphores, seen)
@@ -452,13 +453,16 @@ func (m *Machine) PathOfNode(id NodeID) scheme.Path {
 	return n.path
 }
 
-// FindSemaphore returns the id of the semaphore of a name, or 0.
-func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreID {
+// FindSemaphore returns the semaphore of a name, without an id if it is missing, and without a version if its
+// changes do not count.
+func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreRow {
 	n := m.nodes[node]
 	if n == nil || n.semaphores[name] == nil {
-		return 0
+		return SemaphoreRow{}
 	}
-	return n.semaphores[name].id
+	row := n.semaphores[name].row(n).(SemaphoreRow)
+	row.Version = n.semaphores[name].version(&m.versions)
+	return row
 }
 
 // Standing is the leader's state of a session.

@@ -56,6 +56,8 @@ func (m judge) judge(c callCommand) (scheme.Step, outcome.Outcome) {
 		return m.administerEndSession(c)
 	case *RemoveSemaphore:
 		return m.administerRemoveSemaphore(c)
+	case *UpdateData:
+		return m.updateData(c)
 	case *CreateResource:
 		return m.createResource(c)
 	case *AlterResource:

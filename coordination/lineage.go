@@ -74,7 +74,8 @@ func (m *Machine) ownRow() MachineRow {
 	return MachineRow{Index: m.index, NextNode: m.nextNode, Lineage: m.lineage.id,
 		CounterBase: m.lineage.base, LineageSince: m.lineage.since, StampMillis: m.stampMillis, Limits: m.limits,
 		ClockMillis: m.clock.millis, ClockBaseMillis: m.clock.base, ClockTerm: m.clock.term,
-		QuietTerm: m.calm.quiet, HeirTerm: m.calm.heir, CalmSinceMillis: m.calm.since}
+		QuietTerm: m.calm.quiet, HeirTerm: m.calm.heir, CalmSinceMillis: m.calm.since,
+		NextVersion: m.versions.next}
 }
 
 // BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was

@@ -27,8 +27,9 @@ type Machine struct {
 	// Parts that touch nothing but their own fields.
 	effects
 	occurrences
-	clock logClock
-	calm  calm
+	clock    logClock
+	calm     calm
+	versions versions
 	*room
 
 	nextNode NodeID
@@ -113,6 +114,9 @@ func (m *Machine) begin(e *Entry) {
 	m.index, m.place = e.Index, 0
 	m.stampMillis = max(m.stampMillis, e.StampMillis)
 	m.clock.proves(e.Term, e.ServedMillis)
+	if e.Versions {
+		m.versions.count(m.counts.Semaphores)
+	}
 	if len(e.Commands) == 0 {
 		m.calm.begins(e.Term)
 	}
@@ -149,11 +153,11 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		}
 	case *CreateSemaphore:
 		if n, s := m.origin(&c.Origin, RequestCreate); s != nil {
-			m.createSemaphore(n, c)
+			m.createSemaphore(n, s, c)
 		}
 	case *UpdateSemaphore:
 		if n, s := m.origin(&c.Origin, RequestUpdate); s != nil {
-			m.updateSemaphore(n, c)
+			m.updateSemaphore(n, s, c)
 		}
 	case *DeleteSemaphore:
 		if n, s := m.origin(&c.Origin, RequestDelete); s != nil {

@@ -95,7 +95,8 @@ type semaphore struct {
 	owners    linkList
 	waiters   linkList
 	mark      rowMark
-	changes   changes // not stored
+	change    dataChange // the last one of the data, of a persistent semaphore
+	changes   changes    // not stored
 }
 
 func (s *semaphore) free() uint64 { return s.limit - s.held }
@@ -317,11 +318,11 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 }
 
 // setSemaphoreData gives a semaphore other data. The caller has touched it.
-func (n *node) setSemaphoreData(sem *semaphore, data []byte) {
+func (n *node) setSemaphoreData(sem *semaphore, data []byte, change dataChange) {
 	before := sem.bytes()
 	n.free(before)
 	n.bytes -= before
-	sem.data = data
+	sem.data, sem.change = data, change
 	n.use(sem.bytes())
 	n.bytes += sem.bytes()
 }

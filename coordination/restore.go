@@ -68,7 +68,8 @@ func (r *Restorer) Add(row Row) error {
 			return fmt.Errorf("row %v comes behind that of semaphore %d", row.Key(), known[last].id)
 		}
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit,
-			ephemeral: row.Ephemeral}
+			ephemeral: row.Ephemeral,
+			change:    dataChange{row.Version, row.ChangedMillis, r.machine.versions.share(row.Author)}}
 		n.bytes += sem.bytes()
 		n.use(row.sized())
 		n.count(Counts{Semaphores: 1}, 1)
@@ -168,7 +169,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	m.stampMillis = r.header.StampMillis
 	m.calm = calm{quiet: r.header.QuietTerm, heir: r.header.HeirTerm, since: r.header.CalmSinceMillis}
 	m.clock = logClock{millis: r.header.ClockMillis, base: r.header.ClockBaseMillis, term: r.header.ClockTerm}
-	m.limits = r.header.Limits
+	m.limits, m.versions.next = r.header.Limits, r.header.NextVersion
 	m.calls.complete = m.index
 	m.restoredDigest = r.header.Digest
 	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {

@@ -54,6 +54,8 @@ type MachineRow struct {
 	// The hand-over that is under way, or was the last, see calm.
 	QuietTerm, HeirTerm Term
 	CalmSinceMillis     uint64
+	// NextVersion is the version of the next semaphore that is made, 0 while changes do not count.
+	NextVersion uint64
 }
 
 // PathRow is an entry of the path tree.
@@ -95,6 +97,10 @@ type SemaphoreRow struct {
 	Data      []byte
 	Limit     uint64
 	Ephemeral bool
+	// Of the last change of a persistent semaphore's data; 0 and empty: it was not counted. Author is a part of
+	// MaxAuthorBytes of the user's name, empty for nobody.
+	Version, ChangedMillis uint64
+	Author                 string
 }
 
 // LinkRow is an owner or a waiter (§0.2). Unlike in the reference the row has a flag for which of the two.
@@ -175,7 +181,7 @@ func (s *session) row(n *node) Row {
 
 func (s *semaphore) row(n *node) Row {
 	return SemaphoreRow{Node: n.id, ID: s.id, Name: s.name, Data: s.data, Limit: s.limit,
-		Ephemeral: s.ephemeral}
+		Ephemeral: s.ephemeral, Version: s.change.version, ChangedMillis: s.change.millis, Author: s.change.author}
 }
 
 func (l *link) row(n *node) Row {

@@ -1,11 +1,15 @@
 package coordination
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/coordination/accounts"
+)
 
 // This file is §3 of the specification: what each request does to a semaphore, and the order of what follows
 // (§4.6). Checks that need no state (sizes, ranges) were made by Leader.Request.
 
-func (m *Machine) createSemaphore(n *node, c *CreateSemaphore) {
+func (m *Machine) createSemaphore(n *node, s *session, c *CreateSemaphore) {
 	existing := n.semaphores[c.Name]
 	switch {
 	case existing != nil && existing.ephemeral:
@@ -19,12 +23,12 @@ func (m *Machine) createSemaphore(n *node, c *CreateSemaphore) {
 			m.refuse(&c.Origin, RequestCreate, refusal)
 			return
 		}
-		n.addSemaphore(c.Name, c.Limit, c.Data, false)
+		n.addSemaphore(c.Name, c.Limit, c.Data, false).change = m.change(nil, s.author(m.accounts))
 		m.answer(&c.Origin, RequestCreate, false)
 	}
 }
 
-func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
+func (m *Machine) updateSemaphore(n *node, s *session, c *UpdateSemaphore) {
 	sem := n.semaphores[c.Name]
 	if sem == nil {
 		m.refuse(&c.Origin, RequestUpdate, SemaphoreMissing)
@@ -37,12 +41,44 @@ func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
 			return
 		}
 		n.touch(sem)
-		n.setSemaphoreData(sem, c.Data)
+		n.setSemaphoreData(sem, c.Data, m.change(sem, s.author(m.accounts)))
 	}
 	m.answer(&c.Origin, RequestUpdate, false)
 	if changed {
 		m.changed(n, sem, Effect{DataChanged: true})
 	}
+}
+
+// version returns the version of the semaphore's data, 0 if its changes do not count.
+func (s *semaphore) version(v *versions) uint64 {
+	if s.ephemeral || v.next == 0 {
+		return 0
+	}
+	return max(s.change.version, 1)
+}
+
+// change is a change of the data of a semaphore, nil for one that is being made.
+func (m *Machine) change(of *semaphore, author string) dataChange {
+	v := &m.versions
+	least := v.next
+	switch {
+	case v.next == 0 || of != nil && of.ephemeral:
+		return dataChange{}
+	case of != nil:
+		least = of.version(v) + 1
+	}
+	if of == nil || author != of.change.author {
+		author = v.share(author)
+	}
+	return dataChange{v.give(least, m.lineage.base), m.stampMillis, author}
+}
+
+// author returns the name of the user whose session it is, empty if the user is unknown or has been removed.
+func (s *session) author(users *accounts.Accounts) string {
+	if s.owner.Kind == IdentityUser {
+		return users.NameOf(s.owner.User)
+	}
+	return s.owner.Subject
 }
 
 func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {

@@ -46,7 +46,7 @@ func kindOf(method string) listen.Kind {
 // mostBytes bounds the messages of a method's caller.
 func mostBytes(method string) int {
 	switch {
-	case method == sessionPath || method == permissionsMethod:
+	case method == sessionPath, method == permissionsMethod, method == adminpb.Inspect_UpdateData_FullMethodName:
 		return maxRequestBytes
 	case needsNoToken(method):
 		return maxLoginBytes

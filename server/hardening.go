@@ -16,7 +16,7 @@ const (
 	// maxRequestBytes bounds a message of a client, before and after it is decompressed. Those of a Session stream have
 	// a semaphore's data at most, and slightly too large data should get a proper refusal.
 	maxRequestBytes = 4 << 20
-	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
+	// maxCallBytes is the same for calls other than Session, ModifyPermissions and UpdateData.
 	maxCallBytes = 1 << 20
 	// maxLoginBytes is the same for calls that need no token.
 	maxLoginBytes = 4 << 10

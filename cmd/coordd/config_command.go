@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os/exec"
 	"syscall"
@@ -40,10 +41,20 @@ type configShown struct {
 
 func configGetCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
+	var meta bool
 	command := askCommand(env, &question{use: "get NODE NAME", short: "Print a configuration",
-		long:    "It is printed as it is, byte by byte, unless --output says otherwise.",
-		example: "  coordd config set app settings '{\"debug\": false}'\n  coordd config get app settings",
+		long: "It is printed as it is, byte by byte, unless --output says otherwise. With --meta its version,\n" +
+			"and the time and author of its last change, are printed instead, with --output beside it.",
+		example: "  coordd config set app settings '{\"debug\": false}'\n  coordd config get app settings\n" +
+			"  coordd config get app settings --meta",
 		run: func(ctx context.Context, c *caller, args []string) error {
+			if meta {
+				shown, err := c.configMeta(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return out.one(env.Stdout, shown, shown.text)
+			}
 			return c.withSession(ctx, args[0], "config get", func(s *client.Session) error {
 				d, _, err := s.Describe(ctx, args[1], client.Wanted{})
 				if err != nil {
@@ -57,23 +68,79 @@ func configGetCommand(env *cmdline.Env) *cobra.Command {
 					nil)
 			})
 		}}, out)
+	command.Flags().BoolVar(&meta, "meta", false, "print the version, its time and its author; needs a coordd server")
 	return command
 }
 
+// configMeta is a configuration with what is known of its last change.
+type configMeta struct {
+	configShown
+	lastChange
+	DataBytes uint64 `json:"data_bytes"`
+}
+
+func (m *configMeta) text(w io.Writer) {
+	orNone := func(text *string, none string) string {
+		if text == nil {
+			return none
+		}
+		return *text
+	}
+	author := "unknown, or nobody"
+	if m.Author != nil {
+		author = quotedName(*m.Author)
+	}
+	fmt.Fprintf(w, "version  %d\nchanged  %s\nauthor   %s\nbytes    %d\n", *m.Version, orNone(m.Changed, "unknown"),
+		author, m.DataBytes)
+}
+
+// configMeta asks for a configuration with its version.
+func (c *caller) configMeta(ctx context.Context, node, name string) (*configMeta, error) {
+	v, err := c.versions(ctx, node, name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%q: %w", name, err)
+	case v == nil:
+		return nil, fmt.Errorf("%q: it goes with its last owner, and its data has no version", name)
+	}
+	return &configMeta{configShown{c.path(node), name, true, showBytes(v.GetData())}, showVersion(v), v.GetDataBytes()},
+		nil
+}
+
+const configSetText = `With --if-version the server changes it only if it still has the version which
+'coordd config get --meta' has printed; 0 is for one that is not there. Otherwise nothing is
+changed, and the exit code is 124.`
+
 func configSetCommand(env *cmdline.Env) *cobra.Command {
-	return setCommand(env, "config set", &question{short: "Set a configuration, and make it where there is none",
+	var expected uint64
+	var command *cobra.Command
+	command = setCommand(env, &question{short: "Set a configuration, and make it if it is missing",
+		long: configSetText,
 		example: `  coordd config set app settings '{"debug": true}'
-  echo '{"debug": false}' | coordd config set app settings --file -`},
-		func(ctx context.Context, s *client.Session, name string, data []byte) error {
-			err := s.Update(ctx, name, data)
-			if client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
-				return err
+  echo '{"debug": false}' | coordd config set app settings --file -
+  coordd config set app other '{"debug": true}' --if-version 0`},
+		func(ctx context.Context, c *caller, node, name string, data []byte) error {
+			if command.Flags().Changed("if-version") {
+				return c.setVersion(ctx, node, name, data, expected)
 			}
-			if err = s.Create(ctx, name, limitOfConfigs, data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
-				err = s.Update(ctx, name, data) // another client has made it meanwhile
-			}
-			return err
+			return c.withSession(ctx, node, "config set", func(s *client.Session) error {
+				return aboutSemaphore(name, setConfig(ctx, s, name, data))
+			})
 		})
+	command.Flags().Uint64Var(&expected, "if-version", 0,
+		"the version that it must have, 0 for none; needs a coordd server")
+	return command
+}
+
+func setConfig(ctx context.Context, s *client.Session, name string, data []byte) error {
+	err := s.Update(ctx, name, data)
+	if client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
+		return err
+	}
+	if err = s.Create(ctx, name, limitOfConfigs, data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
+		err = s.Update(ctx, name, data) // another client has made it meanwhile
+	}
+	return err
 }
 
 const configWatchText = `Each change is a line, or a run of a command that finds the configuration on its stdin. The

@@ -28,7 +28,7 @@ var exitCodes = []struct {
 	{exit.Lost,
 		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"},
 	{exit.Conflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, " +
-		"take-over: --conflict-exit-code changes it)"},
+		"take-over: --conflict-exit-code changes it); config set: it does not have the version of --if-version"},
 	{exit.NotRun, "lock, elect, config watch: coordd itself has failed, and no command runs"},
 	{exit.Cannot, "lock, elect, config watch: the command cannot be run"},
 	{exit.NoSuch, "lock, elect, config watch: there is no such command"},

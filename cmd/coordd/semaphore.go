@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,28 +78,31 @@ func aboutSemaphore(name string, err error) error {
 }
 
 func semaphoreSetCommand(env *cmdline.Env) *cobra.Command {
-	return setCommand(env, "semaphore set", &question{short: "Replace the data of a semaphore",
+	return setCommand(env, &question{short: "Replace the data of a semaphore",
 		example: `  coordd sem create app greeting --limit 1
   coordd sem set app greeting hello
   echo '{"debug": true}' | coordd sem set app greeting --file -`},
-		func(ctx context.Context, s *client.Session, name string, data []byte) error {
-			return s.Update(ctx, name, data)
+		func(ctx context.Context, c *caller, node, name string, data []byte) error {
+			return c.withSession(ctx, node, "semaphore set", func(s *client.Session) error {
+				return aboutSemaphore(name, s.Update(ctx, name, data))
+			})
 		})
 }
 
 // setCommand makes a command that sets the data of a semaphore.
-func setCommand(env *cmdline.Env, verb string, q *question,
-	set func(ctx context.Context, s *client.Session, name string, data []byte) error) *cobra.Command {
+func setCommand(env *cmdline.Env, q *question,
+	set func(ctx context.Context, c *caller, node, name string, data []byte) error) *cobra.Command {
 	var file string
 	var data []byte
-	q.use, q.long = "set NODE NAME [DATA]", "The data is DATA, or what is in the file of --file; - is stdin."
+	q.use, q.long = "set NODE NAME [DATA]", strings.TrimSpace(
+		"The data is DATA, or what is in the file of --file; - is stdin.\n\n"+q.long)
 	q.check = func(_ *pflag.FlagSet, args []string) (err error) {
 		data, err = dataOf(env, file, args[2:])
 		return errors.Join(checkName(args[1]), err)
 	}
 	q.act = func(ctx context.Context, c *caller, args []string) (string, error) {
-		return fmt.Sprintf("%q has %s of data", args[1], counted(len(data), "byte")), c.withSession(ctx, args[0], verb,
-			func(s *client.Session) error { return aboutSemaphore(args[1], set(ctx, s, args[1], data)) })
+		return fmt.Sprintf("%q has %s of data", args[1], counted(len(data), "byte")),
+			set(ctx, c, args[0], args[1], data)
 	}
 	command := askCommand(env, q, nil)
 	command.Flags().StringVar(&file, "file", "", "file with the data, - for stdin")
@@ -192,6 +196,7 @@ type semaphoreShown struct {
 	Count     uint64 `json:"count"`
 	Ephemeral bool   `json:"ephemeral"`
 	bytesShown
+	lastChange
 	Owners  []*linkShown `json:"owners"`
 	Waiters []*linkShown `json:"waiters"`
 
@@ -231,6 +236,9 @@ func (s *semaphoreShown) text(w io.Writer) {
 		counted(len(s.Owners), "owner"), counted(len(s.Waiters), "waiter"))
 	if len(s.data) > 0 {
 		fmt.Fprintf(w, "  data    %s\n", dataText(s.data))
+	}
+	if s.Version != nil {
+		fmt.Fprintf(w, "  version %s\n", &s.lastChange)
 	}
 	for _, l := range s.Owners {
 		l.text(w, "owner ", s.Ephemeral)
@@ -313,11 +321,15 @@ func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
   coordd sem show app printers -o json`,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			return c.withSession(ctx, args[0], "semaphore show", func(s *client.Session) error {
+				version, unknown := c.versions(ctx, args[0], args[1]) // before the data, which may then be younger
 				d, _, err := s.Describe(ctx, args[1], client.Wanted{Owners: true, Waiters: true})
 				if err != nil {
 					return aboutSemaphore(args[1], err)
 				}
 				shown := showSemaphore(c.path(args[0]), d)
+				if unknown == nil && !d.GetEphemeral() {
+					shown.lastChange = showVersion(version)
+				}
 				if err := c.whoHas(ctx, shown); err != nil {
 					return err
 				}

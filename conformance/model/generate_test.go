@@ -118,6 +118,7 @@ func (g *generator) drawLikes() {
 		{(*generator).oddStart, 2}, {(*generator).advance, 10}, {(*generator).deadline, 6},
 		{(*generator).close, 3}, {(*generator).stop, 2}, {(*generator).oddity, 2}, {(*generator).pong, 2},
 		{(*generator).mute, 1}, {(*generator).restart, 1}, {(*generator).node, 1}, {(*generator).hold, 3},
+		{(*generator).set, 4},
 	} {
 		l.weight = l.weight * pick(g, 0, 1, 1, 2, 5)
 		if len(g.likes) == 0 && l.weight == 0 {
@@ -202,6 +203,17 @@ func (g *generator) update(_ *run, c int) step {
 		request.Name = nameTooLong
 	}
 	return g.send(c, request)
+}
+
+func (g *generator) set(*run, int) step {
+	s := step{op: opSet, request: Request{Name: g.taste().name, Data: g.data()}}
+	if g.one(20) {
+		s.request.Name = nameTooLong
+	}
+	if g.one(3) {
+		s.off = pick[uint64](g, 1, math.MaxUint64)
+	}
+	return s
 }
 
 func (g *generator) delete(_ *run, c int) step {

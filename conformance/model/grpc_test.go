@@ -106,7 +106,8 @@ func timeless(s *step) bool {
 	const longMillis = 600_000 // longer than any sequence takes
 	s.server = 1
 	switch s.op {
-	case opAdvance, opDeadline, opMute, opHold, opRelease, opRestart, opReload, opHand, opEcho, opPong:
+	case opAdvance, opDeadline, opMute, opHold, opRelease, opRestart, opReload, opHand, opEcho, opPong,
+		opSet: // which is no message of the protocol
 		return false
 	case opStart:
 		if s.request.TimeoutMillis < longMillis {

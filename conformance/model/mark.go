@@ -83,6 +83,12 @@ const (
 	markCreateTooMany
 	markUpdated
 	markUpdatedEphemeral
+	markVersionMade
+	markVersionUpdated
+	markVersionSame
+	markVersionOther
+	markVersionMissing
+	markVersionEphemeral
 	markUpdateSame
 	markUpdateNameTooLong
 	markUpdateDataTooLarge
@@ -226,6 +232,12 @@ var markRules = [markCount]string{
 	markCreateTooMany:         "§3.2 3: too many",
 	markUpdated:               "§3.3: different data",
 	markUpdatedEphemeral:      "§3.3: of an ephemeral one",
+	markVersionMade:           "coordd: an update that expects nothing makes a semaphore",
+	markVersionUpdated:        "coordd: an update expects the version that is there",
+	markVersionSame:           "coordd: and brings the same data",
+	markVersionOther:          "coordd: an update expects another version",
+	markVersionMissing:        "coordd: an update expects a version of what is not there",
+	markVersionEphemeral:      "coordd: an update of an ephemeral semaphore expects a version",
 	markUpdateSame:            "§3.3: same data",
 	markUpdateNameTooLong:     "§3.3: name too long",
 	markUpdateDataTooLarge:    "§3.3: data too large, not applied",

@@ -54,13 +54,16 @@ type Limits struct {
 // Model is a server with at most one coordination node. Everything that follows from a call has happened when
 // it returns. It is not safe for concurrent use.
 type Model struct {
-	path    string
-	limits  Limits
-	now     time.Duration
-	age     age
-	node    *node
-	streams []*Stream
-	opaque  uint64
+	path   string
+	limits Limits
+	now    time.Duration
+	age    age
+	node   *node
+	// lastVersion is the highest that any semaphore has had.
+	lastVersion uint64
+	administers bool // an administrator's command is carried out
+	streams     []*Stream
+	opaque      uint64
 
 	held  bool
 	queue []func() // what the leader has not yet done, while held

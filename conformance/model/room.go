@@ -53,12 +53,15 @@ func (m *Model) used() int {
 // full is why the state may not count so many bytes more; empty if it may. A sixteenth of it is for
 // administrators. The quota is that of the database, which has all rows but the machine's below it.
 func (m *Model) full(more int) string {
-	used := m.used() + more
+	used, most := m.used()+more, m.limits.State-m.limits.State/16
+	if m.administers {
+		most = m.limits.State
+	}
 	switch {
 	case more <= 0:
 	case m.limits.Quota > 0 && used-rowCharge > m.limits.Quota:
 		return "Quota of /local is used up"
-	case m.limits.State > 0 && used > m.limits.State-m.limits.State/16:
+	case m.limits.State > 0 && used > most:
 		return "Cluster state has no space left"
 	}
 	return ""

@@ -98,6 +98,9 @@ func (r *run) do(s step) (goOn bool) {
 	r.note("%12v %s\n", r.model.Now(), s)
 	r.carryOut(s)
 	r.compare()
+	if !r.held {
+		r.compareVersions()
+	}
 	if r.model.Ambiguous() {
 		r.note("two timers at one moment: the rest is not compared\n")
 		return false
@@ -208,6 +211,8 @@ func (r *run) server(s step) {
 	case opHand:
 		r.rings.HandOver()
 		r.model.Restart(r.rings.Machine().ClockMillis(), true)
+	case opSet:
+		r.set(s)
 	case opDrop:
 		r.rings.Call(func(call coordination.CallID) coordination.Command {
 			return &coordination.DropNode{CallID: call, Path: path}
@@ -225,6 +230,43 @@ func (r *run) server(s step) {
 		r.model.AlterNode(s.config)
 	default:
 		panic("no such step: " + string(s.op))
+	}
+}
+
+// nodeID returns the id of the node, 0 if it is missing.
+func (r *run) nodeID() coordination.NodeID {
+	entry, _ := r.rings.Machine().Tree().Lookup(scheme.SplitLoose(nodePath))
+	return entry.Node
+}
+
+func (r *run) set(s step) {
+	expected := s.off
+	if r.model.node != nil {
+		if sem := r.model.findSemaphore(s.request.Name); sem != nil {
+			expected += sem.version
+		}
+	}
+	status, text := UpdateData(r.model, s.request.Name, s.request.Data, expected)
+	node := r.nodeID()
+	got := r.rings.Call(func(call coordination.CallID) coordination.Command {
+		return &coordination.UpdateData{CallID: call, Node: node, Name: s.request.Name, Data: []byte(s.request.Data),
+			Expected: expected}
+	})
+	if Status(got.Status) != status || !got.OK() && got.Issues[0].Message != text {
+		r.differ(fmt.Sprintf("an update that expects version %d: the model says %d %q, coordd %s", expected, status,
+			text, got))
+	}
+}
+
+// compareVersions compares what clients of the protocol do not see.
+func (r *run) compareVersions() {
+	if r.model.node == nil {
+		return
+	}
+	for _, sem := range r.model.node.semaphores {
+		if row := r.rings.Machine().FindSemaphore(r.nodeID(), sem.name); row.Version != sem.version {
+			r.differ(fmt.Sprintf("%q has version %d, and %d in the model", sem.name, row.Version, sem.version))
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ type semaphore struct {
 	data      string
 	limit     uint64
 	ephemeral bool
+	version   uint64 // of the data
 	owners    []*link
 	waiters   []*link // in queue order
 	watches   []watch
@@ -117,7 +118,9 @@ func (m *Model) createSemaphore(c call) {
 			return
 		}
 		m.mark(markCreated)
-		m.node.semaphores = append(m.node.semaphores, &semaphore{model: m, name: c.Name, data: c.Data, limit: c.Limit})
+		sem := &semaphore{model: m, name: c.Name, data: c.Data, limit: c.Limit}
+		sem.count()
+		m.node.semaphores = append(m.node.semaphores, sem)
 		m.succeed(c, false)
 	}
 }
@@ -141,9 +144,23 @@ func (m *Model) updateSemaphore(c call) {
 			m.mark(markUpdatedEphemeral)
 		}
 		sem.data = c.Data
+		sem.count()
 		m.succeed(c, false)
 		sem.notify(true, false)
 	}
+}
+
+// count gives a semaphore that was made, or whose data has changed, its next version. A new one begins above all that
+// were ever given.
+func (sem *semaphore) count() {
+	if sem.ephemeral {
+		return
+	}
+	if sem.version == 0 {
+		sem.version = sem.model.lastVersion
+	}
+	sem.version++
+	sem.model.lastVersion = max(sem.model.lastVersion, sem.version)
 }
 
 // deleteSemaphore is §3.7: the requester is answered last.

@@ -29,6 +29,7 @@ const (
 	opDrop    op = "drop"
 	opCreate  op = "create node"
 	opAlter   op = "alter node"
+	opSet     op = "set" // data of a semaphore that has an expected version
 )
 
 // sessionRef names the session that a start asks for. Steps name sessions by the slot that had them, so that a sequence
@@ -85,6 +86,7 @@ type step struct {
 	pong    pongRef
 	by      time.Duration
 	config  Config
+	off     uint64 // of opSet: added to the version that is there, which is 0 if the semaphore is missing
 }
 
 func (s step) String() string {
@@ -106,6 +108,9 @@ func (s step) String() string {
 		return fmt.Sprintf("advance to the next expiry and %v", s.by)
 	case opCreate, opAlter:
 		return fmt.Sprintf("%s %+v", s.op, s.config)
+	case opSet:
+		return fmt.Sprintf("set %s to %s, expecting its version and %d", brief(s.request.Name), brief(s.request.Data),
+			s.off)
 	case opHold, opRelease, opRestart, opReload, opHand, opDrop:
 		return string(s.op)
 	}

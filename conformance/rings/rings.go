@@ -97,7 +97,7 @@ func (w *World) lead() {
 // commit is the next entry of the log.
 func (w *World) commit(commands []coordination.Command) {
 	w.index++
-	e := coordination.Entry{Index: w.index, Term: w.term, Commands: commands}
+	e := coordination.Entry{Index: w.index, Term: w.term, Commands: commands, Versions: len(commands) > 0}
 	if len(commands) > 0 {
 		e.ServedMillis = w.replica.Served(w.now)
 		e.StampMillis = w.replica.Stamp(originMillis + uint64(w.Now().Milliseconds()))

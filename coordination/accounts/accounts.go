@@ -71,7 +71,24 @@ type SigningKey struct {
 // something makes a new one, so other goroutines may keep and read it.
 type Accounts struct {
 	users []User       // ascending names
+	names []named      // of the users, ascending ids
 	keys  []SigningKey // ascending ids
+}
+
+type named struct {
+	id   Position
+	name string
+}
+
+func (n named) compare(id Position) int { return n.id.Compare(id) }
+
+// NameOf returns the name of the user with an id, empty if the user is unknown.
+func (a *Accounts) NameOf(id Position) string {
+	at, found := slices.BinarySearchFunc(a.names, id, named.compare)
+	if !found {
+		return ""
+	}
+	return a.names[at].name
 }
 
 // Users returns all users in ascending order of their names. The slice must not be changed.
@@ -102,7 +119,7 @@ func (a *Accounts) search(name string) (int, bool) {
 }
 
 func (a *Accounts) clone() *Accounts {
-	return &Accounts{users: slices.Clone(a.users), keys: slices.Clone(a.keys)}
+	return &Accounts{users: slices.Clone(a.users), names: slices.Clone(a.names), keys: slices.Clone(a.keys)}
 }
 
 // newestKey is the id of the newest signing key, or the zero one.
@@ -162,6 +179,7 @@ func (a *Accounts) Add(by By, at Position, u User, onlyFirst bool) Change {
 	u.ID, u.Version, u.Administrator = at, at, first || u.Administrator
 	after := a.clone()
 	after.users = slices.Insert(after.users, slot, u)
+	after.names = append(after.names, named{u.ID, u.Name}) // the newest
 	return Change{After: after, Users: []Position{u.ID}, Outcome: outcome.Done()}
 }
 
@@ -196,7 +214,9 @@ func (a *Accounts) Remove(by By, name string) Change {
 	}
 	after := a.clone()
 	after.users = slices.Delete(after.users, slot, slot+1)
-	return Change{After: after, Users: []Position{a.users[slot].ID}, Outcome: outcome.Done()}
+	id := a.users[slot].ID
+	after.names = slices.DeleteFunc(after.names, func(n named) bool { return n.id == id })
+	return Change{After: after, Users: []Position{id}, Outcome: outcome.Done()}
 }
 
 func (a *Accounts) isLastAdministrator(name string) bool {
@@ -235,8 +255,13 @@ func (a *Accounts) Rotate(by By, at Position, k SigningKey, newest Position, dro
 
 // Restored is the accounts that a checkpoint holds. The keys must be in ascending order of ids.
 func Restored(users []User, keys []SigningKey) *Accounts {
+	a := &Accounts{users: users, keys: keys}
+	for _, u := range users {
+		a.names = append(a.names, named{u.ID, u.Name})
+	}
+	slices.SortFunc(a.names, func(n, o named) int { return n.compare(o.id) })
 	slices.SortFunc(users, func(u, v User) int { return cmp.Compare(u.Name, v.Name) })
-	return &Accounts{users: users, keys: keys}
+	return a
 }
 
 // validUserName allows printable ASCII without spaces, so that names are safe in logs and on command lines.
@@ -252,8 +277,14 @@ func validPasswordHash(hash string) bool { return hash != "" && len(hash) <= Max
 func (a *Accounts) Check(applied Position) error {
 	var broken []error
 	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
+	if len(a.names) != len(a.users) {
+		fail("%d users, %d of them by their ids", len(a.users), len(a.names))
+	}
 	administrators := 0
 	for i, u := range a.users {
+		if a.NameOf(u.ID) != u.Name {
+			fail("user %s %q is named %q by the id", u.ID, u.Name, a.NameOf(u.ID))
+		}
 		if !validUserName(u.Name) || i > 0 && a.users[i-1].Name >= u.Name {
 			fail("user %s %q has a bad name or is out of order", u.ID, u.Name)
 		}

@@ -149,6 +149,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.Quiet)
 	case 33:
 		return new(coordination.Age)
+	case 35:
+		return new(coordination.UpdateData)
 	}
 	return nil
 }
@@ -202,21 +204,30 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 		w.answered(&c.Origin)
 		return 9
 	case *coordination.EndSession:
-		number(w, 1, &c.Nonce)
-		w.caller(3, &c.Caller)
-		number(w, 5, &c.Node)
+		w.ofNode(&c.CallID, &c.Caller, &c.Node)
 		number(w, 6, &c.Session)
 		w.text(7, &c.Reason)
 		return 24
 	case *coordination.RemoveSemaphore:
-		number(w, 1, &c.Nonce)
-		w.caller(3, &c.Caller)
-		number(w, 5, &c.Node)
+		w.ofNode(&c.CallID, &c.Caller, &c.Node)
 		number(w, 6, &c.Semaphore)
 		w.flag(7, &c.Force)
 		return 25
+	case *coordination.UpdateData:
+		w.ofNode(&c.CallID, &c.Caller, &c.Node)
+		w.text(6, &c.Name)
+		w.bytes(7, &c.Data)
+		number(w, 8, &c.Expected)
+		return 35
 	}
 	return 0
+}
+
+// ofNode is the fields 1 to 5 of a call about something in a node.
+func (w *wire) ofNode(call *coordination.CallID, by *coordination.Caller, node *coordination.NodeID) {
+	number(w, 1, &call.Nonce)
+	w.caller(3, by)
+	number(w, 5, node)
 }
 
 // nodeCommand is command for the commands of nodes, directories and rate limiters; it returns 0 for all others.

@@ -46,13 +46,19 @@ func AppendEncoded(entry, command []byte) []byte {
 // EndBytesMax is the largest number of bytes that EndEntry adds: a tag and a number.
 const EndBytesMax = 1 + 10
 
-// EndEntry adds to an entry with all its commands for how long its leader has served, unless that is 0, and
-// returns the extended slice. It is for logs that every server reads with VersionAges.
-func EndEntry(entry []byte, servedMillis uint64) []byte {
+// EndEntry adds to an entry with all its commands for how long its leader has served, unless that is 0, which is for
+// logs that every server reads with VersionAges, and marks it if changes of data count, which is for logs that every
+// server reads with VersionVersions. It returns the extended slice.
+func EndEntry(entry []byte, servedMillis uint64, versions bool) []byte {
+	switch {
+	case versions:
+		entry[0] = VersionVersions
+	case servedMillis != 0:
+		entry[0] = VersionAges
+	}
 	if servedMillis == 0 {
 		return entry
 	}
-	entry[0] = VersionAges
 	return protowire.AppendVarint(protowire.AppendTag(entry, entryServed, protowire.VarintType), servedMillis)
 }
 
@@ -62,7 +68,7 @@ func EndEntry(entry []byte, servedMillis uint64) []byte {
 // share memory with data, which must not be changed afterwards; those of one among several do not, because
 // what lives on of one command must not keep the others' bytes. Errors are those of DecodeCommand.
 func DecodeEntry(data []byte, e *coordination.Entry) error {
-	e.StampMillis, e.ServedMillis, e.Commands = 0, 0, e.Commands[:0]
+	e.StampMillis, e.ServedMillis, e.Versions, e.Commands = 0, 0, false, e.Commands[:0]
 	switch {
 	case len(data) == 0:
 		return nil
@@ -72,10 +78,11 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 			e.Commands = append(e.Commands, c)
 		}
 		return err
-	case data[0] != VersionEntries && data[0] != VersionAges: // the form stayed the same, whatever commands say
-		return fmt.Errorf("an entry has format version %d, this program knows versions %d and %d", data[0],
-			VersionEntries, VersionAges)
+	case data[0] != VersionEntries && data[0] != VersionAges && data[0] != VersionVersions:
+		return fmt.Errorf("an entry has format version %d, this program knows versions %d, %d and %d", data[0],
+			VersionEntries, VersionAges, VersionVersions) // the form stayed the same, whatever commands say
 	}
+	e.Versions = data[0] == VersionVersions
 	w := reader(data[1:], false)
 	number(&w, entryStamp, &e.StampMillis)
 	for w.at(entryCommands, protowire.BytesType) && len(e.Commands) < coordination.MaxEntryCommands {
@@ -94,7 +101,7 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 	if err := w.finish(); err != nil {
 		return fmt.Errorf("an entry is broken: %w", err)
 	}
-	if (e.ServedMillis != 0) != (data[0] == VersionAges) {
+	if !e.Versions && (e.ServedMillis != 0) != (data[0] == VersionAges) {
 		return fmt.Errorf("an entry of format version %d says that its leader has served for %d ms", data[0],
 			e.ServedMillis)
 	}

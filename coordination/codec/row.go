@@ -178,6 +178,7 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 12, &r.QuietTerm)
 	number(w, 13, &r.HeirTerm)
 	number(w, 14, &r.CalmSinceMillis)
+	number(w, 15, &r.NextVersion)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {
@@ -226,6 +227,9 @@ func (w *wire) semaphoreRow(r *coordination.SemaphoreRow) {
 	w.bytes(2, &r.Data)
 	number(w, 3, &r.Limit)
 	w.flag(4, &r.Ephemeral)
+	number(w, 5, &r.Version)
+	number(w, 6, &r.ChangedMillis)
+	w.text(7, &r.Author)
 }
 
 func (w *wire) linkRow(r *coordination.LinkRow) {

@@ -174,6 +174,10 @@ func TestRowsCountWhatTheyAreEncoded(t *testing.T) {
 	for round := range 2000 {
 		f := &filler{random: rand.New(rand.NewPCG(seed, uint64(round)))}
 		for _, row := range filledRows(f) {
+			if sem, is := row.(coordination.SemaphoreRow); is {
+				sem.Author = sem.Author[:min(len(sem.Author), coordination.MaxAuthorBytes)]
+				row = sem
+			}
 			key, value, _ := EncodeRow(row)
 			if counts := coordination.RowBytes(row); counts < uint64(len(key)+len(value)) ||
 				counts > uint64(len(key)+len(value)+2048) {

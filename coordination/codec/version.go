@@ -7,7 +7,7 @@ import (
 
 // Version is the newest version of the stored format that this program knows. What it writes has the version
 // with which its form came, so that it is read by as many as can read it.
-const Version = 4
+const Version = 5
 
 // The versions with which things came. Nothing of a version is written before every server of the cluster can
 // read it.
@@ -24,6 +24,9 @@ const (
 	// VersionAges is the version with which entries came to say for how long their leader has served, and with
 	// that absences of sessions and the ages of waits.
 	VersionAges = 4
+	// VersionVersions is the version with which versions of data came. An entry that has it makes changes of data
+	// count: otherwise servers of other versions would not have the same state.
+	VersionVersions = 5
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
@@ -62,6 +65,8 @@ func Since(c coordination.Command) uint64 {
 		return VersionQuotas
 	case *coordination.BeginAbsence, *coordination.EndAbsence, *coordination.Quiet, *coordination.Age:
 		return VersionAges
+	case *coordination.UpdateData:
+		return VersionVersions
 	case *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
 		*coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
@@ -91,7 +96,14 @@ func sinceRow(row coordination.Row) uint64 {
 		if r.Quota != (scheme.Quota{}) {
 			return VersionQuotas
 		}
+	case coordination.SemaphoreRow:
+		if r.Version != 0 || r.ChangedMillis != 0 || r.Author != "" {
+			return VersionVersions
+		}
 	case coordination.MachineRow:
+		if r.NextVersion != 0 {
+			return VersionVersions
+		}
 		if r.ClockMillis != 0 || r.ClockBaseMillis != 0 || r.ClockTerm != 0 || r.LineageSince != 0 ||
 			r.QuietTerm != 0 || r.HeirTerm != 0 || r.CalmSinceMillis != 0 {
 			return VersionAges

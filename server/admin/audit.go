@@ -37,7 +37,7 @@ type Audit struct {
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
 	adminpb.Cluster_Quotas_FullMethodName: true, adminpb.Inspect_List_FullMethodName: true,
-	adminpb.Inspect_Watch_FullMethodName: true}
+	adminpb.Inspect_Watch_FullMethodName: true, adminpb.Inspect_Versions_FullMethodName: true}
 
 // audited reports whether a call is to be found in the log.
 func audited(method string) bool {
@@ -189,6 +189,9 @@ func targetOf(request any) string {
 		return inspected(r)
 	case *adminpb.DeleteSemaphoreRequest:
 		return deleted(r)
+	case *adminpb.UpdateDataRequest:
+		return fmt.Sprintf("semaphore %q of %q, %d bytes for version %d", inspect.Shown(r.GetName()),
+			inspect.Shown(r.GetPath()), len(r.GetData()), r.GetExpected())
 	case *adminpb.SetQuotaRequest:
 		return fmt.Sprintf("%s: %d bytes, %d entries", lograte.Printable(r.GetPath(), 64), r.GetBytes(),
 			r.GetEntries())

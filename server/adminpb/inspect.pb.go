@@ -289,7 +289,7 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type PageRequest struct {
@@ -615,6 +615,7 @@ type Semaphore struct {
 	Owners        []*Link                `protobuf:"bytes,12,rep,name=owners,proto3" json:"owners,omitempty"` // in the order of their order ids
 	Waiters       []*Link                `protobuf:"bytes,13,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	Continued     bool                   `protobuf:"varint,14,opt,name=continued,proto3" json:"continued,omitempty"` // the page before has the first of its owners and waiters
+	Version       uint64                 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`     // of its data, see Version; 0: none, it is ephemeral
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +739,13 @@ func (x *Semaphore) GetContinued() bool {
 		return x.Continued
 	}
 	return false
+}
+
+func (x *Semaphore) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // What ties a session to a semaphore.
@@ -1544,6 +1552,285 @@ func (*DeleteSemaphoreResponse) Descriptor() ([]byte, []int) {
 	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
 }
 
+type VersionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionsRequest) Reset() {
+	*x = VersionsRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionsRequest) ProtoMessage() {}
+
+func (x *VersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionsRequest.ProtoReflect.Descriptor instead.
+func (*VersionsRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *VersionsRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VersionsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// What data was, and since when.
+type Version struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Grows by one with each change of the data. A new semaphore begins above all versions that the cluster has given out,
+	// so a version never means two things; after a restore versions jump. 1: that of a semaphore of before versions counted.
+	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	ChangedMillis uint64 `protobuf:"varint,2,opt,name=changed_millis,json=changedMillis,proto3" json:"changed_millis,omitempty"` // the leader's clock, since 1970; 0: unknown
+	Author        string `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`                                     // up to 128 bytes of the user's name; empty: nobody, or unknown. For callers who may update rows
+	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	DataBytes     uint64 `protobuf:"varint,5,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Version) Reset() {
+	*x = Version{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Version) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Version) ProtoMessage() {}
+
+func (x *Version) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Version.ProtoReflect.Descriptor instead.
+func (*Version) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Version) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Version) GetChangedMillis() uint64 {
+	if x != nil {
+		return x.ChangedMillis
+	}
+	return 0
+}
+
+func (x *Version) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Version) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Version) GetDataBytes() uint64 {
+	if x != nil {
+		return x.DataBytes
+	}
+	return 0
+}
+
+type VersionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Present       *Version               `protobuf:"bytes,1,opt,name=present,proto3" json:"present,omitempty"` // missing: the semaphore is ephemeral
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionsResponse) Reset() {
+	*x = VersionsResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionsResponse) ProtoMessage() {}
+
+func (x *VersionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionsResponse.ProtoReflect.Descriptor instead.
+func (*VersionsResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *VersionsResponse) GetPresent() *Version {
+	if x != nil {
+		return x.Present
+	}
+	return nil
+}
+
+type UpdateDataRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`          // up to 1048576 bytes
+	Expected      uint64                 `protobuf:"varint,4,opt,name=expected,proto3" json:"expected,omitempty"` // version; 0: there is no such semaphore
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateDataRequest) Reset() {
+	*x = UpdateDataRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateDataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateDataRequest) ProtoMessage() {}
+
+func (x *UpdateDataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateDataRequest.ProtoReflect.Descriptor instead.
+func (*UpdateDataRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *UpdateDataRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UpdateDataRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateDataRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *UpdateDataRequest) GetExpected() uint64 {
+	if x != nil {
+		return x.Expected
+	}
+	return 0
+}
+
+type UpdateDataResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateDataResponse) Reset() {
+	*x = UpdateDataResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateDataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateDataResponse) ProtoMessage() {}
+
+func (x *UpdateDataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateDataResponse.ProtoReflect.Descriptor instead.
+func (*UpdateDataResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of a node; empty: all of them and the leaders, for administrators
@@ -1556,7 +1843,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1855,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1868,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -1629,7 +1916,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1928,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1941,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -1823,7 +2110,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"semaphores\x18\x04 \x01(\x04R\n" +
 	"semaphores\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12%\n" +
-	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\x82\x03\n" +
+	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\x9c\x03\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -1840,7 +2127,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fwaiter_count\x18\v \x01(\x04R\vwaiterCount\x12-\n" +
 	"\x06owners\x18\f \x03(\v2\x15.coordd.admin.v1.LinkR\x06owners\x12/\n" +
 	"\awaiters\x18\r \x03(\v2\x15.coordd.admin.v1.LinkR\awaiters\x12\x1c\n" +
-	"\tcontinued\x18\x0e \x01(\bR\tcontinued\"\x80\x02\n" +
+	"\tcontinued\x18\x0e \x01(\bR\tcontinued\x12\x18\n" +
+	"\aversion\x18\x0f \x01(\x04R\aversion\"\x80\x02\n" +
 	"\x04Link\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x12\n" +
@@ -1908,7 +2196,25 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\"\x19\n" +
-	"\x17DeleteSemaphoreResponse\"R\n" +
+	"\x17DeleteSemaphoreResponse\"9\n" +
+	"\x0fVersionsRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x95\x01\n" +
+	"\aVersion\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12%\n" +
+	"\x0echanged_millis\x18\x02 \x01(\x04R\rchangedMillis\x12\x16\n" +
+	"\x06author\x18\x03 \x01(\tR\x06author\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x1d\n" +
+	"\n" +
+	"data_bytes\x18\x05 \x01(\x04R\tdataBytes\"F\n" +
+	"\x10VersionsResponse\x122\n" +
+	"\apresent\x18\x01 \x01(\v2\x18.coordd.admin.v1.VersionR\apresent\"k\n" +
+	"\x11UpdateDataRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1a\n" +
+	"\bexpected\x18\x04 \x01(\x04R\bexpected\"\x14\n" +
+	"\x12UpdateDataResponse\"R\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
@@ -1952,12 +2258,15 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"WAIT_ENDED\x10\r\x12\x15\n" +
 	"\x11SEMAPHORE_DELETED\x10\x0e\x12\x12\n" +
 	"\x0eSESSION_TRACED\x10\x10\x12\x10\n" +
-	"\fNODE_DROPPED\x10\x0f2\xc5\x02\n" +
+	"\fNODE_DROPPED\x10\x0f2\xed\x03\n" +
 	"\aInspect\x12;\n" +
 	"\x04List\x12\x1c.coordd.admin.v1.PageRequest\x1a\x15.coordd.admin.v1.Page\x12U\n" +
 	"\n" +
 	"EndSession\x12\".coordd.admin.v1.EndSessionRequest\x1a#.coordd.admin.v1.EndSessionResponse\x12d\n" +
-	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponse\x12@\n" +
+	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponse\x12O\n" +
+	"\bVersions\x12 .coordd.admin.v1.VersionsRequest\x1a!.coordd.admin.v1.VersionsResponse\x12U\n" +
+	"\n" +
+	"UpdateData\x12\".coordd.admin.v1.UpdateDataRequest\x1a#.coordd.admin.v1.UpdateDataResponse\x12@\n" +
 	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01B)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
 var (
@@ -1973,7 +2282,7 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(PageRequest_Kind)(0),           // 0: coordd.admin.v1.PageRequest.Kind
 	(PageRequest_Filter)(0),         // 1: coordd.admin.v1.PageRequest.Filter
@@ -1993,8 +2302,13 @@ var file_server_adminpb_inspect_proto_goTypes = []any{
 	(*EndSessionResponse)(nil),      // 15: coordd.admin.v1.EndSessionResponse
 	(*DeleteSemaphoreRequest)(nil),  // 16: coordd.admin.v1.DeleteSemaphoreRequest
 	(*DeleteSemaphoreResponse)(nil), // 17: coordd.admin.v1.DeleteSemaphoreResponse
-	(*WatchRequest)(nil),            // 18: coordd.admin.v1.WatchRequest
-	(*Event)(nil),                   // 19: coordd.admin.v1.Event
+	(*VersionsRequest)(nil),         // 18: coordd.admin.v1.VersionsRequest
+	(*Version)(nil),                 // 19: coordd.admin.v1.Version
+	(*VersionsResponse)(nil),        // 20: coordd.admin.v1.VersionsResponse
+	(*UpdateDataRequest)(nil),       // 21: coordd.admin.v1.UpdateDataRequest
+	(*UpdateDataResponse)(nil),      // 22: coordd.admin.v1.UpdateDataResponse
+	(*WatchRequest)(nil),            // 23: coordd.admin.v1.WatchRequest
+	(*Event)(nil),                   // 24: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	0,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
@@ -2012,20 +2326,25 @@ var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	12, // 12: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
 	12, // 13: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
 	13, // 14: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	3,  // 15: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	4,  // 16: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	14, // 17: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	16, // 18: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	18, // 19: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	5,  // 20: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	15, // 21: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	17, // 22: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	19, // 23: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	19, // 15: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
+	3,  // 16: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 17: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	14, // 18: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	16, // 19: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	18, // 20: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	21, // 21: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	23, // 22: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	5,  // 23: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	15, // 24: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	17, // 25: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	20, // 26: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	22, // 27: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	24, // 28: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -2039,7 +2358,7 @@ func file_server_adminpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   16,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

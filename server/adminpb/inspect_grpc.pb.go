@@ -39,6 +39,8 @@ const (
 	Inspect_List_FullMethodName            = "/coordd.admin.v1.Inspect/List"
 	Inspect_EndSession_FullMethodName      = "/coordd.admin.v1.Inspect/EndSession"
 	Inspect_DeleteSemaphore_FullMethodName = "/coordd.admin.v1.Inspect/DeleteSemaphore"
+	Inspect_Versions_FullMethodName        = "/coordd.admin.v1.Inspect/Versions"
+	Inspect_UpdateData_FullMethodName      = "/coordd.admin.v1.Inspect/UpdateData"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
 )
 
@@ -54,6 +56,11 @@ type InspectClient interface {
 	// Deletes a persistent semaphore. With force it may have owners and waiters: waiters are told, owners are not. To take a
 	// lock from a client end its session instead. Ephemeral semaphores cannot be deleted: they go with their last owner.
 	DeleteSemaphore(ctx context.Context, in *DeleteSemaphoreRequest, opts ...grpc.CallOption) (*DeleteSemaphoreResponse, error)
+	// Returns the version of a persistent semaphore's data, and the data that has it.
+	Versions(ctx context.Context, in *VersionsRequest, opts ...grpc.CallOption) (*VersionsResponse, error)
+	// Replaces the data of a persistent semaphore if it still has the expected version, or makes one that is not there. It
+	// needs ydb.granular.update_row. ABORTED names the expected version and the present one.
+	UpdateData(ctx context.Context, in *UpdateDataRequest, opts ...grpc.CallOption) (*UpdateDataResponse, error)
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
@@ -97,6 +104,26 @@ func (c *inspectClient) DeleteSemaphore(ctx context.Context, in *DeleteSemaphore
 	return out, nil
 }
 
+func (c *inspectClient) Versions(ctx context.Context, in *VersionsRequest, opts ...grpc.CallOption) (*VersionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VersionsResponse)
+	err := c.cc.Invoke(ctx, Inspect_Versions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectClient) UpdateData(ctx context.Context, in *UpdateDataRequest, opts ...grpc.CallOption) (*UpdateDataResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateDataResponse)
+	err := c.cc.Invoke(ctx, Inspect_UpdateData_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Inspect_ServiceDesc.Streams[0], Inspect_Watch_FullMethodName, cOpts...)
@@ -128,6 +155,11 @@ type InspectServer interface {
 	// Deletes a persistent semaphore. With force it may have owners and waiters: waiters are told, owners are not. To take a
 	// lock from a client end its session instead. Ephemeral semaphores cannot be deleted: they go with their last owner.
 	DeleteSemaphore(context.Context, *DeleteSemaphoreRequest) (*DeleteSemaphoreResponse, error)
+	// Returns the version of a persistent semaphore's data, and the data that has it.
+	Versions(context.Context, *VersionsRequest) (*VersionsResponse, error)
+	// Replaces the data of a persistent semaphore if it still has the expected version, or makes one that is not there. It
+	// needs ydb.granular.update_row. ABORTED names the expected version and the present one.
+	UpdateData(context.Context, *UpdateDataRequest) (*UpdateDataResponse, error)
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
@@ -149,6 +181,12 @@ func (UnimplementedInspectServer) EndSession(context.Context, *EndSessionRequest
 }
 func (UnimplementedInspectServer) DeleteSemaphore(context.Context, *DeleteSemaphoreRequest) (*DeleteSemaphoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSemaphore not implemented")
+}
+func (UnimplementedInspectServer) Versions(context.Context, *VersionsRequest) (*VersionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Versions not implemented")
+}
+func (UnimplementedInspectServer) UpdateData(context.Context, *UpdateDataRequest) (*UpdateDataResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateData not implemented")
 }
 func (UnimplementedInspectServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -228,6 +266,42 @@ func _Inspect_DeleteSemaphore_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inspect_Versions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VersionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).Versions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_Versions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).Versions(ctx, req.(*VersionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Inspect_UpdateData_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateDataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).UpdateData(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_UpdateData_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).UpdateData(ctx, req.(*UpdateDataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Inspect_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -257,6 +331,14 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteSemaphore",
 			Handler:    _Inspect_DeleteSemaphore_Handler,
+		},
+		{
+			MethodName: "Versions",
+			Handler:    _Inspect_Versions_Handler,
+		},
+		{
+			MethodName: "UpdateData",
+			Handler:    _Inspect_UpdateData_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -23,7 +23,7 @@ func GRPCStatus(ctx context.Context, answer outcome.Outcome, err error) error {
 		outcome.Unauthorized: codes.PermissionDenied, outcome.AlreadyExists: codes.AlreadyExists,
 		outcome.NotFound: codes.NotFound, outcome.SchemeError: codes.NotFound,
 		outcome.BadRequest: codes.InvalidArgument, outcome.PreconditionFailed: codes.FailedPrecondition,
-		outcome.Unavailable: codes.Unavailable,
+		outcome.Unavailable: codes.Unavailable, outcome.Aborted: codes.Aborted,
 	}[answer.Status]
 	if code == codes.OK {
 		code = codes.Internal

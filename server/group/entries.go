@@ -16,8 +16,9 @@ func (g *core) entries(commands []coordination.Command) [][]byte {
 	entries := make([][]byte, 0, 1)
 	entry := codec.BeginEntry(g.packing[:0], g.replica.Stamp(g.clock.WallMillis()))
 	begun, count, served := len(entry), 0, g.replica.Served(g.clock.Now())
+	versions := g.FormatVersion() >= codec.VersionVersions
 	end := func(until int) {
-		entries = append(entries, codec.EndEntry(slices.Clone(entry[:until]), served))
+		entries = append(entries, codec.EndEntry(slices.Clone(entry[:until]), served, versions))
 		count = 0
 	}
 	alone := false

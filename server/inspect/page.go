@@ -29,6 +29,8 @@ const (
 var errMissing = status.Error(codes.NotFound,
 	"There is no such directory, or no such coordination node whose rows you may read")
 
+var errNoSemaphore = status.Error(codes.NotFound, coordination.SemaphoreMissing.Text)
+
 // errLeadsElsewhere is the answer to another server that takes this one for the leader; it never reaches a client.
 var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 

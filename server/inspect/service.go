@@ -125,8 +125,60 @@ func withAdvice(answer outcome.Outcome) outcome.Outcome {
 		": they go with their last owner; end its session")
 }
 
+// Versions implements adminpb.InspectServer.
+func (s *Service) Versions(ctx context.Context, r *adminpb.VersionsRequest) (*adminpb.VersionsResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if err := s.Group.CatchUp(ctx); err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	answer := new(adminpb.VersionsResponse)
+	missing := errMissing
+	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		entry, found := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
+		if !found {
+			return outcome.Done()
+		}
+		rights := m.Tree().Rights(entry, m.Subject(caller))
+		row := m.FindSemaphore(entry.Node, r.GetName())
+		switch {
+		case rights&scheme.SelectRow == 0:
+		case row.ID == 0:
+			missing = errNoSemaphore
+		default:
+			missing, answer.Present = nil, versionToPB(&row, rights&scheme.UpdateRow != 0)
+		}
+		return outcome.Done()
+	})
+	if err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	return answer, missing
+}
+
+// UpdateData implements adminpb.InspectServer.
+func (s *Service) UpdateData(ctx context.Context, r *adminpb.UpdateDataRequest) (*adminpb.UpdateDataResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	node, _, err := s.find(ctx, caller, r.GetPath(), "")
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.UpdateData{CallID: call, Caller: caller, Node: node, Name: r.GetName(), Data: r.GetData(),
+			Expected: r.GetExpected()}
+	})
+	return &adminpb.UpdateDataResponse{}, calls.GRPCStatus(ctx, answer, err)
+}
+
 // find returns the node at a path, and the semaphore there with the name. It tells of nothing that the caller
-// may neither read nor erase.
+// may neither read nor change.
 func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
 	name string) (node coordination.NodeID, semaphore coordination.SemaphoreID, err error) {
 	if err := s.Group.CatchUp(ctx); err != nil {
@@ -134,8 +186,8 @@ func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
 	}
 	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		entry, found := m.Tree().Lookup(scheme.SplitLoose(path))
-		if found && m.Tree().Rights(entry, m.Subject(caller))&(scheme.SelectRow|scheme.EraseRow) != 0 {
-			node, semaphore = entry.Node, m.FindSemaphore(entry.Node, name)
+		if found && m.Tree().Rights(entry, m.Subject(caller))&(scheme.SelectRow|scheme.UpdateRow|scheme.EraseRow) != 0 {
+			node, semaphore = entry.Node, m.FindSemaphore(entry.Node, name).ID
 		}
 		return outcome.Done()
 	})

@@ -25,7 +25,20 @@ func semaphoreToPB(s *coordination.InspectedSemaphore, data int) *adminpb.Semaph
 	return &adminpb.Semaphore{Path: s.Path.String(), Id: uint64(s.ID), Name: []byte(s.Name),
 		Data: s.Data[:min(len(s.Data), data)], DataBytes: uint64(len(s.Data)), Count: s.Count, Limit: s.Limit,
 		Ephemeral: s.Ephemeral, OwnerCount: uint64(s.Owners), WaiterCount: uint64(s.Waiters),
-		Continued: s.Continued}
+		Continued: s.Continued, Version: s.Version}
+}
+
+// versionToPB returns the present version of a semaphore's data, nil if its changes do not count.
+func versionToPB(row *coordination.SemaphoreRow, author bool) *adminpb.Version {
+	if row.Version == 0 {
+		return nil
+	}
+	p := &adminpb.Version{Version: row.Version, ChangedMillis: row.ChangedMillis, Data: row.Data,
+		DataBytes: uint64(len(row.Data))}
+	if author {
+		p.Author = Shown(row.Author)
+	}
+	return p
 }
 
 func sessionToPB(s *coordination.InspectedSession, standing *group.Standing) *adminpb.Session {

@@ -114,6 +114,9 @@ func (h *History) Execute(at time.Duration, server int, entry *coordination.Entr
 // sum is of everything in the entry.
 func (h *History) sum(entry *coordination.Entry) uint64 {
 	h.encoded = binary.AppendUvarint(binary.AppendUvarint(h.encoded[:0], uint64(entry.Term)), entry.ServedMillis)
+	if entry.Versions {
+		h.encoded = append(h.encoded, 1)
+	}
 	h.encoded = codec.BeginEntry(h.encoded, entry.StampMillis)
 	for _, c := range entry.Commands {
 		h.encoded = codec.AppendToEntry(h.encoded, c)

@@ -5,6 +5,7 @@
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
 // what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
 // quotas of paths, the reserve for administrators, and the limit of links; 4 for the log clock, and what has an age by it;
+// 5 for versions of data;
 // 1 for everything else. The encoding is canonical: fields in ascending order, each only if it is not zero, numbers in
 // their shortest form. So one value has one encoding, and a reader refuses everything else. A field or a command that is
 // added later comes with a new version.
@@ -47,7 +48,7 @@ type Entry struct {
 	StampMillis uint64     `protobuf:"varint,1,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
 	Commands    []*Command `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
 	// Time of the leader's monotonic clock since it applied the first entry of its own term. 0: nothing is proven. An
-	// entry that says it is of version 4.
+	// entry that says it is of version 4. One of version 5 says that changes of data count from here on, and may say both.
 	ServedMillis  uint64 `protobuf:"varint,3,opt,name=served_millis,json=servedMillis,proto3" json:"served_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,6 +141,7 @@ type Command struct {
 	//	*Command_EndAbsence
 	//	*Command_Quiet
 	//	*Command_Age
+	//	*Command_UpdateData
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -470,6 +472,15 @@ func (x *Command) GetAge() *Age {
 	return nil
 }
 
+func (x *Command) GetUpdateData() *UpdateData {
+	if x != nil {
+		if x, ok := x.Command.(*Command_UpdateData); ok {
+			return x.UpdateData
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -602,6 +613,10 @@ type Command_Age struct {
 	Age *Age `protobuf:"bytes,33,opt,name=age,proto3,oneof"`
 }
 
+type Command_UpdateData struct {
+	UpdateData *UpdateData `protobuf:"bytes,35,opt,name=update_data,json=updateData,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -665,6 +680,8 @@ func (*Command_EndAbsence) isCommand_Command() {}
 func (*Command_Quiet) isCommand_Command() {}
 
 func (*Command_Age) isCommand_Command() {}
+
+func (*Command_UpdateData) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -3290,6 +3307,99 @@ func (x *RemoveSemaphore) GetForce() bool {
 	return false
 }
 
+// Replaces the data of a persistent semaphore that has the expected version. 0: it is not there, and is made.
+type UpdateData struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Node          uint64                 `protobuf:"varint,5,opt,name=node,proto3" json:"node,omitempty"`
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
+	Expected      uint64                 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateData) Reset() {
+	*x = UpdateData{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateData) ProtoMessage() {}
+
+func (x *UpdateData) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateData.ProtoReflect.Descriptor instead.
+func (*UpdateData) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *UpdateData) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *UpdateData) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *UpdateData) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *UpdateData) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *UpdateData) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateData) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *UpdateData) GetExpected() uint64 {
+	if x != nil {
+		return x.Expected
+	}
+	return 0
+}
+
 // Makes a resource of a rate limiter in the coordination node at path. The properties are those of Ydb.RateLimiter: the
 // doubles by their bits, and what this program does not know encoded as it was sent.
 type CreateResource struct {
@@ -3311,7 +3421,7 @@ type CreateResource struct {
 
 func (x *CreateResource) Reset() {
 	*x = CreateResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3433,7 @@ func (x *CreateResource) String() string {
 func (*CreateResource) ProtoMessage() {}
 
 func (x *CreateResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +3446,7 @@ func (x *CreateResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResource.ProtoReflect.Descriptor instead.
 func (*CreateResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateResource) GetNonce() uint64 {
@@ -3436,7 +3546,7 @@ type AlterResource struct {
 
 func (x *AlterResource) Reset() {
 	*x = AlterResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3448,7 +3558,7 @@ func (x *AlterResource) String() string {
 func (*AlterResource) ProtoMessage() {}
 
 func (x *AlterResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3461,7 +3571,7 @@ func (x *AlterResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterResource.ProtoReflect.Descriptor instead.
 func (*AlterResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AlterResource) GetNonce() uint64 {
@@ -3554,7 +3664,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3676,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3689,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DropResource) GetNonce() uint64 {
@@ -3640,13 +3750,15 @@ type MachineRow struct {
 	QuietTerm       uint64 `protobuf:"varint,12,opt,name=quiet_term,json=quietTerm,proto3" json:"quiet_term,omitempty"`
 	HeirTerm        uint64 `protobuf:"varint,13,opt,name=heir_term,json=heirTerm,proto3" json:"heir_term,omitempty"`
 	CalmSinceMillis uint64 `protobuf:"varint,14,opt,name=calm_since_millis,json=calmSinceMillis,proto3" json:"calm_since_millis,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The version of the data of the next semaphore that is made; 0: changes do not count yet.
+	NextVersion   uint64 `protobuf:"varint,15,opt,name=next_version,json=nextVersion,proto3" json:"next_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3770,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3783,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -3772,6 +3884,13 @@ func (x *MachineRow) GetCalmSinceMillis() uint64 {
 	return 0
 }
 
+func (x *MachineRow) GetNextVersion() uint64 {
+	if x != nil {
+		return x.NextVersion
+	}
+	return 0
+}
+
 // An entry of the path tree.
 type PathRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -3793,7 +3912,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3924,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +3937,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -3917,7 +4036,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4048,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4061,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -4033,7 +4152,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4164,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4177,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -4154,18 +4273,22 @@ func (x *SessionRow) GetAbsentTotalMillis() uint64 {
 
 // A semaphore without its owners and waiters.
 type SemaphoreRow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	Limit         uint64                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	Ephemeral     bool                   `protobuf:"varint,4,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Data      []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Limit     uint64                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Ephemeral bool                   `protobuf:"varint,4,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	// Of the last change of a persistent semaphore's data; 0: it was not counted.
+	Version       uint64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	ChangedMillis uint64 `protobuf:"varint,6,opt,name=changed_millis,json=changedMillis,proto3" json:"changed_millis,omitempty"`
+	Author        []byte `protobuf:"bytes,7,opt,name=author,proto3" json:"author,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4300,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4313,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -4221,6 +4344,27 @@ func (x *SemaphoreRow) GetEphemeral() bool {
 	return false
 }
 
+func (x *SemaphoreRow) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SemaphoreRow) GetChangedMillis() uint64 {
+	if x != nil {
+		return x.ChangedMillis
+	}
+	return 0
+}
+
+func (x *SemaphoreRow) GetAuthor() []byte {
+	if x != nil {
+		return x.Author
+	}
+	return nil
+}
+
 // An owner or a waiter. Its id is the order id.
 type LinkRow struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -4245,7 +4389,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4401,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4414,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -4380,7 +4524,7 @@ type ResourceRow struct {
 
 func (x *ResourceRow) Reset() {
 	*x = ResourceRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4392,7 +4536,7 @@ func (x *ResourceRow) String() string {
 func (*ResourceRow) ProtoMessage() {}
 
 func (x *ResourceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4405,7 +4549,7 @@ func (x *ResourceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceRow.ProtoReflect.Descriptor instead.
 func (*ResourceRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResourceRow) GetPath() string {
@@ -4472,7 +4616,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4628,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4641,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -4546,7 +4690,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4702,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4715,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{43}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -4599,7 +4743,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4755,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4802,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4670,7 +4814,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4683,7 +4827,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -4708,7 +4852,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
 	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\x12#\n" +
-	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\xcf\x10\n" +
+	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\x8d\x11\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -4748,7 +4892,9 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vend_absence\x18\x1f \x01(\v2\x19.coordd.log.v1.EndAbsenceH\x00R\n" +
 	"endAbsence\x12,\n" +
 	"\x05quiet\x18  \x01(\v2\x14.coordd.log.v1.QuietH\x00R\x05quiet\x12&\n" +
-	"\x03age\x18! \x01(\v2\x12.coordd.log.v1.AgeH\x00R\x03ageB\t\n" +
+	"\x03age\x18! \x01(\v2\x12.coordd.log.v1.AgeH\x00R\x03age\x12<\n" +
+	"\vupdate_data\x18# \x01(\v2\x19.coordd.log.v1.UpdateDataH\x00R\n" +
+	"updateDataB\t\n" +
 	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
@@ -4997,7 +5143,16 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x1c\n" +
 	"\tsemaphore\x18\x06 \x01(\x04R\tsemaphore\x12\x14\n" +
-	"\x05force\x18\a \x01(\bR\x05force\"\x95\x03\n" +
+	"\x05force\x18\a \x01(\bR\x05force\"\xb0\x01\n" +
+	"\n" +
+	"UpdateData\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\a \x01(\fR\x04data\x12\x1a\n" +
+	"\bexpected\x18\b \x01(\x04R\bexpected\"\x95\x03\n" +
 	"\x0eCreateResource\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
@@ -5029,7 +5184,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
 	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1a\n" +
-	"\bresource\x18\x06 \x01(\tR\bresource\"\xe1\x03\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\"\x84\x04\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -5048,7 +5203,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"quiet_term\x18\f \x01(\x04R\tquietTerm\x12\x1b\n" +
 	"\their_term\x18\r \x01(\x04R\bheirTerm\x12*\n" +
-	"\x11calm_since_millis\x18\x0e \x01(\x04R\x0fcalmSinceMillis\"\xc7\x03\n" +
+	"\x11calm_since_millis\x18\x0e \x01(\x04R\x0fcalmSinceMillis\x12!\n" +
+	"\fnext_version\x18\x0f \x01(\x04R\vnextVersion\"\xc7\x03\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5095,12 +5251,15 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	" \x01(\rR\x0eownerUserPlace\x12#\n" +
 	"\rowner_subject\x18\v \x01(\fR\fownerSubject\x12!\n" +
 	"\fabsent_since\x18\f \x01(\x04R\vabsentSince\x12.\n" +
-	"\x13absent_total_millis\x18\r \x01(\x04R\x11absentTotalMillis\"p\n" +
+	"\x13absent_total_millis\x18\r \x01(\x04R\x11absentTotalMillis\"\xc3\x01\n" +
 	"\fSemaphoreRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x04R\x05limit\x12\x1c\n" +
-	"\tephemeral\x18\x04 \x01(\bR\tephemeralJ\x04\b\x05\x10\v\"\x8a\x03\n" +
+	"\tephemeral\x18\x04 \x01(\bR\tephemeral\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x04R\aversion\x12%\n" +
+	"\x0echanged_millis\x18\x06 \x01(\x04R\rchangedMillis\x12\x16\n" +
+	"\x06author\x18\a \x01(\fR\x06author\"\x8a\x03\n" +
 	"\aLinkRow\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x14\n" +
@@ -5148,7 +5307,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -5182,20 +5341,21 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Mark)(nil),                     // 29: coordd.log.v1.Mark
 	(*EndSession)(nil),               // 30: coordd.log.v1.EndSession
 	(*RemoveSemaphore)(nil),          // 31: coordd.log.v1.RemoveSemaphore
-	(*CreateResource)(nil),           // 32: coordd.log.v1.CreateResource
-	(*AlterResource)(nil),            // 33: coordd.log.v1.AlterResource
-	(*DropResource)(nil),             // 34: coordd.log.v1.DropResource
-	(*MachineRow)(nil),               // 35: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 36: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 37: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 38: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 39: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 40: coordd.log.v1.LinkRow
-	(*ResourceRow)(nil),              // 41: coordd.log.v1.ResourceRow
-	(*UserRow)(nil),                  // 42: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 43: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 44: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 45: coordd.log.v1.PathRow.Permission
+	(*UpdateData)(nil),               // 32: coordd.log.v1.UpdateData
+	(*CreateResource)(nil),           // 33: coordd.log.v1.CreateResource
+	(*AlterResource)(nil),            // 34: coordd.log.v1.AlterResource
+	(*DropResource)(nil),             // 35: coordd.log.v1.DropResource
+	(*MachineRow)(nil),               // 36: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 37: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 38: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 39: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 40: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 41: coordd.log.v1.LinkRow
+	(*ResourceRow)(nil),              // 42: coordd.log.v1.ResourceRow
+	(*UserRow)(nil),                  // 43: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 44: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 45: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 46: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -5223,23 +5383,24 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	29, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
 	30, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
 	31, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
-	32, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
-	33, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
-	34, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
+	33, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
+	34, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
+	35, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
 	26, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
 	6,  // 29: coordd.log.v1.Command.begin_absence:type_name -> coordd.log.v1.BeginAbsence
 	7,  // 30: coordd.log.v1.Command.end_absence:type_name -> coordd.log.v1.EndAbsence
 	9,  // 31: coordd.log.v1.Command.quiet:type_name -> coordd.log.v1.Quiet
 	8,  // 32: coordd.log.v1.Command.age:type_name -> coordd.log.v1.Age
-	44, // 33: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	25, // 34: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	25, // 35: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	45, // 36: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	32, // 33: coordd.log.v1.Command.update_data:type_name -> coordd.log.v1.UpdateData
+	45, // 34: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	25, // 35: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	25, // 36: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	46, // 37: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -5280,6 +5441,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_EndAbsence)(nil),
 		(*Command_Quiet)(nil),
 		(*Command_Age)(nil),
+		(*Command_UpdateData)(nil),
 	}
 	file_coordination_codec_internal_logpb_log_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
@@ -5288,7 +5450,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

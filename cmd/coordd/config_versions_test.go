@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/internal/exit"
+)
+
+// versionOf returns the version that `config get --meta` prints.
+func versionOf(t *testing.T, endpoint, name string) uint64 {
+	t.Helper()
+	shown := does(t, endpoint, "config get app "+name+" --meta", "version", "changed", "author   unknown, or nobody",
+		"bytes")
+	version, err := strconv.ParseUint(strings.Fields(shown)[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+// TestConfigVersions: of two changes of the same version one wins, and the refusal of the other names both versions.
+func TestConfigVersions(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	set := func(want exit.Code, data string, version uint64, stderr string) {
+		t.Helper()
+		coordd(t, want, []string{"config", "set", "app", "settings", data, "--if-version",
+			strconv.FormatUint(version, 10), "--endpoint", endpoint}, stderr)
+	}
+	set(exit.Conflict, "a", 5, `"settings": Version 5 was expected, but there is no such semaphore`)
+	set(exit.OK, "a", 0, "")
+	first := versionOf(t, endpoint, "settings")
+	set(exit.OK, "b", first, "")
+	set(exit.Conflict, "c", first, "Version "+strconv.FormatUint(first, 10)+" was expected, but it has version "+
+		strconv.FormatUint(first+1, 10))
+	set(exit.Conflict, "c", 0, "Version 0 was expected")
+	if err := sessionOf(t, c).Update(t.Context(), "settings", []byte("by the protocol")); err != nil {
+		t.Fatal(err)
+	}
+	set(exit.Conflict, "c", first+1, "")
+	shown := parsed(t, does(t, endpoint, "config get app settings --meta -o json"))
+	if at(t, shown, "data") != "by the protocol" || at(t, shown, "version") != float64(first+2) ||
+		at(t, shown, "author") != nil || at(t, shown, "data_bytes") != 15.0 {
+		t.Error(shown)
+	}
+	does(t, endpoint, "semaphore show app settings", "version "+strconv.FormatUint(first+2, 10)+", since 20")
+	does(t, endpoint, "semaphore delete app settings")
+	set(exit.Conflict, "c", first+2, "there is no such semaphore")
+	does(t, endpoint, "config set app settings anew")
+	if again := versionOf(t, endpoint, "settings"); again <= first+2 {
+		t.Errorf("made again it has version %d, the one before had %d", again, first+2)
+	}
+	set(exit.Conflict, "c", first+2, "Version")
+	coordd(t, exit.Failure, []string{"config", "get", "app", "other", "--meta", "--endpoint", endpoint},
+		`"other": Semaphore does not exist`)
+	coordd(t, exit.Failure, []string{"config", "set", "nowhere", "x", "y", "--if-version", "0", "--endpoint", endpoint},
+		"There is no such directory")
+}
+
+// TestEditingConfigurationRecipe runs the recipe, twice: alone, and with a change by somebody else beside it.
+func TestEditingConfigurationRecipe(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "\n## Editing configuration\n")
+	script := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(rest)
+	if script == nil {
+		t.Fatal("docs/recipes.md has no script")
+	}
+	_, endpoint, _ := lockServer(t)
+	does(t, endpoint, "config set app settings before")
+	for _, other := range []string{":", "coordd config set app settings theirs"} {
+		place := t.TempDir()
+		editor := filepath.Join(place, "editor")
+		if err := os.WriteFile(editor, []byte("#!/bin/sh -e\n"+other+"\necho mine >>\"$1\"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		output, err := shellIn(t, place, []string{"COORDD_ENDPOINT=" + endpoint, "EDITOR=" + editor}, "sh", "-e", "-c",
+			script[1])
+		got := does(t, endpoint, "config get app settings")
+		switch {
+		case other == ":" && (err != nil || got != "beforemine"):
+			t.Errorf("alone: %v, %q\n%s", err, got, output)
+		case other != ":" && (err == nil || err.Error() != "exit status 124" || got != "theirs"):
+			t.Errorf("beside another change: %v, %q\n%s", err, got, output)
+		}
+	}
+}
