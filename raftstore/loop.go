@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -35,6 +36,7 @@ type loop struct {
 	held      []proposal    // proposals raft has no room for yet
 	reads     []uint64      // questions that wait for caughtUp
 	asked     []uint64      // questions that the others have to answer, while this member leads
+	process   uint64        // marks the questions of this process, see question
 	applying  []*pb.Message // handed over, not yet applied; oldest first
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
@@ -47,7 +49,7 @@ type loop struct {
 }
 
 func newLoop(s *Store, node *raft.RawNode, h Handler) *loop {
-	l := &loop{turn: turn.New(s.inbox.bell, func() bool { return !s.inbox.empty() }),
+	l := &loop{turn: turn.New(s.inbox.bell, func() bool { return !s.inbox.empty() }), process: rand.Uint64(),
 		s: s, node: node, handler: h, hard: s.log.Hard(), durable: s.log.Last()}
 	l.confGate.init(s.log)
 	l.control.init(s)
@@ -351,12 +353,18 @@ func (l *loop) askReads(ids []uint64) {
 		return
 	}
 	for _, id := range l.reads {
-		l.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, id))
+		l.node.ReadIndex(question(id, l.process))
 	}
 	if l.leading {
 		l.asked = append(l.asked, l.reads...)
 	}
 	l.reads = nil
+}
+
+// question returns the context by which raft knows a read question. It names the process: the answer to an earlier one,
+// which numbered its questions alike, may come late, with an index from before the present question.
+func question(id, process uint64) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, id), process)
 }
 
 // handle does what raft asks for. Writes start first: they take longest.
@@ -380,10 +388,11 @@ func (l *loop) handle(rd raft.Ready) error {
 	}
 	for _, r := range rd.ReadStates {
 		switch ctx := r.RequestCtx; {
-		case len(ctx) == 8:
-			id := binary.LittleEndian.Uint64(ctx)
-			l.asked = slices.DeleteFunc(l.asked, func(other uint64) bool { return other == id })
-			l.handler.ReadReady(id, r.Index)
+		case len(ctx) == 16:
+			if id := binary.LittleEndian.Uint64(ctx); binary.LittleEndian.Uint64(ctx[8:]) == l.process {
+				l.asked = slices.DeleteFunc(l.asked, func(other uint64) bool { return other == id })
+				l.handler.ReadReady(id, r.Index)
+			}
 		case l.leading && !l.s.moving.Load():
 			l.s.lease.Answered(ctx)
 		}

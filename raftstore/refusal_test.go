@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,6 +141,34 @@ func TestForwardedReadQuestion(t *testing.T) {
 	c.wait("the answer to the next attempt", func() bool { return c.nodes[follows[1]].reads[7] })
 	if n := log.count("is lost"); n > 0 {
 		t.Errorf("%d connections were lost", n)
+	}
+}
+
+// TestAnswerToAnEarlierProcess: the leader's answer to a read question may come after the process that asked, and to
+// one that has asked a question of the same number. It answers nothing.
+func TestAnswerToAnEarlierProcess(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 564)
+	c.waitPublished(c.leader())
+	c.settle()
+	leader := c.leader()
+	m := c.nodes[others(c.names, leader.name)[0]]
+	answer := func(question []byte) {
+		m.store.inbox.put(func(waiting *mail) {
+			waiting.received = append(waiting.received, &pb.Message{Type: pb.MsgReadIndexResp.Enum(),
+				From: new(leader.store.Member()), To: new(m.store.Member()), Term: new(leader.term),
+				Index: new(uint64(1)), Entries: []*pb.Entry{{Data: question}}})
+		})
+	}
+	process := m.store.loop.process
+	answer(question(7, process+1))
+	answer(binary.LittleEndian.AppendUint64(nil, 7)) // as an older program asked
+	answer(question(8, process))
+	c.wait("the answer to this process", func() bool { return m.reads[8] })
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	if m.reads[7] {
+		t.Error("the answer to an earlier process counts")
 	}
 }
 
