@@ -7,13 +7,13 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Accounts are the users as of what this server has applied. They do not change.
+// Accounts returns the users as of the last entry that this server has applied. The result does not change.
 func (g *Group) Accounts() *accounts.Accounts { return g.access.accounts() }
 
 // AccessVersion changes with every change of users and rights.
 func (g *Group) AccessVersion() uint64 { return g.access.version.Load() }
 
-// RecheckAccess has the leader, if it is here, end the streams that have lost rights, wherever they are.
+// RecheckAccess ends the streams of all servers that have lost rights, if this server leads.
 func (g *Group) RecheckAccess(ctx context.Context) error {
 	_, err := g.readCore(ctx, func(c *core) outcome.Outcome {
 		c.replica.RecheckAccess(g.clock.Now())

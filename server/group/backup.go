@@ -10,16 +10,14 @@ import (
 )
 
 const (
-	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be
-	// under way.
+	// checkpointPoll is the pause between two attempts of a backup to begin its checkpoint: another may be under way.
 	checkpointPoll = 50 * time.Millisecond
-	// backupBuffer is how many bytes of a backup are written at once.
+	// backupBuffer is the size of the pieces in which a backup is written.
 	backupBuffer = 256 << 10
 )
 
-// Backup writes a checkpoint to w in which is everything that this server has applied when it is called.
-// Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped, those of ctx and those
-// of Checkpoints.Backup.
+// Backup writes a checkpoint to w that has everything that this server had applied when it was called, and returns its
+// index. Commands go on meanwhile. Errors: ErrStopped, those of ctx and those of Checkpoints.Backup.
 func (g *Group) Backup(ctx context.Context, w io.Writer) (uint64, error) {
 	if err := g.checkpointNow(ctx); err != nil {
 		return 0, err

@@ -17,14 +17,13 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// ownWritePatience is how long the answer to a call may wait for this server to have applied it.
+// ownWritePatience bounds the wait of an answer until this server has applied the command that the leader has executed.
 const ownWritePatience = time.Second
 
-// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A command that is
-// refused by what is committed already does not come into the log. A call whose leader goes is repeated to
-// the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
-// ErrStopped, and when ctx ends its own, which is ErrNoLeader, ErrNotAsked or ErrUnknown as well unless a
-// leader has the call at that moment.
+// Execute runs a command on the leader, wherever it is, and waits for a leader if necessary. A command that the
+// present state refuses does not come into the log. A call whose leader goes is repeated to the next one under the same
+// name, so that it is executed once and gets its one outcome. Errors: ErrStopped, and when ctx ends its own, which is
+// ErrNoLeader, ErrNotAsked or ErrUnknown as well unless a leader has the call at that moment.
 func (g *Group) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.CallID{Nonce: streams.Nonce()}),
@@ -55,7 +54,7 @@ func (g *Group) Execute(ctx context.Context,
 	return answer, nil
 }
 
-// notAsked adds ErrNotAsked to the error of a context, unless it says ErrNoLeader already.
+// notAsked adds ErrNotAsked to the error of a context, unless it is ErrNoLeader already.
 func notAsked(err error) error {
 	if errors.Is(err, ErrNoLeader) {
 		return err
@@ -63,7 +62,7 @@ func notAsked(err error) error {
 	return &unasked{err, ErrNotAsked}
 }
 
-// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx, with
+// try asks the leader, if there is one. Errors: streams.ErrNotLeading, errLeaderGone, ErrStopped, that of ctx, with
 // errWithdrawn if the leader here never looked at the call.
 func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	if g.Leads() {
@@ -78,8 +77,8 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	return outcome.Outcome{}, streams.ErrNotLeading
 }
 
-// executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone,
-// that of ctx.
+// executeThere runs a command on another server, which is taken for the leader. Errors: streams.ErrNotLeading,
+// errLeaderGone, that of ctx.
 func (g *Group) executeThere(ctx context.Context, leader *grpc.ClientConn, a *attempt) (outcome.Outcome, error) {
 	if a.encoded == nil {
 		a.encoded = codec.AppendCommand(nil, a.command)
@@ -105,8 +104,8 @@ func (g *Group) executeThere(ctx context.Context, leader *grpc.ClientConn, a *at
 	}
 }
 
-// seeOwnWrite has this server, too, apply what the leader has just done, so that whoever asked finds it here:
-// a login with the new password, say. Without a leader that is not waited for long.
+// seeOwnWrite waits until this server, too, has applied the command that the leader has just executed, so that the
+// caller finds its outcome here: a login with the new password, say. Without a leader it does not wait for long.
 func (g *Group) seeOwnWrite(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownWritePatience)
 	defer cancel()
@@ -141,22 +140,21 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 }
 
 // executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If
-// ctx ends earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, ErrStopped, that
+// ctx ends earlier the command may still be executed. Errors: streams.ErrNotLeading, errLeaderGone, ErrStopped, that
 // of ctx.
 func (g *Group) executeHere(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	sent := *a
 	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
 }
 
-// errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look
-// at.
+// errWithdrawn is the end of a call whose time ran out in the queue: no turn will look at it.
 var errWithdrawn = errors.New("the group did not come to the call")
 
 // await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn
 // if the call was never claimed.
 //
-// A read that was claimed is awaited to its end, although ctx is done: it works with what its caller has, and
-// the caller goes on with that. It is quick, and it runs in the turn that claims it.
+// A read that was claimed is awaited to its end, although ctx is done: it writes into variables of its caller. It is
+// quick, and it runs in the turn that claims it.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	if !g.queue.room.Acquire(ctx, streams.EventBytes) {
 		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
@@ -177,7 +175,7 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 		select {
 		case a := <-c.done:
 			return a.outcome, a.err
-		case <-g.over: // nothing is read any more
+		case <-g.over: // there are no turns any more
 			return outcome.Outcome{}, streams.ErrStopped
 		}
 	case <-g.over:
@@ -185,56 +183,56 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	}
 }
 
-// register registers what the servers of a cluster ask each other about the group.
+// register registers the questions and streams between the servers of a cluster about the group.
 func (g *Group) register(services *peers.Services) {
 	peers.Answer(services, g.executeForPeer)
 	peers.Answer(services, g.comparer.Compare)
 	g.relays.Register(services)
 }
 
-// leaderRetry is how long whoever wants something of the leader waits before asking again without having
-// heard of a change: the leader may still be there, or be one that this server's streams do not follow yet.
+// leaderRetry is the pause before a call asks again without news of another leader: the leader may still be there, or
+// be one that this server's streams do not follow yet.
 const leaderRetry = 100 * time.Millisecond
 
-// Asked is how an attempt to ask the leader ended.
+// Asked is the end of an attempt to ask the leader.
 type Asked int
 
 const (
-	// Answered says that there is nothing more to ask, whatever the answer is.
+	// Answered ends the asking, whatever the answer is.
 	Answered Asked = iota
-	// NotLed says that no leader was asked: nothing was done, and nothing will be because of this attempt.
+	// NotLed: no leader was asked. This attempt has executed nothing, and will not.
 	NotLed
-	// LeaderGone says that the leader went away: nobody knows what becomes of what it was asked.
+	// LeaderGone: the leader lost the leadership during the attempt, which may or may not be executed.
 	LeaderGone
 )
 
-// The ends of asking for which ctx left no time. They are those of ctx, too.
+// The ends of a call whose ctx ended before a leader answered. Each comes with the error of ctx.
 var (
-	// ErrNoLeader says that no leader was asked, and that none will be.
+	// ErrNoLeader: no leader was asked, and none will be.
 	ErrNoLeader = errors.New("there is no leader to ask")
-	// ErrNotAsked says that the call was not put to the leader, and will not be.
+	// ErrNotAsked: this server leads, but did not come to the call, and will not.
 	ErrNotAsked = errors.New("the server did not come to the call")
-	// ErrUnknown says that a leader was asked and went, and that nobody knows what becomes of it.
+	// ErrUnknown: a leader was asked and lost the leadership; the call may or may not be executed.
 	ErrUnknown = errors.New("the leader went away during the call")
 )
 
-// unasked is the error of ctx for what no leader had when it ended; why says more.
+// unasked is the error of ctx for a call that no leader had when it ended; why is one of the errors above.
 type unasked struct {
 	error
 	why error
 }
 
-// Unwrap gives both errors.
+// Unwrap returns both errors.
 func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
 
-// AskLeader makes attempts until one is Answered. After each of the others it waits until there may be
-// another leader, or leaderRetry. An attempt is told whether an earlier one may have been carried out:
-// LeaderGone was its end. ctx bounds the waiting; attempts see to their own ends. Errors: ErrStopped, that of
-// ctx, which is ErrNoLeader or ErrUnknown as well.
+// AskLeader makes attempts until one is Answered. After each of the others it waits for news of another leader, for
+// leaderRetry at most. repeated reports whether an earlier attempt may be executed, because its end was LeaderGone. ctx
+// bounds the waiting; attempts bound themselves. Errors: ErrStopped, that of ctx, which is ErrNoLeader or ErrUnknown as
+// well.
 func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked) error {
 	repeated := false
 	for {
-		news := g.uplink.AwaitNews() // before the look at who leads, so that nothing is missed
+		news := g.uplink.AwaitNews() // before the attempt looks for the leader, so that no news is missed
 		switch attempt(repeated) {
 		case Answered:
 			return nil
@@ -255,7 +253,7 @@ func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked
 	}
 }
 
-// withoutLeader is the end of what no leader had when ctx ended.
+// withoutLeader returns the error of a call that no leader had when ctx ended.
 func withoutLeader(ctx context.Context, repeated bool) error {
 	if repeated {
 		return &unasked{ctx.Err(), ErrUnknown}

@@ -11,7 +11,8 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.
+// carryOut does the work that the replica wants done: commands first, so that the disk is at work while messages go
+// out. The turn is held.
 func (g *core) carryOut() {
 	work := g.takeWork()
 	if len(work.Commands) > 0 {
@@ -28,14 +29,12 @@ func (g *core) carryOut() {
 	g.say(work)
 }
 
-// companyPatience is how long commands that may wait (coordination.Leader.MayWait) do so for others that come
-// with them to the log. Where clients hand a lock around, the last holder queues up again just when the next
-// one has it, who will let go soon. With a write of its own for the queueing, the release would have to wait
-// for the end of that write.
+// companyPatience bounds the time for which commands that may wait (coordination.Leader.MayWait) wait for others to
+// share their entry. Where clients hand a lock around, the last holder queues up again just when the next one has got
+// it and will release it soon: a write for the queueing alone would delay the release until its end.
 const companyPatience = 2 * time.Millisecond
 
-// takeWork takes what the replica wants done, but leaves commands that may wait and have not waited long. The
-// turn is held.
+// takeWork takes the replica's work, but leaves commands that may wait and have not waited long. The turn is held.
 func (g *core) takeWork() coordination.Work[*call] {
 	if g.replica.MayWait() {
 		now, patience := g.shell.Now(), cmp.Or(g.config.patience, companyPatience)
@@ -48,7 +47,7 @@ func (g *core) takeWork() coordination.Work[*call] {
 	return g.replica.Take()
 }
 
-// say hands on what is to be told to streams and to those who wait for calls. The turn is held.
+// say hands messages to streams and answers to calls. The turn is held.
 func (g *core) say(work coordination.Work[*call]) {
 	g.unsaid.Say(g.link, work.Messages, g.replica)
 	if g.unsaid.Length() > 0 {
@@ -61,7 +60,7 @@ func (g *core) say(work coordination.Work[*call]) {
 	}
 }
 
-// answerBarriers lets those go on whose index is applied. The turn is held.
+// answerBarriers wakes the reads whose read index has been applied. The turn is held.
 func (g *core) answerBarriers() {
 	kept := g.barriers[:0]
 	for _, b := range g.barriers {
@@ -75,13 +74,12 @@ func (g *core) answerBarriers() {
 	g.barriers = kept
 }
 
-// answerReads lets those have their look that this turn has room for, and leaves the others to the next one.
-// The turn is held.
+// answerReads runs as many reads as this turn has room for, and leaves the others to the next one. The turn is held.
 func (g *core) answerReads() {
 	done, rows := 0, 0
 	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
 		c := g.reads[done]
-		if c.claimed.Swap(true) { // nobody waits for it any more
+		if c.claimed.Swap(true) { // its caller has gone
 			continue
 		}
 		rows += c.rows
@@ -94,13 +92,11 @@ func (g *core) answerReads() {
 	}
 }
 
-// The ways in which a leader does not answer a command. They travel between servers as they are.
-var (
-	// errLeaderGone: nobody here knows what becomes of the command.
-	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
-)
+// errLeaderGone reports that a leader had a command and lost the leadership: the command may or may not be executed.
+// Like streams.ErrNotLeading, by which it is known that it will not be, it travels between servers as it is.
+var errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
 
-// callErrors are what those who wait make of a call's end.
+// callErrors are the errors that the callers get, by the end of the call.
 var callErrors = [...]error{
 	coordination.CallAnswered: nil,
 	coordination.CallNotLed:   streams.ErrNotLeading,

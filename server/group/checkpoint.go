@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// rowsPerTurn is how many rows are encoded between two batches: about a tenth of a millisecond's work.
+	// rowsPerTurn bounds the slice of rows that a turn encodes: about a tenth of a millisecond's work.
 	rowsPerTurn = 128
-	// slicePause is the time between two slices: what is encoded without a pause takes a processor from the
-	// requests, and the collector begins in its midst, which takes another. 100,000 rows take about a second.
+	// slicePause is the time between two slices. Encoding without a pause takes a processor from the requests, and the
+	// collector begins in its midst, which takes another. 100,000 rows take about a second.
 	slicePause = time.Millisecond
-	// writerFullPause is how long an idle group waits for a writer whose queue is full.
+	// writerFullPause is the time after which an idle group tries again a writer whose queue was full.
 	writerFullPause = 5 * time.Millisecond
-	// loadRowsTold is how many rows are loaded between two looks at the clock, which tells of the progress
-	// each second.
+	// loadRowsTold is the number of rows between two looks at the clock; the progress is logged each second.
 	loadRowsTold = 4096
-	// logFullPause is how long an idle group waits for the checkpoint without which the log takes no more.
+	// logFullPause is the time after which an idle group looks again at a log that is full until a checkpoint is
+	// stored.
 	logFullPause = 10 * time.Millisecond
 )
 
-// wakeForCheckpoint is when the group is to wake up for the checkpoint at the latest.
+// wakeForCheckpoint returns the moment at which the running checkpoint goes on.
 func (g *core) wakeForCheckpoint() coordination.Instant {
 	switch c := g.checkpoint; {
 	case c == nil:
@@ -35,7 +35,7 @@ func (g *core) wakeForCheckpoint() coordination.Instant {
 	}
 }
 
-// nextSlice is when the next slice is due.
+// nextSlice returns the moment at which the next slice is due.
 func (g *core) nextSlice() coordination.Instant {
 	if g.store.Checkpoints.LogGrows() {
 		return 0
@@ -94,14 +94,14 @@ func (g *core) continueCheckpoint() {
 	}
 }
 
-// DefaultMarks is how often the servers of a cluster compare their states, if anything has changed.
+// DefaultMarks are the distances between two comparisons of the servers' states, if anything has changed.
 var DefaultMarks = coordination.MarkPolicy{Commands: 250_000, PeriodMillis: 600_000}
 
 // markRetry is the time until the next attempt at a mark that an older server could not read.
 const markRetry = time.Minute
 
-// mark has the leader put a mark into the log if one is due: by what has changed, or because the checkpoint
-// of this server is due, with which those of the others are. Servers that cannot read a mark get none. The
+// mark puts a mark into the log if this server leads and one is due: by MarkPolicy, or because the checkpoint of this
+// server is due, and with it those of the others. As long as a server could not read it the leader puts no mark. The
 // turn is held.
 func (g *core) mark() {
 	g.nextMark = coordination.Never

@@ -25,8 +25,8 @@ type shared struct {
 	lease   interface{ MaySpeak() bool } // the store; tests put their own here
 	logFull func() bool                  // of the store's checkpoints; the same
 	queue   *queue
-	// clock is what the rings go by, and shell what everything else does. They differ in a stand-in, where
-	// somebody turns the first by hand.
+	// clock is the clock of the rings, and shell that of everything else. They differ in a stand-in, whose user turns
+	// the first by hand.
 	clock, shell clock.Clock
 	logger       *slog.Logger
 	debugs       bool // see tellsTimeouts
@@ -37,7 +37,7 @@ type shared struct {
 	uplink   *streams.Uplink   // this server's way to the leader
 	relays   *streams.Peers    // of other servers, to this one as the leader
 	comparer *compare.Comparer // of the states of servers
-	events   *events.Ring      // for those who watch locks change hands
+	events   *events.Ring      // the last events, for watchers
 	limiter  *limiter.Limiter  // the buckets of this server
 	rounds   readRounds
 
@@ -54,41 +54,42 @@ type published struct {
 	size      publishedSize
 	watches   atomic.Int64
 	abdicated atomic.Bool // see Abdicate
-	quiet     atomic.Bool // this server leads, hands over, and lets nobody speak to clients
-	// index of the last entry that the leader has said is committed, 0 if it never said
+	// this server leads and hands over: it gives no permit and does not speak to clients itself. That begins before
+	// the log has Quiet, and so before replica.IsQuiet
+	quiet atomic.Bool
+	// the last read index that a leader has answered with, 0 before the first
 	committed atomic.Uint64
-	// index of the last entry that the machine has executed, or for a moment an earlier one
+	// index of the last entry that the machine has executed, set behind all entries of a delivery
 	applied atomic.Uint64
 	turns   atomic.Uint64 // taken so far
 	busy    atomic.Bool   // something is in flight, so that requests gather instead of each taking a turn
 	replay  replay
 }
 
-// core is the part of a group that only the holder of the turn may touch. All its methods are the holder's.
+// core is the part of a group that only the holder of the turn may touch. All its methods run in the turn. Their
+// receiver is g, as is that of Group: the methods of shared belong to both.
 type core struct {
 	*shared
 
-	token   turn.Token  // of the present turn, for the parts that ask for it
-	closed  bool        // nothing is handled any more
-	due     clock.Alarm // rings when the rings have something to do
-	chores  clock.Alarm // rings when the log has
-	replica *replica
-	link    *streams.Local // to the leader on this server, nil if it does not lead
-	// inFlight and leftOver count bytes for the bound on them: of this reign, and of a reign that this server
-	// has given up, whose commands may still be committed.
-	inFlight, leftOver int
+	token              turn.Token  // of the present turn, for the parts that ask for it
+	closed             bool        // nothing is handled any more
+	due                clock.Alarm // by the clock of the rings: a deadline of the replica, or the next mark
+	chores             clock.Alarm // by the shell: a checkpoint goes on, a full log is looked at again, company is over
+	replica            *replica
+	link               *streams.Local // to the leader on this server, nil if it does not lead
+	inFlight           int            // bytes of entries of this reign that are proposed and not applied yet
+	leftOver           int            // behind Abdicate: the same of the reign that it ended
 	checkpoint         *runningCheckpoint
 	nextMark           coordination.Instant // when the leader writes the next mark
 	waitsForCheckpoint bool                 // requests are held because the log is full
-	// until when commands that may wait do so; Never while there are none
+	// commands that may wait for company go to the log at this moment; Never if no command waits
 	companyUntil coordination.Instant
-	// behind this entry the effects become events; those before are old news
+	// effects of later entries become events; the log had those up to here when it was opened
 	observeBehind uint64
-	executed      int // commands, since the store last had their number
-	// that wait for the machine to have what was committed when they came
-	reads    []*call
-	barriers []passedBarrier
-	unsaid   streams.Unsaid
+	executed      int             // commands, since the store last had their number
+	reads         []*call         // for which no turn had room yet
+	barriers      []passedBarrier // whose index the machine has not executed yet
+	unsaid        streams.Unsaid
 
 	// Room that turns use again: the entry that is executed, what is packed into one, and what was taken out
 	// of the queue.
@@ -110,15 +111,15 @@ type runningCheckpoint struct {
 	next    coordination.Instant // not before then is the next slice, unless the log presses
 }
 
-// publishedAccess is what the group tells about users and rights to the goroutines that serve calls.
+// publishedAccess publishes users and rights to the goroutines that serve calls.
 type publishedAccess struct {
 	current atomic.Pointer[accounts.Accounts]
 	version atomic.Uint64 // changes with every change
-	machine uint64        // the machine's version; owned by the group
+	machine uint64        // the machine's version; of the holder of the turn
 }
 
-// publish is called by the group after each command, and with a machine that is new. It costs a comparison
-// unless something changed.
+// publish is called behind each entry, and with a machine that is new. It costs a comparison unless something
+// changed.
 func (p *publishedAccess) publish(m *coordination.Machine) {
 	if p.current.Load() == m.Accounts() && p.machine == m.AccessVersion() {
 		return
@@ -130,7 +131,7 @@ func (p *publishedAccess) publish(m *coordination.Machine) {
 
 func (p *publishedAccess) accounts() *accounts.Accounts { return p.current.Load() }
 
-// publishedSize is what the group tells about the size of the state.
+// publishedSize publishes the size of the state.
 type publishedSize struct {
 	used   atomic.Uint64
 	limits atomic.Pointer[coordination.StateLimits]
@@ -138,7 +139,7 @@ type publishedSize struct {
 	nodes, sessions, semaphores, owners, waiters atomic.Int64
 }
 
-// publish is called by the group when it has applied something, and with a machine that is new.
+// publish is called behind all entries of a delivery, and with a machine that is new.
 func (p *publishedSize) publish(m *coordination.Machine) {
 	p.used.Store(m.Used())
 	counts := m.Counts()
@@ -153,8 +154,8 @@ func (p *publishedSize) publish(m *coordination.Machine) {
 	}
 }
 
-// replay is how far a server that has started is with what its log had when it was opened. What others may
-// not ask for is owned by the holder of the turn.
+// replay is the progress of a server that executes again the entries that its log had when it was opened. All but at
+// and leads belong to the holder of the turn.
 type replay struct {
 	from, to uint64 // the checkpoint, and the last entry of the log
 	told     time.Time
@@ -163,7 +164,7 @@ type replay struct {
 	leads    atomic.Bool   // this server leads, and serves once it is through
 }
 
-// Config is what a group is opened with.
+// Config configures a group.
 type Config struct {
 	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its
 	// Cluster. Its Logger receives the group's events, too; nil: none.
@@ -172,32 +173,31 @@ type Config struct {
 	Database string
 	// Limits are this server's own (coordination.Limits).
 	Limits coordination.Limits
-	// Clock tells the rings the time.
+	// Clock is the clock of the rings.
 	Clock clock.Clock
-	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock
-	// may stand still. nil: never. It is asked under the stream's lock, so what Still finds behind a change
-	// of its mind is all there is.
+	// Remind reports whether clients are pinged by the real clock as well, because Clock may stand still and theirs
+	// does not; nil: never. It is called under the stream's lock, so a change of its answer is complete once Still has
+	// looked at all streams.
 	Remind func() bool
-	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
+	// Shell is the clock of everything else, such as relays and permits; zero: Clock.
 	Shell clock.Clock
-	// Formats is which commands this program can read; zero: OwnFormats.
+	// Formats are the commands that this program can read; zero: OwnFormats.
 	Formats coordination.Formats
-	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
-	// off.
+	// OutboundBytes bounds the replies that wait for a client before it is cut off.
 	OutboundBytes int
-	// Linger is how long a stream that has ended waits for its client to read the end.
+	// Linger bounds the time in which the client of a stream that has ended may read the end.
 	Linger time.Duration
 	// CallPatience bounds a command that another server brings without a bound of its own.
 	CallPatience time.Duration
 	// Failed is called once, when the group cannot go on.
 	Failed func(error)
-	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone
-	// does not.
+	// Marks decides when the servers of the cluster compare their states; zero: DefaultMarks. A server alone does
+	// not.
 	Marks coordination.MarkPolicy
 	// Executing, if set, gets each entry before this server executes it (hooks.Hooks.Executed).
 	Executing func(*coordination.Machine, *coordination.Entry)
 
-	// For tests: maxListedBytes and companyPatience, if others, and how states are compared.
+	// For tests: replacements for maxListedBytes and companyPatience, and of the comparison of states.
 	listedBytes int
 	patience    time.Duration
 	compare     compare.Config
@@ -205,13 +205,13 @@ type Config struct {
 
 // Group is one replicated log with its machine and, where this server leads, its leader.
 //
-// Three kinds of state meet here, and it matters which is which. What the log decides is in the replica, and is
-// the same on every server. What only the leader knows is in the replica too, and on one server at a time. What
-// is this server's alone is in the parts: who is connected, who must be asked, what is on its way.
+// Three kinds of state meet here. The state that the log decides is in the replica, the same on every server. The
+// state that only a leader has is in the replica too, on one server at a time. The state of this server alone is in the
+// parts: its streams, its relay, its questions to others.
 //
-// Everything else leaves events in the queue: clients' streams, calls, relays of other servers, and the log.
-// The holder of the turn handles them, and alone touches the core. From there nothing calls out to where it
-// might wait: messages go into Fronts and relays, commands into the log's inbox.
+// Clients' streams, calls, relays of other servers and the log leave events in the queue. The holder of the turn
+// handles them, and alone touches the core. It waits for nothing: messages go into Fronts and relays, commands into the
+// log's inbox.
 type Group struct {
 	*shared
 	turn *turn.Turn
@@ -225,21 +225,21 @@ type Group struct {
 	running bool          // Start has succeeded
 }
 
-// hold returns what the holder of the turn may touch, which shows its token.
+// hold returns the core to the holder of the turn, which shows its token.
 func (g *Group) hold(t turn.Token) *core {
 	t.Check()
 	g.core.token = t
 	return &g.core
 }
 
-// replica is the rings of the group, as the group drives them.
+// replica is the machine and, where this server leads, the leader.
 type replica = coordination.Replica[streams.Sink, *call]
 
-// FormatVersion is the newest version of commands that every server of the cluster can read. Before that is
-// known of all it is the first.
+// FormatVersion returns the newest version of commands that every server of the cluster can read, or the first as long
+// as that is not known of all.
 func (g *shared) FormatVersion() uint64 { return max(1, g.readable()) }
 
-// readable is the same, and 0 before it is known of all.
+// readable is FormatVersion, but 0 as long as it is not known of all.
 func (g *shared) readable() uint64 {
 	if g.alone() {
 		return g.config.Formats.Version

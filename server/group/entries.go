@@ -7,8 +7,8 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 )
 
-// entries is the commands of a turn as the log gets them: one entry for all, or as few as its limits permit.
-// Before every server of the cluster can read such entries each command has its own. The turn is held.
+// entries encodes the commands of a turn: as one entry, or as few as the limits permit. Before every server of the
+// cluster can read such entries each command has its own. The turn is held.
 func (g *core) entries(commands []coordination.Command) [][]byte {
 	if g.FormatVersion() < codec.VersionEntries {
 		return g.singleEntries(commands)
@@ -34,7 +34,7 @@ func (g *core) entries(commands []coordination.Command) [][]byte {
 		count, alone = count+1, single
 	}
 	end(len(entry))
-	// of one large command; it need not stay
+	// the buffer of one large command is not kept
 	if g.packing = entry; cap(g.packing) > 2*coordination.MaxEntryBytes {
 		g.packing = nil
 	}
@@ -48,9 +48,9 @@ func (g *core) appendToEntry(entry []byte, c coordination.Command) []byte {
 	return codec.AppendToEntry(entry, c)
 }
 
-// singleEntries gives each command an entry of its own, as every version of the program reads it. A command
-// that speaks of a place in an entry shows that there have been shared entries: all could read them before a
-// member came of which nothing is known yet.
+// singleEntries encodes each command as an entry of its own, in the format that every version of the program reads. A
+// command that names a place in an entry is the exception: there have been shared entries, so all servers could read
+// them, before a member joined whose version is not known yet.
 func (g *core) singleEntries(commands []coordination.Command) [][]byte {
 	entries := make([][]byte, len(commands))
 	for i, c := range commands {
@@ -66,7 +66,7 @@ func (g *core) singleEntries(commands []coordination.Command) [][]byte {
 	return entries
 }
 
-// passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded
+// passedOn returns the encoding of a command that came from another server, nil for all others. It need not be encoded
 // anew: the codec decodes nothing but the one encoding of a command. The turn is held.
 func (g *core) passedOn(c coordination.Command) []byte {
 	if name, is := coordination.CallOf(c); is {

@@ -8,22 +8,20 @@ import (
 	"github.com/coordd/coordd/internal/lograte"
 )
 
-// For whoever debugs, the leader tells of the sessions whose time was up: no stream of theirs is there to
-// tell.
+// At debug level the leader logs the sessions that expire: they have no stream whose log could show it.
 
-// tellsTimeouts reports whether anybody wants to know; the level of a log does not change.
+// tellsTimeouts reports whether the log is at debug level, which does not change.
 func tellsTimeouts(logger *slog.Logger) bool {
 	return logger.Enabled(context.Background(), slog.LevelDebug)
 }
 
-// timingOut is a session that an entry may end, and where its node is: the entry may drop that as well.
+// timingOut is a session that an entry may expire, and the path of its node, which the entry may drop as well.
 type timingOut struct {
 	*coordination.ExpireSession
 	path string
 }
 
-// timingOut are the sessions that an entry may end because their time is up. It is asked before the entry is
-// executed.
+// timingOut returns the sessions that an entry may expire. It is called before the entry is executed.
 func (g *core) timingOut(e *coordination.Entry) (found []timingOut) {
 	if g.replica.Reign() == 0 {
 		return nil
@@ -37,7 +35,7 @@ func (g *core) timingOut(e *coordination.Entry) (found []timingOut) {
 	return found
 }
 
-// tellTimedOut tells of those that have ended with it. Others have been attached again in the last moment.
+// tellTimedOut logs those that have expired. Others have been attached again in the last moment.
 func (g *core) tellTimedOut(sessions []timingOut) {
 	for _, c := range sessions {
 		if !g.replica.Machine().HasSession(c.Node, c.Session) {

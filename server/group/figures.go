@@ -6,41 +6,39 @@ import (
 	"github.com/coordd/coordd/server/group/compare"
 )
 
-// Figures is how a group does on this server, for monitoring.
+// Figures are the metrics of a group on this server.
 type Figures struct {
-	// Counts is of the state as of what this server has executed. One number may be an entry ahead of
-	// another.
+	// Counts counts the state that this server has applied. One number may be an entry ahead of another.
 	Counts coordination.Counts
-	// Watches is how many semaphores sessions are waiting to hear of; 0 on a server that does not lead.
+	// Watches counts the watches of semaphores; 0 on a server that does not lead.
 	Watches int
-	// Streams counts the streams that are open on this server.
+	// Streams counts the open streams of this server.
 	Streams int
-	// Queued is how many requests wait to be handled, and QueuedStreams how many streams are not read because
-	// there is no room for what they ask.
+	// Queued counts the requests in the queue, and QueuedStreams the streams that are not read for want of room.
 	Queued, QueuedStreams int
-	// RequestBytes is what the requests of this server's streams hold that have no first answer.
+	// RequestBytes counts the bytes of requests of this server's streams that have no first answer.
 	RequestBytes int
-	// CopiedBytes counts the descriptions by a leader elsewhere that this server holds.
+	// CopiedBytes counts the bytes of descriptions by a leader elsewhere that this server holds.
 	CopiedBytes int
-	// Limiter is what this server hands out units of, and who waits for some.
+	// Limiter has the metrics of this server's buckets.
 	Limiter quota.Figures
-	// Leads and Led tell whether this server, or any, leads and serves.
+	// Leads reports whether this server leads and serves, Led whether any server does.
 	Leads, Led bool
-	// MaySpeak reports whether this server may tell its clients that their sessions live.
+	// MaySpeak reports whether this server has a lease or a permit.
 	MaySpeak bool
-	// Lag is how many entries this server lacks, if that is known.
+	// Lag is the number of entries that this server lacks, if LagKnown.
 	Lag      uint64
 	LagKnown bool
-	// RelaysIn is how many other servers relay to this one, RelayOut whether this one relays to the leader,
-	// and RelaysOpened how often it began to.
+	// RelaysIn counts the open relays of other servers to this one. RelayOut reports whether this one has a relay
+	// open to the leader, and RelaysOpened counts how often it opened one.
 	RelaysIn     int
 	RelayOut     bool
 	RelaysOpened uint64
-	// Diverged says that this server knows of servers with different states.
+	// Diverged reports whether this server knows of servers with different states.
 	Diverged bool
 }
 
-// Figures is how things stand. It is cheap and takes no turn.
+// Figures returns the metrics as they are now. It is cheap and takes no turn.
 func (g *Group) Figures() Figures {
 	f := Figures{
 		Counts: coordination.Counts{Nodes: int(g.size.nodes.Load()), Sessions: int(g.size.sessions.Load()),
@@ -58,8 +56,7 @@ func (g *Group) Figures() Figures {
 	return f
 }
 
-// Divergence reports whether there are members whose state differs from this server's. One that has yet to
-// report may show which of them is right; until then they are not reported.
+// Divergence reports whether there are members whose state differs from this server's, see compare.Comparer.
 func (g *Group) Divergence() (d compare.Divergence, found bool) {
 	if g.alone() {
 		return d, false
@@ -67,7 +64,7 @@ func (g *Group) Divergence() (d compare.Divergence, found bool) {
 	return g.comparer.Divergence()
 }
 
-// StateSize is how large the state is, and its limits, as of what this server has applied.
+// StateSize returns the size of the state that this server has applied, and its limits.
 func (g *Group) StateSize() (used uint64, limits coordination.StateLimits) {
 	if known := g.size.limits.Load(); known != nil {
 		limits = *known

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// maxInFlightBytes is how much may be proposed and not yet applied; beyond it requests stay in the queue.
+	// maxInFlightBytes bounds the entries that are proposed and not yet applied; above it requests stay in the queue.
 	maxInFlightBytes = 64 << 20
-	// maxQueuedBytes is how much may be in the queue; beyond it streams are not read.
+	// maxQueuedBytes bounds the queue; above it streams are not read.
 	maxQueuedBytes = 64 << 20
 )
 
@@ -57,7 +57,7 @@ func newGroup(config Config) *Group {
 	}
 	switch {
 	case config.Log.Cluster.ListenPeer == "":
-		config.Marks = coordination.MarkPolicy{} // there is nobody to compare with
+		config.Marks = coordination.MarkPolicy{} // no other server has a state to compare with
 	case config.Marks == coordination.MarkPolicy{}:
 		config.Marks = DefaultMarks
 	}
@@ -84,7 +84,7 @@ func newGroup(config Config) *Group {
 	return g
 }
 
-// Start begins with the stored state to take part in the cluster.
+// Start makes the group take part in the cluster, from the stored state on.
 func (g *Group) Start() error {
 	if err := g.load(); err != nil {
 		return err
@@ -102,14 +102,14 @@ func (g *Group) Start() error {
 	return nil
 }
 
-// load makes the stored state, which Open has read, the group's.
+// load builds the replica from the state that Open has read.
 func (g *Group) load() error {
 	machine, err := g.stored.finish()
 	if err != nil {
 		return err
 	}
 	g.stored = nil
-	c := &g.core // nobody takes a turn yet
+	c := &g.core // no goroutine takes a turn yet
 	c.replica = coordination.NewReplica[streams.Sink, *call](machine, g.config.Formats)
 	c.replica.SetMarkPolicy(g.config.Marks)
 	c.digestRestored()
@@ -136,7 +136,7 @@ func (g *Group) Stop(ctx context.Context) error {
 	return err
 }
 
-// Log is the replicated log, for those who manage its members and its disk.
+// Log returns the replicated log, with its members and its disk.
 func (g *Group) Log() *raftstore.Store { return g.store }
 
 // Shell returns the clock of everything but the rings.
@@ -151,27 +151,25 @@ func (g *Group) Leads() bool { return g.streams.LocalLink() != nil }
 // Led reports whether there is a leader to speak to, here or elsewhere.
 func (g *Group) Led() bool { return g.streams.Led() }
 
-// Mute reports whether there is a leader, and this server may for the moment not say anything to clients,
-// because nobody has confirmed to it that their sessions live: if it leads, no majority of the members; if
-// not, the leader.
+// Mute reports whether there is a leader and this server may nevertheless not speak to clients at present: as the
+// leader it has no lease, as a follower no permit.
 func (g *Group) Mute() bool { return g.streams.Led() && g.streams.Speaking() == nil }
 
-// Queued is how many requests wait to be handled.
+// Queued counts the requests in the queue.
 func (g *Group) Queued() int { return g.queue.length() }
 
-// Budgets returns what bounds requests and descriptions.
+// Budgets returns the bounds of requests and descriptions.
 func (g *Group) Budgets() []*budget.Budget {
 	return []*budget.Budget{g.streams.Budget, g.queue.room, g.streams.Copies}
 }
 
-// RequestBytes is how much the requests of all streams of this server hold that have no first answer, and how
-// many streams wait with another one until they do not.
+// RequestBytes returns the bytes of all requests of this server's streams that have no first answer, and the number of
+// streams that wait for room for another one.
 func (g *Group) RequestBytes() (held, waiting int) {
 	return g.streams.Budget.Used(), g.streams.Budget.Waiting()
 }
 
-// Lag is how many entries this server lacks; known is false as long as the leader has not told how many there
-// are.
+// Lag returns the number of entries that this server lacks; known is false before the first read index.
 func (g *Group) Lag() (entries uint64, known bool) {
 	committed, applied := g.committed.Load(), g.applied.Load()
 	if g.Leads() {
@@ -180,7 +178,7 @@ func (g *Group) Lag() (entries uint64, known bool) {
 	return max(committed, applied) - applied, committed != 0
 }
 
-// Watch begins to read the events of this server, as events.Ring's does.
+// Watch begins to read the events of this server, see events.Ring.Watch.
 func (g *Group) Watch(ring, sequence uint64) *events.Watcher { return g.events.Watch(ring, sequence) }
 
 // NewStream makes a stream of a client, which is pinged by policy. It takes part from Enter on.
@@ -192,7 +190,7 @@ func (g *Group) NewStream(client streams.Client, caller streams.Caller,
 // Limiter hands out the units of rate limiters on this server.
 func (g *Group) Limiter() *limiter.Limiter { return g.limiter }
 
-// Clients are those whose streams are open.
+// Clients returns the clients of all open streams.
 func (g *Group) Clients() []streams.Client {
 	var clients []streams.Client
 	for _, s := range g.streams.All() {
@@ -208,10 +206,10 @@ func (g *Group) EndStreams(refusal *coordination.Refusal) {
 	g.events.Close()
 }
 
-// OwnFormats are those of this program.
+// OwnFormats are the commands that this program can read.
 var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}
 
-// inside is the group as its parts use it.
+// inside is the group as its parts use it: the Core of streams, limiter and compare.
 type inside struct{ *Group }
 
 // Kick implements streams.Core.

@@ -8,29 +8,29 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// MaxInspectedRows is how many rows Inspect looks at, so that nobody's requests wait for somebody's listing.
+// MaxInspectedRows bounds the rows that Inspect visits, so that no request waits for a long listing.
 const MaxInspectedRows = 256
 
-// Inspected is what one turn found.
+// Inspected is the result of one turn's inspection.
 type Inspected struct {
 	coordination.Inspected
 	// Standings are those of the sessions, in their order; nil unless this server leads.
 	Standings []Standing
 }
 
-// Standing is what the leader knows of a session.
+// Standing is the leader's state of a session.
 type Standing struct {
-	// Attached tells that a client has it. Its stream is Stream on Server.
+	// Attached reports whether a client has the session, by Stream on Server.
 	Attached bool
 	Server   uint64
 	Stream   coordination.StreamID
-	// DetachedMillis is since when no client has it, in milliseconds since 1970, 0 if that was before this
-	// leader; it lives on for LeftMillis if that stays so.
+	// DetachedMillis is the moment from which on no client has had it, in milliseconds since 1970, 0 if that was before
+	// this reign; without a client it lives on for LeftMillis.
 	DetachedMillis, LeftMillis uint64
 }
 
-// Inspect returns what one turn finds of q from a place on, by looking at so many rows: MaxInspectedRows or
-// fewer. It is as of what this server has applied.
+// Inspect returns the part of q from a place on that one turn finds in the state that this server has applied. It
+// visits the given number of rows, but not more than MaxInspectedRows.
 func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from coordination.InspectionPlace,
 	rows int) (Inspected, error) {
 	rows = min(rows, MaxInspectedRows)
@@ -47,7 +47,7 @@ func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from co
 	})
 }
 
-// standing is how a session stands with the leader here. The turn is held.
+// standing returns the state of a session at the leader, which is here. The turn is held.
 func (g *core) standing(s *coordination.InspectedSession) Standing {
 	now := g.clock.Now()
 	known, _ := g.replica.Standing(now, s.Node, s.ID)
@@ -68,7 +68,7 @@ func (g *core) standing(s *coordination.InspectedSession) Standing {
 	return standing
 }
 
-// ClientOf is the client of a stream of this server, nil if the stream is not open any more.
+// ClientOf returns the client of a stream of this server, nil if the stream is not open any more.
 func (g *Group) ClientOf(stream coordination.StreamID) streams.Client {
 	if s := g.streams.Find(stream); s != nil {
 		return s.Client()

@@ -16,19 +16,18 @@ import (
 // errLeadsNobody is the error of Abdicate on a server that does not lead.
 var errLeadsNobody = errors.New("this server does not lead")
 
-// quietPatience bounds the wait of a leader that hands over for the silence of the other servers, and for the log.
-// Behind a longer one the next leader has to grant every session its grace period.
+// quietPatience bounds the wait of a leader that hands over until no server speaks and the log has Quiet. If it is not
+// enough, the leadership moves all the same, and the next leader grants every session its grace period.
 const quietPatience = time.Second
 
 // silenceMost bounds the silence of a hand-over that goes on: an election takes less.
 const silenceMost = 3 * time.Second
 
-// leftOverPause is how long a server that has abdicated waits for what it had written before.
+// leftOverPause is the pause between two looks whether the log has executed all that was proposed before Abdicate.
 const leftOverPause = time.Millisecond
 
-// Abdicate has a server that is alone lead nobody for d of the rings' clock, as raft never does: streams and
-// calls find no leader meanwhile, and who leads then knows of nothing but what is in the log. Only stand-ins
-// do that.
+// Abdicate simulates, for stand-ins, a leader change on a server that is alone: for d of the rings' clock streams and
+// calls find no leader, and then this server leads again in the same term, with nothing but the log's state.
 func (g *Group) Abdicate(d time.Duration) error {
 	c := g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
@@ -46,11 +45,11 @@ func (g *Group) Abdicate(d time.Duration) error {
 	return nil
 }
 
-// Abdicated reports whether the pause that Abdicate has begun goes on.
+// Abdicated reports whether this server has abdicated and does not lead again yet.
 func (g *Group) Abdicated() bool { return g.abdicated.Load() }
 
-// leadAgain ends what Abdicate has begun. What was written before that is executed by now: the next leader
-// must not take it for its own.
+// leadAgain ends what Abdicate has begun, once all that was proposed before is executed: the next leader must not take
+// it for its own.
 func (g *Group) leadAgain(term coordination.Term) {
 	c := g.hold(g.turn.Lock())
 	defer g.turn.Unlock()
@@ -61,16 +60,16 @@ func (g *Group) leadAgain(term coordination.Term) {
 		time.AfterFunc(leftOverPause, func() { g.leadAgain(term) })
 	default:
 		c.replica.Leading(term, g.store.Lineage())
-		// which does nothing
+		// serving begins with an entry, which this command makes without an effect
 		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: streams.Nonce()}, OnlyFirst: true}
 		g.store.Propose(uint64(term), c.entries([]coordination.Command{first}))
 	}
 }
 
-// RelayConn is the connection to the leader, nil if there is none.
+// RelayConn returns the connection of the relay to the leader, nil while no relay is open.
 func (g *Group) RelayConn() *grpc.ClientConn { return g.uplink.Conn() }
 
-// OtherLeader returns the member that leads; 0 if it is this server, or unknown.
+// OtherLeader returns the member that leads by raft; 0 if it is this server, or unknown.
 func (g *Group) OtherLeader() uint64 {
 	if leader := g.store.Leader(); leader != g.store.Member() {
 		return leader
@@ -78,8 +77,8 @@ func (g *Group) OtherLeader() uint64 {
 	return 0
 }
 
-// HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one
-// is gone.
+// HandOver moves the leadership to the member that has most of the log, so that the others need not find out that this
+// one is gone.
 func (g *Group) HandOver(ctx context.Context) {
 	if ctx.Err() != nil || !g.Leads() || !g.canLead(0) {
 		return
@@ -95,12 +94,12 @@ func (g *Group) HandOver(ctx context.Context) {
 	}
 }
 
-// Transfer hands the leadership to a member, as Store.TransferLeader does. Before that no server speaks to clients any
-// more, and the log has it: so the next leader knows of all sessions since when nobody has heard of them (see
-// coordination.Quiet), and nothing lasts longer because of the move.
+// Transfer moves the leadership to a member, or to any for 0 (Changes.TransferLeader). Before that it makes all
+// servers stop to speak to clients, and logs Quiet: the next leader then knows the moment after which no client has
+// heard of its session, and grants no grace period on account of the move (coordination.Quiet).
 func (g *Group) Transfer(ctx context.Context, to uint64) error {
 	if g.Leads() && to != g.store.Member() && g.canLead(to) {
-		g.quiet.Store(true) // no server is given a permit
+		g.quiet.Store(true) // from here on this server gives no permit, and speaks to no client
 		g.relays.Hush()
 		end := func() {
 			g.hold(g.turn.Lock()).endSilence()
@@ -123,21 +122,22 @@ func (g *Group) Transfer(ctx context.Context, to uint64) error {
 	return g.store.Changes.TransferLeader(ctx, to)
 }
 
-// canLead reports whether a member, 0 for any other one, is a voter that is heard of.
+// canLead reports whether a member, or for 0 any other one, is a voter that has been heard of lately.
 func (g *shared) canLead(to uint64) bool {
 	return slices.ContainsFunc(g.store.Members(), func(m raftstore.Member) bool {
 		return (m.ID == to || to == 0 && m.ID != g.store.Member()) && !m.Learner && m.Active
 	})
 }
 
-// fallsSilent logs that no server speaks, once that is so, and reports whether there is nothing to wait for any more.
+// fallsSilent logs Quiet once no other server has a permit, and reports whether the hand-over need not wait any longer:
+// the log has Quiet, or will not have it.
 func (g *core) fallsSilent() bool {
 	switch {
 	case g.closed || g.link == nil:
 		return true
 	case g.replica.IsQuiet():
 		return g.replica.Handed()
-	case !g.quiet.Load(): // another caller has ended the silence, or its reign is over
+	case !g.quiet.Load(): // another caller has ended the silence, or the reign is over
 		return true
 	case g.relays.SilentFrom() > g.shell.Now():
 		return false
@@ -148,8 +148,8 @@ func (g *core) fallsSilent() bool {
 	return false
 }
 
-// endSilence resumes the work of a leader that leads still. One that has logged Quiet speaks once it has executed
-// the end.
+// endSilence makes a leader that still leads serve again: at once, or if it has logged Quiet when it has executed the
+// end of that.
 func (g *core) endSilence() {
 	if g.replica.IsQuiet() {
 		g.replica.EndQuiet()

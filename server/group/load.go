@@ -10,7 +10,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// loader makes a machine of the rows of a checkpoint.
+// loader builds a machine from the rows of a checkpoint.
 type loader struct {
 	config   Config
 	restorer *coordination.Restorer
@@ -22,7 +22,7 @@ func newLoader(config Config) (*loader, error) {
 	return &loader{config: config, restorer: restorer}, err
 }
 
-// add takes the next row as it is stored.
+// add adds the next row, as it is stored.
 func (l *loader) add(key, value []byte) error {
 	l.rows++
 	row, err := codec.DecodeRow(key, value)
@@ -66,7 +66,7 @@ func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, 
 	return l.finish()
 }
 
-// replayPeriod is how often the log tells how far the replay is.
+// replayPeriod is the time between two lines of the log about the progress of a replay.
 const replayPeriod = time.Second
 
 func (g *core) beginReplay(from, to uint64) {
@@ -75,7 +75,7 @@ func (g *core) beginReplay(from, to uint64) {
 	r.at.Store(from)
 }
 
-// replayed is called behind each entry that was executed.
+// replayed notes, and logs, the progress of a replay. It is called behind each entry.
 func (g *core) replayed(index coordination.Index) {
 	r := &g.replay
 	if r.at.Load() >= r.to {
@@ -88,8 +88,8 @@ func (g *core) replayed(index coordination.Index) {
 	}
 }
 
-// Replaying reports whether this server leads and has yet to execute again what its log had when it started,
-// before it can serve: how many entries it has executed, of how many.
+// Replaying reports whether this server was elected and cannot serve before it has executed again the entries that its
+// log had when it started, and its progress.
 func (g *Group) Replaying() (entries, of uint64, replaying bool) {
 	r := &g.replay
 	at := r.at.Load()

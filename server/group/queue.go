@@ -13,15 +13,15 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// event is one thing for the group to handle. Which fields count depends on which is set.
+// event is a request in the queue: a call or, with call nil, a message of a stream.
 type event struct {
 	streams.Forwarded
 	call  *call
 	bytes int
 }
 
-// gathers reports whether e may wait for the end of a write of the log: what comes of it has to go there
-// itself, or is told to nobody. Who only asks does not wait for the disk.
+// gathers reports whether e may wait for the end of a write of the log: it has to go there itself, or nobody waits for
+// its outcome. Reads, resumed streams and attaches to an existing session do not wait for the disk.
 func (e *event) gathers() bool {
 	switch f := &e.Forward; {
 	case e.call != nil:
@@ -34,22 +34,22 @@ func (e *event) gathers() bool {
 	return e.Forward.Detach || e.Forward.Lost
 }
 
-// storeEvent is what the log tells the group.
+// storeEvent is one call of raftstore.Handler, for the next turn.
 type storeEvent struct {
 	entries   []raftstore.Entry
 	leading   uint64 // not 0: this server leads the term
 	following bool
 	term      uint64 // with following: in which
 	leader    uint64 // with following: who leads, 0 if nobody is known to
-	barrier   uint64 // not 0: leadership proven
-	index     uint64 // with barrier: what has to be applied first
+	barrier   uint64 // not 0: the number of a read question that has been answered
+	index     uint64 // with barrier: the read index
 	restored  uint64 // not 0: another member's state as of this index is stored now
 	failed    error
 }
 
-// glance tells how much work it is to handle e, as its first bytes show: what its entries count together, and
-// how many bytes they have; and whether it may take long however little that is: all rows, sessions or
-// streams are gone through. An entry counts as many as it has commands, one at least.
+// glance estimates the work that e is, from the first bytes of its entries: their commands, but one for each entry at
+// least, and their bytes. long reports whether all rows, sessions or streams are gone through, which may take long
+// however small e is.
 func (e *storeEvent) glance() (count, volume int, long bool) {
 	long = e.restored != 0 || e.leading != 0 || e.following
 	for i := range e.entries {
@@ -62,27 +62,27 @@ func (e *storeEvent) glance() (count, volume int, long bool) {
 	return count, volume, long
 }
 
-// What a turn may find in the queue and still be short: some milliseconds of work.
+// The bounds of a queue for a short turn: some milliseconds of work.
 const (
 	shortTurnEvents = 1024
 	shortTurnBytes  = 1 << 20
 )
 
-// queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in
-// flight, requests stay here while the log goes on.
+// queue holds requests and the log's news that no turn has handled yet. They wait apart: when too much is in flight,
+// requests stay here while the log goes on.
 type queue struct {
 	mutex    sync.Mutex
 	requests []event
 	bytes    int // of requests
-	// for requests: what those count that are here, and those that were let in and are not here yet
+	// bounds the bytes of requests here and of those that were admitted and are on their way here
 	room *budget.Budget
-	held bool // requests stay until the log has said something
+	held bool // requests stay until there is news of the log
 	// writing reports whether the log is being written for earlier requests; nil: never. Requests gather
 	// meanwhile, unless one of them is pressing.
 	writing  func() bool
 	pressing bool
 	store    []storeEvent
-	count    int       // what the entries in store count
+	count    int       // commands of the entries in store, see glance
 	volume   int       // bytes of them
 	long     bool      // something in store takes long
 	bell     turn.Bell // the group's own goroutine listens
@@ -92,8 +92,8 @@ func newQueue() *queue {
 	return &queue{bell: turn.NewBell(), room: budget.New("queued requests", maxQueuedBytes)}
 }
 
-// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room
-// before they read what becomes a request.
+// put adds a request; the caller kicks the group or rings the bell behind it. It never blocks: callers acquire room
+// before they read the request.
 func (q *queue) put(e event) {
 	e.bytes = e.Size()
 	q.mutex.Lock()
@@ -104,7 +104,7 @@ func (q *queue) put(e event) {
 	q.room.Adjust(e.bytes)
 }
 
-// empty reports whether there is nothing to handle now.
+// empty reports whether there is nothing to handle now: requests that are held or gather do not count.
 func (q *queue) empty() bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -115,14 +115,14 @@ func (q *queue) empty() bool {
 // the log's own lock, which writing takes, is never held while something is left here.
 func (q *queue) gathering() bool { return !q.pressing && q.writing != nil && q.writing() }
 
-// length is how many requests there are.
+// length counts the requests.
 func (q *queue) length() int {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	return len(q.requests)
 }
 
-// putStore adds what the log says; the caller sees to it that somebody handles it.
+// putStore adds news of the log. The log calls Flush behind it, which takes a turn or rings the bell.
 func (q *queue) putStore(e storeEvent) {
 	count, volume, long := e.glance()
 	q.mutex.Lock()
@@ -157,7 +157,7 @@ func (q *queue) takeStoreLocked(empty []storeEvent) []storeEvent {
 	return events
 }
 
-// hold keeps requests waiting until the log has said something.
+// hold keeps requests waiting until there is news of the log.
 func (q *queue) hold() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -178,22 +178,22 @@ func (q *queue) takeRequests(empty []event) []event {
 	return events
 }
 
-// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders
-// that are asked, but for repeated.
+// attempt is a command of a call on its way to a leader. It is the same for all leaders that are asked, but for
+// repeated.
 type attempt struct {
 	command  coordination.Command
 	encoded  []byte             // command in the stored format; nil as long as it goes to no other server
 	since    coordination.Index // applied here when the call came
-	repeated bool               // a leader may have had it
+	repeated bool               // an earlier leader may have executed it
 }
 
 // call is a unary request that waits for the group: a command, or a read of the machine.
 type call struct {
 	attempt *attempt
 	read    func(c *core) outcome.Outcome
-	rows    int             // of the machine that read looks at, at most
+	rows    int             // bounds the rows of the machine that read visits
 	done    chan callAnswer // capacity 1
-	claimed atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
+	claimed atomic.Bool     // by the holder of the turn, which answers it, or by the caller, which waits no more
 }
 
 type callAnswer struct {

@@ -11,28 +11,28 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for
-// somebody else's long listing. A read that needs more comes back for the rest.
+// maxReadRows bounds the rows of the machine that the reads of one turn visit, so that no request waits for a long
+// listing. A read that needs more comes back for the rest.
 const maxReadRows = 1_000
 
-// Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given. When
-// Read returns, fn has returned, or will never run.
+// Read runs fn in a turn, on the state that this server has applied. fn must be quick and must not keep the machine.
+// When Read returns, fn has returned, or will never run.
 func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
 	return g.readCore(ctx, func(c *core) outcome.Outcome { return fn(c.replica.Machine()) })
 }
 
-// readCore runs fn in a turn, on all that its holder has. The rules of Read hold.
+// readCore is Read of the whole core.
 func (g *Group) readCore(ctx context.Context, fn func(*core) outcome.Outcome) (outcome.Outcome, error) {
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 
-// capture returns what look finds in the machine within one turn. look visits at most the given number of rows,
-// up to maxReadRows, and keeps only references to what never changes: its result is processed outside the turn.
+// capture returns the result of look, which runs in a turn. look visits at most the given number of rows, up to
+// maxReadRows, and keeps only references to immutable data: its result is processed outside the turn.
 func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordination.Machine) T) (T, error) {
 	return captureCore(ctx, g, rows, func(c *core) T { return look(c.replica.Machine()) })
 }
 
-// captureCore is capture, where look finds in all that the holder of the turn has.
+// captureCore is capture from the whole core.
 func captureCore[T any](ctx context.Context, g *Group, rows int, look func(*core) T) (T, error) {
 	found := make(chan T, 1)
 	c := &call{rows: rows, done: make(chan callAnswer, 1),
@@ -47,22 +47,22 @@ func captureCore[T any](ctx context.Context, g *Group, rows int, look func(*core
 	return <-found, nil
 }
 
-// lineageRows is how many rows a path's description looks at, besides what is directly below it.
+// lineageRows bounds the rows that a path's description visits, besides its children.
 var lineageRows = scheme.DefaultLimits().Depth + 1
 
-// Described is what the description of a path is made of, captured in one turn.
+// Described has the parts of a path's description, captured in one turn.
 type Described struct {
-	// Lineage is the path's own.
+	// Lineage has the path and all above it.
 	Lineage scheme.Lineage
-	// Config is that of a coordination node that is Described as one.
+	// Config is set for a coordination node that is described as one.
 	Config coordination.NodeConfig
-	// Children are those of a directory that is listed.
+	// Children is set for a directory that is listed.
 	Children []scheme.Entry
-	// Outcome is that of finding the path, unless the caller may not even ask.
+	// Outcome is the outcome of the search for the path, as far as the caller may know it.
 	Outcome outcome.Outcome
 }
 
-// Describe returns what look captures of a path once this server is up to date.
+// Describe returns the result of look for a path once this server is up to date.
 func (g *Group) Describe(ctx context.Context, caller coordination.Caller, path scheme.Path,
 	look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
 	if err := g.CatchUp(ctx); err != nil {
@@ -71,7 +71,7 @@ func (g *Group) Describe(ctx context.Context, caller coordination.Caller, path s
 	return g.glance(ctx, caller, path, lineageRows, look)
 }
 
-// glance returns what look captures of a path, unless the caller may not describe it.
+// glance returns the result of look for a path, unless the caller may not describe it.
 func (g *Group) glance(ctx context.Context, caller coordination.Caller, path scheme.Path, rows int,
 	look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
 	type captured struct {
@@ -125,9 +125,8 @@ func (g *Group) List(ctx context.Context, caller coordination.Caller,
 	}
 }
 
-// CatchUp returns once this server has everything that was committed when it was called. Without peers nobody
-// else can have led meanwhile, and nothing needs to be asked. Errors: ErrStopped, that of ctx, which is
-// ErrNoLeader as well where there is none to ask.
+// CatchUp returns once this server has applied everything that was committed when it was called. A server without
+// peers that leads has done so. Errors: ErrStopped, that of ctx, which is ErrNoLeader as well without a leader.
 func (g *Group) CatchUp(ctx context.Context) error {
 	if g.alone() && g.Leads() {
 		return nil
@@ -198,15 +197,16 @@ func (g *Group) ListResources(ctx context.Context, caller coordination.Caller,
 	}
 }
 
-// readIndex asks for a read index, whose number question is, unless that is 0: nobody has to ask then.
+// readIndex puts a read question to the leader, through the log. It ignores 0, which the methods of readRounds return
+// when no question is to be put.
 func (g *shared) readIndex(question uint64) {
 	if question != 0 {
 		g.store.ReadIndex(question)
 	}
 }
 
-// passBarrier returns when this server has applied everything that was committed when it was called. When
-// there may be another leader the question is asked again at once.
+// passBarrier returns when this server has applied everything that was committed when it was called. It asks again at
+// once when there may be another leader: the question is lost with the one that had it.
 func (g *Group) passBarrier(ctx context.Context) error {
 	changed := g.uplink.AwaitNews()
 	round, ask := g.rounds.join()

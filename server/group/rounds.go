@@ -5,36 +5,35 @@ import (
 	"time"
 )
 
-// readBarrier marks the read-index questions of this file; those of the leader's strict describes are below
-// it.
+// readBarrier marks the numbers of this file's read questions; those that the leader on this server puts for strict
+// describes are smaller (coordination.Work.Barrier).
 const readBarrier = 1 << 63
 
-// barrierRetry is how long a question is waited for before it is asked again under a new number: a question
-// is lost with the leader that it was put to.
+// barrierRetry is the time after which a question is put again under a new number: a question is lost with the leader
+// that has it.
 const barrierRetry = 300 * time.Millisecond
 
-// passedBarrier is a question that was answered: it is good once index is applied here.
+// passedBarrier is a question that was answered with a read index: its round ends once that is applied here.
 type passedBarrier struct{ id, index uint64 }
 
-// readRounds has reads share questions. One round is under way at a time; reads that come meanwhile wait for
-// the next, because an answer covers only those who were there before the question.
+// readRounds makes reads share questions to the leader. One round is under way at a time; reads that come meanwhile
+// wait for the next, because an answer covers only the reads that were there before the question.
 type readRounds struct {
 	mutex    sync.Mutex
 	last     uint64     // number of the last question
-	underWay *readRound // nil: nobody waits
-	next     *readRound // nil: nobody came since
+	underWay *readRound // nil: no read waits
+	next     *readRound // nil: no read came since
 }
 
-// readRound is reads that wait for one answer. It is guarded by the mutex of its readRounds, but for passed.
+// readRound is the reads that wait for one answer. It is guarded by the mutex of its readRounds, but for passed.
 type readRound struct {
 	question uint64 // 0 as long as the round is not under way
-	answered bool   // the answer is known; what it speaks of is not applied here yet
+	answered bool   // the read index is known, but not applied here yet
 	readers  int
-	passed   chan struct{} // closed when the answer is there
+	passed   chan struct{} // closed when the read index is applied here
 }
 
-// join adds a read to the round that it may be answered with. ask is the question to put now, 0 if there is
-// none.
+// join adds a read to the next round. ask is the question that the caller puts now, unless it is 0; here and below.
 func (r *readRounds) join() (round *readRound, ask uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -46,7 +45,7 @@ func (r *readRounds) join() (round *readRound, ask uint64) {
 	return round, r.advance()
 }
 
-// advance puts the next round under way if there is none. The mutex is held.
+// advance begins the next round if no other is under way. The mutex is held.
 func (r *readRounds) advance() (ask uint64) {
 	if r.underWay != nil || r.next == nil {
 		return 0
@@ -62,7 +61,7 @@ func (r *readRounds) number(round *readRound) uint64 {
 	return round.question
 }
 
-// drop takes out a read that waits no more.
+// drop removes a read that waits no more.
 func (r *readRounds) drop(round *readRound) (ask uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -77,7 +76,7 @@ func (r *readRounds) drop(round *readRound) (ask uint64) {
 	return r.advance()
 }
 
-// pass lets the round go on whose question has been answered.
+// pass ends the round of a question: its read index is applied here.
 func (r *readRounds) pass(question uint64) (ask uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -89,15 +88,15 @@ func (r *readRounds) pass(question uint64) (ask uint64) {
 	return r.advance()
 }
 
-// asked is the question that a round waits for.
+// asked returns the question that a round waits for.
 func (r *readRounds) asked(round *readRound) uint64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return round.question
 }
 
-// answer notes that a question was answered, so that it is not put again: on a server that lags, each new
-// answer would be further ahead than the one before.
+// answer notes that the read index of a question is known, so that it is not put again: on a server that lags, each
+// new answer would be further ahead than the one before.
 func (r *readRounds) answer(question uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -5,25 +5,24 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// This file is for whoever turns the rings' clock: has everything been done that was due?
+// This file detects quiescence, for tests and stand-ins that turn the rings' clock by hand: it may be turned on once
+// everything is done that was due.
 
-// Stillness is whether a group has anything left to do, as long as nobody asks for anything and time stands
-// still.
+// Stillness is a snapshot of the work that a group has left, as long as no request comes and the clock stands still.
 type Stillness struct {
-	// Waits is what is not done yet, empty if nothing is.
+	// Waits names the work that is left, empty without any.
 	Waits string
 	// Applied is the last entry that was executed.
 	Applied uint64
-	// Sent and Heard count messages on each relay, as long as it is open: what one end has sent and the other
-	// not heard is under way.
+	// Sent and Heard count messages on each relay that is open: the difference between its two ends is under way.
 	Sent, Heard map[streams.RelayEnd]uint64
-	// Turns counts what was done: between two looks at groups that are still nothing was if it is the same.
+	// Turns counts turns: if two snapshots have the same number, nothing was done in between.
 	Turns uint64
 	// Unanswered are the clients that have something to read, or a ping to answer.
 	Unanswered []streams.Unanswered
 }
 
-// Still looks at the group as it is now.
+// Still returns a snapshot. It waits for the turn.
 func (g *Group) Still() Stillness {
 	s := Stillness{Sent: make(map[streams.RelayEnd]uint64), Heard: make(map[streams.RelayEnd]uint64)}
 	s.Waits = g.unfinished()
@@ -37,7 +36,7 @@ func (g *Group) Still() Stillness {
 	return s
 }
 
-// unfinished is what a turn would have to do.
+// unfinished names the work that a turn would have to do.
 func (g *Group) unfinished() string {
 	c := g.hold(g.turn.Lock())
 	defer g.turn.Unlock()

@@ -9,15 +9,14 @@ import (
 	"github.com/coordd/coordd/server/group/streams"
 )
 
-// This file is who handles what is in the queue. On a quiet server it is the goroutine that has brought an
-// event, which spares the way over another one: a client's, another server's, or the one that writes the log.
-// None of these may be held up for long, because each has something else to do, and because no heartbeat is
-// heard and nothing is written meanwhile. So they take short turns only, and what takes longer is left to
-// run, the group's own goroutine. Package turn says why nothing is forgotten.
+// This file decides which goroutine handles the queue. On an idle server it is the goroutine that has brought an event,
+// which saves waking another one: a client's, another server's, or the one that writes the log. Each of these has other
+// work, and while one of them is in a turn no heartbeat is heard or nothing is written. So they take short turns only,
+// and leave longer ones to run, the group's own goroutine. Package turn explains why no event is forgotten.
 //
 // While something is on its way to the disk, a request does not take a turn at all: it waits in the queue,
-// and all that gather there become one entry of the log, with one fdatasync, when the disk is free. What
-// nobody gets on with waits a little even then (takeWork).
+// and all that gather there become one entry of the log, with one fdatasync, when the disk is free. Commands that
+// help no client on wait a little even then (takeWork).
 
 // run takes the turns that nobody else takes, until the group is stopped.
 func (g *Group) run() {
@@ -38,9 +37,8 @@ func (g *Group) run() {
 	}
 }
 
-// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight,
-// and the turn is free. Otherwise requests gather for the next batch. The caller must hold no lock of a
-// stream.
+// kick handles the queue on the caller's goroutine if the server is idle: nothing is in flight, and the turn is free.
+// Otherwise requests gather for the next batch. The caller holds none of the locks that a turn takes.
 func (g *Group) kick() {
 	if g.busy.Load() {
 		if !g.queue.empty() {
@@ -51,9 +49,8 @@ func (g *Group) kick() {
 	g.workIfFree()
 }
 
-// workIfFree handles what is in the queue on the caller's goroutine if the turn is free and would be short.
-// What would take long, and what has come meanwhile, is left to run: the caller's goroutine has something
-// else to do.
+// workIfFree handles the queue on the caller's goroutine if the turn is free and would be short. A longer turn, and
+// events that come meanwhile, are left to run.
 func (g *Group) workIfFree() {
 	if g.queue.empty() {
 		return
@@ -72,15 +69,14 @@ func (g *core) close() {
 	}
 }
 
-// work handles everything that is there: first what the log says, then requests as long as not too much
-// is in flight. The turn is held.
+// work handles the log's news, and then requests as long as not too much is in flight. The turn is held.
 func (g *core) work() {
 	g.spareStore = g.queue.takeStore(g.spareStore[:0])
 	g.handleAll(g.spareStore)
 }
 
-// workBriefly is work if that takes no longer than a goroutine with other duties may be held up, else
-// it does nothing. In a leader's first turn all streams of this server turn to it. The turn is held.
+// workBriefly is work if the turn is short; otherwise it does nothing. The turn in which an elected leader begins to
+// serve is not: all streams of this server turn to it. The turn is held.
 func (g *core) workBriefly() {
 	if g.replica.Elected() {
 		return
@@ -91,7 +87,8 @@ func (g *core) workBriefly() {
 	}
 }
 
-// handleAll handles the log's news and then what is in the queue. The turn is held.
+// handleAll is a turn: it handles the log's news and then the requests in the queue, and does what the replica wants
+// done. The turn is held.
 func (g *core) handleAll(news []storeEvent) {
 	if g.closed {
 		return
@@ -142,7 +139,7 @@ func (g *core) takeRequests() []event {
 	return events
 }
 
-// setAlarms has run wake up when the next thing is due.
+// setAlarms makes run wake up when the next thing is due.
 func (g *core) setAlarms() {
 	g.due.Set(min(g.replica.NextDeadline(), g.nextMark))
 	chore := g.wakeForCheckpoint()
@@ -155,16 +152,16 @@ func (g *core) setAlarms() {
 // InvariantError is a panic of the group. The state in memory cannot be trusted any more, so the server
 // stops; nothing that was acknowledged is lost.
 type InvariantError struct {
-	// Reason is what the code panicked with.
+	// Reason is the text of the panic's value.
 	Reason string
-	// Stack is where.
+	// Stack is that of the goroutine that panicked.
 	Stack string
 }
 
-// Error is the reason, without the stack.
+// Error returns the reason, without the stack.
 func (e *InvariantError) Error() string { return "broken invariant: " + e.Reason }
 
-// failOnPanic makes a panic within a turn the reason for which the server ends. The turn is held.
+// failOnPanic ends the server for a panic within a turn. The turn is held.
 func (g *core) failOnPanic() {
 	if reason := recover(); reason != nil {
 		g.panicked(reason)
@@ -179,8 +176,7 @@ func (g *core) panicked(reason any) {
 	g.config.Failed(err)
 }
 
-// handler is how the log tells the group what happens, which waits in the queue for the next turn. It is called
-// from the log's goroutine.
+// handler puts the log's news into the queue. A goroutine in the log's own turn calls it.
 type handler struct{ *Group }
 
 // Committed implements raftstore.Handler.
