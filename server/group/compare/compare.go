@@ -18,19 +18,17 @@ import (
 )
 
 const (
-	// compareTries is how often another server is asked that cannot be reached, and comparePause is between
-	// two times. For so long one that has not reported yet is waited for.
+	// compareTries bounds the questions to a server that cannot be reached, and comparePause is the time between two.
+	// That is also the time for which a report that has not come yet is waited for.
 	compareTries = 6
 	comparePause = 5 * time.Second
 	// comparePatience bounds one question.
 	comparePatience = 5 * time.Second
-	// divergedHandOver is how long a server whose state is wrong tries to hand over the leadership before it
-	// ends.
+	// divergedHandOver bounds the attempt of a server whose state is wrong to hand over the leadership before it ends.
 	divergedHandOver = 500 * time.Millisecond
 )
 
-// DivergedError says that this server's state is not the one that a majority of the voters shares, so it must
-// not go on.
+// DivergedError ends a server whose state is not the one that a majority of the voters shares.
 type DivergedError struct {
 	// Index is the entry behind which the states were compared.
 	Index uint64
@@ -40,13 +38,13 @@ type DivergedError struct {
 	Condemnation error
 }
 
-// reason is what is written into the data directory.
+// reason returns the text for the data directory.
 func (e *DivergedError) reason() string {
 	const text = "as of entry %d the state of this server had digest %016x, and that of a majority of the servers %016x"
 	return fmt.Sprintf(text, e.Index, e.Own, e.Shared)
 }
 
-// Error says what was found, and what was done about it.
+// Error returns the reason, and whether the data directory is condemned.
 func (e *DivergedError) Error() string {
 	text := "this server has diverged: " + e.reason()
 	if e.Condemnation != nil {
@@ -60,7 +58,7 @@ func (e *DivergedError) Error() string {
 // Unwrap is Condemnation.
 func (e *DivergedError) Unwrap() error { return e.Condemnation }
 
-// electorate is the members as this server knows them.
+// electorate returns the members as this server knows them.
 func (c *Comparer) electorate() *electorate {
 	e := &electorate{self: c.core.Store().Member()}
 	for _, m := range c.core.Store().Members() {
@@ -150,12 +148,12 @@ func (c *Comparer) Has(index uint64) bool {
 // Heard returns the indexes of the digests that each other member has sent.
 func (c *Comparer) Heard() map[uint64][]uint64 { return c.digests.heardOf() }
 
-// compareDigests tells the other servers of this one's digests, hears theirs, and ends this server if it is
-// wrong. It runs until then, or until ctx is done.
+// compareDigests exchanges digests with the other servers, and ends this server if it is wrong. It runs until then, or
+// until ctx is done.
 func (c *Comparer) compareDigests(ctx context.Context) {
 	var last report
 	var asked map[uint64]bool
-	var pause <-chan time.Time // the next try is behind it
+	var pause <-chan time.Time // before the next try
 	tries := 0
 	for {
 		select {
@@ -183,7 +181,7 @@ func (c *Comparer) compareDigests(ctx context.Context) {
 	}
 }
 
-// askOthers tells a report to the members that are not among asked, and hears theirs.
+// askOthers exchanges reports with the members that are not among asked, and adds those that answer.
 func (c *Comparer) askOthers(ctx context.Context, own report, asked map[uint64]bool) {
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
 	defer cancel()
@@ -231,7 +229,7 @@ func (c *Comparer) Compare(ctx context.Context, r *relaypb.DigestReport) (*relay
 	return reportToPB(own), nil
 }
 
-// judge tells of what the comparison of the digests shows, and returns why this server has to end, if it has.
+// judge logs the result of the comparison if it has changed, and returns an error if this server has to end.
 func (c *Comparer) judge() *DivergedError {
 	found := c.digests.findings(c.electorate())
 	for _, f := range found {
@@ -256,8 +254,8 @@ func (c *Comparer) judge() *DivergedError {
 	return nil
 }
 
-// endDiverged ends this server, whose state is wrong: first in a way that a restart does not undo, and then
-// so that the cluster has another leader at once.
+// endDiverged ends this server, whose state is wrong. It condemns the data directory, so that a restart does not undo
+// that, and hands over the leadership.
 func (c *Comparer) endDiverged(ctx context.Context, err *DivergedError) {
 	c.logger.Error("this server has diverged from the majority and ends", "as of entry", err.Index,
 		"digest", fmt.Sprintf("%016x", err.Own), "of the majority", fmt.Sprintf("%016x", err.Shared))
@@ -271,19 +269,19 @@ func (c *Comparer) endDiverged(ctx context.Context, err *DivergedError) {
 	c.core.Diverged(err)
 }
 
-// Divergence is what a server knows of servers with different states.
+// Divergence names servers with different states.
 type Divergence struct {
 	// Index is the entry behind which the states were compared.
 	Index uint64
 	// Others are the members that have another state than this server.
 	Others []uint64
-	// Right tells that a majority of the voters shares this server's state. If not, nobody knows who is
+	// Right reports whether a majority of the voters shares this server's state. If not, it is unknown which state is
 	// right.
 	Right bool
 }
 
-// Divergence reports whether there are members whose state differs from this server's. One that has yet to
-// report may show who of them is right; until then they are not told of.
+// Divergence reports whether there are members whose state differs from this server's. As long as a missing report may
+// decide which of them is right, it returns false.
 func (c *Comparer) Divergence() (d Divergence, found bool) {
 	f := present(c.digests.findings(c.electorate()))
 	switch f.verdict {

@@ -19,10 +19,10 @@ type report struct {
 // lags so many marks behind is compared at a later one.
 const ReportsKept = 4
 
-// digests is what a server knows of its own state's digests and of those of the others. Nothing in it is
-// stored: a server that is started again begins with the digest of its checkpoint.
+// digests has the known digests of this server's state and of those of the others. Nothing in it is stored: a server
+// that is started again begins with the digest of its checkpoint.
 type digests struct {
-	bell turn.Bell // whoever compares listens
+	bell turn.Bell // compareDigests listens
 
 	mutex   sync.Mutex
 	own     []report            // ascending by index, here and below
@@ -63,8 +63,7 @@ func (d *digests) addOwn(r report) {
 	d.bell.Ring()
 }
 
-// replaced tells that another member's state has taken the place of this server's: what it was before is of
-// no account.
+// replaced notes that another member's state has taken the place of this server's: earlier digests are void.
 func (d *digests) replaced(r report) {
 	d.mutex.Lock()
 	d.own = nil
@@ -72,8 +71,7 @@ func (d *digests) replaced(r report) {
 	d.addOwn(r)
 }
 
-// heard adds a report of another server, which is one of the members. Those of servers that are none any more
-// are forgotten.
+// heard adds a report of another server, and forgets those of servers that are not members any more.
 func (d *digests) heard(from uint64, r report, members []uint64) {
 	d.mutex.Lock()
 	d.others[from] = with(d.others[from], r)
@@ -82,7 +80,7 @@ func (d *digests) heard(from uint64, r report, members []uint64) {
 	d.bell.Ring()
 }
 
-// forget drops the reports of those who are no members. The mutex is held.
+// forget drops the reports of servers that are not members. The mutex is held.
 func (d *digests) forget(members []uint64) {
 	for id := range d.others {
 		if !slices.Contains(members, id) {
@@ -121,14 +119,14 @@ func (d *digests) heardOf() map[uint64][]uint64 {
 	return heard
 }
 
-// giveUp has nobody waited for any more who has not reported as of index by now.
+// giveUp ends the waiting for reports as of index and earlier.
 func (d *digests) giveUp(index uint64) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.givenUp = max(d.givenUp, index)
 }
 
-// verdict is what a comparison says about this server's state at one index.
+// verdict is the result of a comparison for this server's state at one index.
 type verdict uint8
 
 const (
@@ -218,8 +216,7 @@ func (d *digests) findings(e *electorate) []finding {
 	return found
 }
 
-// present is the finding that says how things stand: the newest for which there is anything to compare, or
-// that of a learner.
+// present returns the newest finding that has anything to compare, or that concerns a learner.
 func present(found []finding) finding {
 	for _, f := range found {
 		if f.compared || len(f.differing) > 0 {

@@ -21,7 +21,7 @@ type Acquisition struct {
 	Node     string
 	Resource string
 	Amount   uint64
-	// Used says that the amount was used already. Otherwise it is waited for, for Limit at most; 0 does not
+	// Used reports whether the amount was used already. If not, the call waits for it, for Limit at most; 0 does not
 	// wait.
 	Used  bool
 	Limit time.Duration
@@ -29,11 +29,11 @@ type Acquisition struct {
 
 // The ends of an acquisition that was not granted. Nothing is taken then.
 var (
-	// ErrNoResource says that there is no such resource, or that it is gone.
+	// ErrNoResource: the resource does not exist, or is gone.
 	ErrNoResource = errors.New("there is no such resource")
-	// ErrNoUnits says that there was not enough until the deadline.
+	// ErrNoUnits: the units did not suffice until the deadline.
 	ErrNoUnits = errors.New("there are not enough units in time")
-	// ErrTooManyWait says that no more may wait.
+	// ErrTooManyWait: no further call may wait.
 	ErrTooManyWait = errors.New("too many wait for units")
 )
 
@@ -45,16 +45,16 @@ type acquisition struct {
 	left    bool
 }
 
-// maxKnownRights is how many callers of nodes are known who may acquire.
+// maxKnownRights bounds the pairs of node and caller in knownRights.
 const maxKnownRights = 10_000
 
 // lineageRows bounds the rows on the way to a path.
 var lineageRows = scheme.DefaultLimits().Depth + 1
 
-// waiterBytes is what one who waits counts besides the paths: what the limiter and the call have for it.
+// waiterBytes is the memory of a waiting call, in the limiter and elsewhere, without the paths.
 const waiterBytes = 256
 
-// knownRights is who may acquire units of a node's resources, as of some version of all rights.
+// knownRights caches the callers that may acquire units of a node's resources, as of one version of all rights.
 type knownRights struct {
 	version uint64
 	callers map[callerOfNode]struct{}
@@ -109,8 +109,8 @@ func (l *Limiter) Acquire(ctx context.Context, look func() (context.Context, con
 	}
 }
 
-// acquire takes units, or has the call wait for them. known is false if it is not known yet whether there is
-// such a resource, and whether the caller may.
+// acquire takes units, or makes the call wait for them. known is false before it is known whether the resource exists
+// and the caller may acquire it.
 func (l *Limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *acquisition, known bool, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	// maxUnknownDemands is how many demands a leader keeps for resources that it does not know, and
-	// demandTries for how many ticks: it may have to catch up with the server that has seen the resource
-	// already.
+	// maxUnknownDemands bounds the demands that a leader keeps for resources that it does not know, and demandTries
+	// the ticks: it may have to catch up with the server that has seen the resource already.
 	maxUnknownDemands = 1 << 20
 	demandTries       = 100
 	// maxLookedUpRows bounds the rows of the machine that one turn visits for resources that are asked for.
@@ -141,7 +140,7 @@ func (l *Limiter) tick() bool {
 	return len(l.queue) > 0
 }
 
-// next is when there is something to do.
+// next returns the moment at which something is due.
 func (l *Limiter) next() coordination.Instant {
 	next := l.buckets.Next()
 	if l.shares != nil {
@@ -156,7 +155,7 @@ func (l *Limiter) next() coordination.Instant {
 	return next
 }
 
-// followUp lets those go on whose waits have ended, and sees to it that the goroutine wakes in time.
+// followUp wakes the calls whose waits have ended, and the goroutine if something is due earlier than it would wake.
 func (l *Limiter) followUp() {
 	l.releaseEnded()
 	if l.next() < l.wakeAt {
@@ -164,7 +163,7 @@ func (l *Limiter) followUp() {
 	}
 }
 
-// releaseEnded lets those go on whose waits have ended.
+// releaseEnded wakes the calls whose waits have ended.
 func (l *Limiter) releaseEnded() {
 	for _, w := range l.buckets.Ended() {
 		a := w.Owner.(*acquisition)
@@ -189,7 +188,7 @@ func (l *Limiter) follow() {
 	l.buckets.Announce()
 }
 
-// share has the leader share out what is due. One that may not speak shares out nothing: another one may
+// share shares out the units that are due, on the leader. One that may not speak shares out nothing: another server may
 // lead.
 func (l *Limiter) share(now coordination.Instant, led bool) {
 	if !led {
@@ -216,7 +215,7 @@ func (l *Limiter) share(now coordination.Instant, led bool) {
 	}
 }
 
-// sendDemands sends the leader what has changed, once in a tick.
+// sendDemands sends the leader the demands that have changed, once in a tick.
 func (l *Limiter) sendDemands(now coordination.Instant) {
 	if l.link == nil || now < l.demandsAt || !l.buckets.Changed() {
 		return
@@ -231,7 +230,7 @@ func (l *Limiter) sendDemands(now coordination.Instant) {
 	}
 }
 
-// ask takes what a server asks of the leader, which is this one.
+// ask takes a server's demands on the leader, which is this one.
 func (l *Limiter) ask(consumer quota.Consumer, demands []quota.Demand) {
 	for _, d := range demands {
 		want := wantedResource{consumer, d.Resource}
@@ -286,7 +285,7 @@ func (l *Limiter) findDemands(t turn.Token, m *coordination.Machine) {
 	}
 }
 
-// Demanded takes what another server asks for. link is that of its relay.
+// Demanded takes the demands of another server, unless its relay is one to an earlier leader.
 func (l *Limiter) Demanded(peer *streams.Peer, demands []quota.Demand) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -304,7 +303,7 @@ func (l *Limiter) Demanded(peer *streams.Peer, demands []quota.Demand) {
 	l.bell.Ring()
 }
 
-// Forget ends what another server asks for, whose relay is over.
+// Forget ends the demands of another server, whose relay is over.
 func (l *Limiter) Forget(peer *streams.Peer) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -2,12 +2,11 @@ package streams
 
 import "github.com/coordd/coordd/coordination"
 
-// maxCopiedBytes is how much the descriptions may have together that a server has of another one, which
-// leads, and that its clients have not taken. A leader begins no further one beyond that, so it is the last
-// of them at most that goes beyond.
+// maxCopiedBytes bounds the descriptions of a leader elsewhere that have not left this server. The leader begins no
+// further one above the bound, so at most one goes beyond.
 const maxCopiedBytes = 64 << 20
 
-// copied takes note of a description that the stream has a copy of. The mutex is held.
+// copied notes a description of a leader elsewhere. The mutex is held.
 func (s *Stream) copied(d *coordination.SemaphoreDescription) {
 	if s.copies == nil {
 		s.copies = make(map[*coordination.SemaphoreDescription]int)
@@ -17,7 +16,7 @@ func (s *Stream) copied(d *coordination.SemaphoreDescription) {
 	s.set.Copies.Adjust(n)
 }
 
-// Gone says that the description of a reply has left this server.
+// Gone notes that the description of a reply has left this server.
 func (s *Stream) Gone(d *coordination.SemaphoreDescription) {
 	s.mutex.Lock()
 	n := s.copies[d]
@@ -26,7 +25,7 @@ func (s *Stream) Gone(d *coordination.SemaphoreDescription) {
 	s.set.Copies.Release(n)
 }
 
-// AllGone says that nothing is left on this server of what the client was told.
+// AllGone notes that all replies of the stream have left this server.
 func (s *Stream) AllGone() {
 	s.mutex.Lock()
 	n := 0

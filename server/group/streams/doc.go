@@ -1,5 +1,5 @@
-// Package streams carries what clients' streams say to the leader and back: on this server, or over a relay to
-// another one.
+// Package streams carries messages between clients' streams and the leader: on this server, or over a relay to another
+// one.
 //
 //	Stream      one client's stream: its Front, the present link, what waits for the client
 //	Set         the streams of this server, which turn to another leader together
@@ -8,7 +8,10 @@
 //	Peers       the relays of other servers to this one as the leader, each a Peer
 //	Unsaid      messages of the leader to streams, in slices
 //
-// The group behind it is a Core.
+// Both directions have their names: a Forwarded travels to the leader, a coordination.Message to a stream. On a relay the
+// follower's end is a Relay, which holds a permit to speak; the leader's end is a Peer, which grants it.
+//
+// The group uses the package through these types, and is a Core to it.
 //
 // # Locks
 //

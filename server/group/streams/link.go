@@ -6,9 +6,9 @@ import "github.com/coordd/coordd/coordination"
 // messages of one stream stay in order.
 type Link interface {
 	put(s *Stream, f coordination.Forward)
-	// MaySpeak reports whether the leader behind the link lets this server say to clients what they take for
-	// a sign that their sessions live. It is asked just before a message is sent. The Front keeps silent
-	// besides until that leader has answered for the session.
+	// MaySpeak reports whether the leader behind the link lets this server speak to clients, which take every message
+	// for a sign that their sessions live. It is called just before a message is sent. Independently of it the Front
+	// is silent until that leader has answered for the session.
 	MaySpeak() bool
 }
 
@@ -17,7 +17,7 @@ type Local struct {
 	core  Core
 	reign coordination.Reign
 	term  coordination.Term
-	gone  chan struct{} // closed when this server leads no more
+	gone  chan struct{} // closed when the reign ends
 }
 
 // NewLocal returns the link to the leader that core has in a reign.
@@ -25,7 +25,7 @@ func NewLocal(core Core, reign coordination.Reign, term coordination.Term) *Loca
 	return &Local{core: core, reign: reign, term: term, gone: make(chan struct{})}
 }
 
-// End ends the reign on this server: its relays end.
+// End notes that the reign is over, which ends the relays of other servers (Peers.Exchange).
 func (l *Local) End() { close(l.gone) }
 
 func (l *Local) put(s *Stream, f coordination.Forward) {
@@ -35,7 +35,7 @@ func (l *Local) put(s *Stream, f coordination.Forward) {
 // MaySpeak implements Link: a majority has confirmed lately that this server leads.
 func (l *Local) MaySpeak() bool { return l.core.MaySpeak() }
 
-// Sink is where the leader's messages for one stream go.
+// Sink receives the leader's messages for one stream: a Stream, or a RemoteStream on another server.
 type Sink interface {
 	deliver(from Link, m *coordination.Message)
 }
@@ -48,10 +48,10 @@ type Forwarded struct {
 	Forward coordination.Forward
 }
 
-// EventBytes is the size in the queue of anything but a request of a stream.
+// EventBytes is the size in the queue of everything except requests of streams.
 const EventBytes = 256
 
-// Size returns what it counts while it waits.
+// Size returns the size of s in the queue.
 func (s *Forwarded) Size() int {
 	if r := s.Forward.Request; r != nil {
 		return r.Bytes()

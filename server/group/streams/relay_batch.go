@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// relayBatchBytes is about how much goes over a relay at once, so that a request for a permit, and the
-	// answer, do not wait behind all that a leader change brings up. A larger message goes in pieces, so that
-	// both ends see that it moves; to a server that knows none, it goes alone.
+	// relayBatchBytes is about the size of a batch, so that a request for a permit, and the answer, do not wait behind
+	// all rosters of a leader change. A larger message goes in pieces, so that both ends see that it moves.
 	relayBatchBytes = 128 << 10
 	// relayStream and permitStream are the names of the streams between servers.
 	relayStream  = "relay"
 	permitStream = "permit"
-	// maxPiecedBytes bounds what pieces make up: the largest description, or roster, and what is around it.
+	// maxPiecedBytes bounds a message in pieces: the largest description, or roster, with the fields around it.
 	maxPiecedBytes = 80 << 20
-	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit
+	// maxRosterBytes bounds the open requests of a stream at a leader change; one with more is ended. Two fit
 	// into the largest message that members send each other.
 	maxRosterBytes = 32 << 20
 )
@@ -40,7 +39,7 @@ func firstOf[M proto.Message](list []M) (batch, rest []M) {
 	return list[:n:n], list[n:]
 }
 
-// counts is what a message counts of ToLeader.room.
+// counts returns the bytes of ToLeader.room that a message takes.
 func counts(m *relaypb.Message) uint64 {
 	if m.GetDescription() == nil {
 		return 0
@@ -51,7 +50,7 @@ func counts(m *relaypb.Message) uint64 {
 // pieces is an encoded message that goes over a relay in pieces.
 type pieces []byte
 
-// next splits off a piece, nil if there is none left.
+// next splits off a piece, nil without any left.
 func (p *pieces) next() *relaypb.Piece {
 	if len(*p) == 0 {
 		return nil
@@ -64,7 +63,7 @@ func (p *pieces) next() *relaypb.Piece {
 	return piece
 }
 
-// add takes a piece that came, and puts the message into m once it is whole. It reports whether it is.
+// add appends a piece that came, and decodes the message into m once it is whole.
 func (p *pieces) add(piece *relaypb.Piece, m proto.Message) (whole bool, err error) {
 	if len(*p)+len(piece.GetData()) > maxPiecedBytes {
 		return false, errTooLong

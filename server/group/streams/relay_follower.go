@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// renewInterval is how often a follower asks the leader for permit to speak.
+	// renewInterval is the pause between two questions of a follower for a permit.
 	renewInterval = 100 * time.Millisecond
 	// relaySilence bounds the time that a follower goes on asking without an answer. Then the members connect anew: a
 	// connection that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer
 	// than the cut.
 	relaySilence = 1500 * time.Millisecond
-	// relayRetry is how long a follower waits after a relay broke.
+	// relayRetry is the pause of a follower after a relay broke, or a stream of permits.
 	relayRetry = 20 * time.Millisecond
 )
 
@@ -42,31 +42,31 @@ type Relay struct {
 	day       atomic.Int64            // the same by the time of day, which a machine that slept notices
 
 	mutex   sync.Mutex
-	out     []*relaypb.Forward // not yet sent
-	bell    turn.Bell          // the writing goroutine listens
-	renewal uint64             // number of the last request for a permit
-	last    uint64             // of the last one over the relay itself
-	asking  bool               // that is not yet sent
-	asked   map[uint64]moment
-	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
-	// sentCount and heardCount are how many messages were put, and delivered, see Stillness.
+	out     []*relaypb.Forward   // not yet sent
+	bell    turn.Bell            // the writing goroutine listens
+	renewal uint64               // number of the last request for a permit
+	last    uint64               // of the last one over the relay itself
+	asking  bool                 // that one is not sent yet
+	asked   map[uint64]moment    // requests for a permit without an answer
+	heard   coordination.Instant // of the last batch; at first, of the opening
+	// sentCount counts the messages put, and heardCount those delivered, see Stillness.
 	sentCount, heardCount uint64
 	demands               []*relaypb.Demand // of the limiter, not yet sent
-	cut                   pieces            // of a message that goes before what is in out
-	counted               uint64            // of descriptions that have come
-	offered               uint64            // room that the leader knows of
+	cut                   pieces            // of a message that goes before those in out
+	counted               uint64            // bytes of all descriptions that have come
+	offered               uint64            // room that was offered to the leader, as ToLeader.room
 
-	coming pieces // of what the leader says; of receive
+	coming pieces // of a message of the leader; of receive
 }
 
-// moment is when something was asked, on both clocks.
+// moment is a moment by the clock and by the time of day.
 type moment struct {
 	at  coordination.Instant
 	day int64
 }
 
-// put implements Link. A stream with more open requests than a leader change can carry is ended, and one whose
-// words cannot be encoded.
+// put implements Link. It ends a stream with more open requests than a leader change can carry, and one whose texts
+// cannot be encoded.
 func (r *Relay) put(s *Stream, f coordination.Forward) {
 	forward := relaypb.EncodeForward(s.id, &f)
 	if f.Roster != nil && proto.Size(forward) > maxRosterBytes || !encodable(forward) {
@@ -82,7 +82,7 @@ func (r *Relay) put(s *Stream, f coordination.Forward) {
 
 // encodable reports whether all texts of a forward are UTF-8; any other would break the relay of all streams.
 func encodable(f *relaypb.Forward) bool {
-	if f.GetAttach() == nil && f.GetRoster() == nil { // the many
+	if f.GetAttach() == nil && f.GetRoster() == nil { // the common case
 		return utf8.ValidString(f.GetRequest().GetName())
 	}
 	_, err := proto.Marshal(f)
@@ -94,8 +94,8 @@ func (r *Relay) MaySpeak() bool {
 	return r.shell.Now() < coordination.Instant(r.permit.Load()) && r.shell.TimeOfDay() < r.day.Load()
 }
 
-// run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them
-// wait for the next leader when it ends.
+// run relays until ctx is done or the relay breaks. All streams join it with the leader's first answer, which is a
+// permit as a rule, and wait for the next leader when it ends.
 func (r *Relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +172,7 @@ func (r *Relay) take() *relaypb.ToLeader {
 		r.out[0] = nil
 		r.out = r.out[1:]
 	}
-	// streams keep their order: a start must find whom it wants to replace
+	// streams keep their order: a start must find the stream that it wants to replace
 	if out.Piece = r.cut.next(); out.Piece == nil {
 		out.Forwards, r.out = firstOf(r.out)
 	}
@@ -188,11 +188,11 @@ func (r *Relay) take() *relaypb.ToLeader {
 	return out
 }
 
-// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next
-// request for a permit.
+// roomStep is the additional room that is offered to the leader at once. Less is offered with the next request for a
+// permit.
 const roomStep = 1 << 20
 
-// freed is called when clients have taken what was described to them.
+// freed is called when descriptions have left this server.
 func (r *Relay) freed() {
 	r.mutex.Lock()
 	worth := r.counted+uint64(r.streams.Copies.Free()) >= r.offered+roomStep
@@ -202,14 +202,14 @@ func (r *Relay) freed() {
 	}
 }
 
-// silent reports whether the leader has said nothing for too long.
+// silent reports whether nothing has come from the leader for too long.
 func (r *Relay) silent() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.shell.Now()-r.heard > coordination.Instant(relaySilence)
 }
 
-// renew asks for a permit. It counts from the moment of asking, whenever the answer comes.
+// renew asks for a permit, which counts from now, whenever the answer comes.
 func (r *Relay) renew() {
 	r.mutex.Lock()
 	r.last = r.ask()
@@ -248,7 +248,7 @@ func (r *Relay) receive(batch *relaypb.FromLeader) error {
 	return nil
 }
 
-// count takes note of what descriptions that have come count, behind the streams that have them.
+// count adds the bytes of descriptions that have come, after their streams have got them.
 func (r *Relay) count(bytes uint64) {
 	if bytes == 0 {
 		return
@@ -256,7 +256,7 @@ func (r *Relay) count(bytes uint64) {
 	r.mutex.Lock()
 	r.counted += bytes
 	r.mutex.Unlock()
-	r.freed() // if nobody wanted them
+	r.freed() // if their streams are gone
 }
 
 func (r *Relay) deliver(p *relaypb.Message) {
@@ -269,7 +269,7 @@ func (r *Relay) deliver(p *relaypb.Message) {
 	r.mutex.Unlock()
 }
 
-// granted takes note of a permit; number is that of the request. It may come over either connection.
+// granted notes a permit, by the number of the request. It may come over either connection.
 func (r *Relay) granted(number uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

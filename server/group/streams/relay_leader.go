@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// relayLease is L of the project's design: how long a leader that has lost a relay waits before it counts
-	// the sessions behind it as detached. Together with the leader's own lease it stays below the smallest
-	// grace period.
+	// relayLease is the time after which a leader that has lost a relay counts the sessions behind it as detached: by
+	// then every permit that it gave is over. Together with the leader's own lease it stays below the smallest grace
+	// period.
 	relayLease = 400 * time.Millisecond
-	// relayPermit is how long a follower may speak to clients after it has asked the leader for a permit. It
+	// relayPermit is the time for which a follower may speak to clients after it has asked the leader for a permit. It
 	// is shorter, so that every clock may be wrong by 5 %; TestSilence looks for the worst case.
 	relayPermit = relayLease - 50*time.Millisecond
-	// permitPoll is how often a leader looks whether it may give the permit that it could not give when it
-	// was asked.
+	// permitPoll is the pause between two attempts of a leader to give a permit that it could not give when it was
+	// asked.
 	permitPoll = 10 * time.Millisecond
-	// relayPatience is how long a leader waits for the next word of another server, which asks for a permit
-	// every renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is
-	// for one that is frozen. whatever permit it had is over long before.
+	// relayPatience bounds the time between two batches of another server, which asks for a permit every renewInterval.
+	// A server that runs gives up a silent relay by itself, after relaySilence; this is for one that is frozen. Every
+	// permit that it had is over long before.
 	relayPatience = 2 * relaySilence
-	// maxForwardedBytes is how much of another server may wait in the leader's queue. Who keeps to the budget
-	// of its streams stays far below that: it has maxRelayBytes, or maxLocalBytes while it led, and at most a
-	// message more.
+	// maxForwardedBytes bounds the messages of another server in the leader's queue. A server that keeps to the budget
+	// of its streams stays far below: it has maxRelayBytes, or maxLocalBytes while it led, and at most a message more.
 	maxForwardedBytes = 2 * maxLocalBytes
 )
 
-// ErrNotLeading reports that a command, or a word of streams, was not executed, and never will be in this attempt.
+// ErrNotLeading reports that this server does not lead: the command or message was not executed, and this attempt will
+// not execute it.
 var ErrNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
 
 var errOverCredit = status.Error(codes.ResourceExhausted,
@@ -46,24 +46,22 @@ var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothin
 
 var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
 
-// Peer is the leader's end of the relay to one other server. Three goroutines meet in it: the one that
-// reads what the other server sends, the one that writes to it, and whoever holds the turn, who leaves there
-// what the leader says.
+// Peer is the leader's end of the relay to one other server. Three goroutines meet in it: a reader of the relay, a
+// writer, and the holder of the turn, which leaves the leader's messages there.
 //
-// What it must get right is the other server's right to speak. That server may speak to its clients for as
-// long as the permit lasts that it was last given, and it counts that from its own asking. So a permit is
-// given only while this server has the right itself and is still the leader of the same reign; and when the
-// relay breaks, nobody here counts the sessions behind it as detached before the last permit must be over
-// (abandon).
+// Its invariant is the other server's right to speak. That server may speak to its clients until its last permit is
+// over, which it counts from its own asking. So a permit is given only while this server has its lease and is still the
+// leader of the same reign; and when the relay breaks, the sessions behind it do not count as detached before the last
+// permit must be over (abandon).
 type Peer struct {
 	peers *Peers
 	link  *Local // to the leader of the reign in which the relay was opened
 	// from is the other server; process and number are as it gave them in its Hello.
 	from, process, number uint64
 
-	// How it ends. Each channel is closed once: ended by the reader, with err, when nothing comes any more;
-	// superseded by Peers, when the other server has opened another relay; frozen by watch, when nothing
-	// has come for relayPatience; over when the RPC ends, for the writer.
+	// The ends of the relay. Each channel is closed once: ended by the reader, with err, when it fails; superseded by
+	// Peers, when the other server has opened another relay; frozen by watch, when nothing has come for relayPatience;
+	// over when the RPC ends, for the writer.
 	ended, superseded, frozen, over chan struct{}
 	err                             error
 	// admitting is held while superseded is closed, and while a batch is put into the queue, so that nothing of
@@ -75,46 +73,45 @@ type Peer struct {
 	mutex   sync.Mutex
 	quanta  []*relaypb.Quanta        // shared out, and not yet sent
 	streams map[uint64]*RemoteStream // that the leader knows, by their numbers on the other server
-	said    []relayedMessage         // what the leader has said, for the writer to translate
+	said    []relayedMessage         // messages of the leader, for the writer to encode
 	renew   uint64                   // number of the last request for a permit, 0 once it is given
-	heard   coordination.Instant     // when something last came; at first, when the relay was opened
+	heard   coordination.Instant     // of the last batch; at first, of the opening
 	watch   hooks.Timer              // looks at heard
-	// how much of descriptions the other server takes
+	// the bytes of descriptions that the other server has room for, counted from the opening
 	room uint64
-	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
+	// sentCount counts the messages of the leader, and heardCount those put into the queue, see Stillness.
 	sentCount, heardCount uint64
-	lost                  bool // nothing comes any more: there is no more permit
+	lost                  bool // the relay is over: it gets no more permits
 	// the moment of the last permit that the other server may have, 0 without one; and its request
 	given   coordination.Instant
 	granted uint64
 
 	outgoing              // of the writer
 	coming   pieces       // of the reader: a message that comes in pieces
-	queued   atomic.Int64 // what events of the other server count that are in the leader's queue
+	queued   atomic.Int64 // bytes of the other server's messages in the leader's queue
 }
 
-// outgoing is on its way to the other server. It belongs to the writer of a relay.
+// outgoing has the messages on their way to the other server. It belongs to the writer of a relay.
 type outgoing struct {
-	// out are messages that fit into a batch, and left counts those that have left it. large are
-	// those that do not fit, or whose descriptions wait for the other server to have room; they go in pieces, one
-	// after the other. Each stream hears in order what was said to it: a large message is begun when all have left
-	// that were in out before it, and later messages to its stream queue in large (behind counts them by stream).
-	// cut is the rest of the first.
+	// out are messages that fit into a batch, and left counts those that have left it. large are those that do not
+	// fit, or whose descriptions wait until the other server has room; they go in pieces, one after the other. Each
+	// stream gets its messages in order: a large one is begun when all have left that were in out before it, and
+	// later ones to its stream queue in large (behind counts them by stream). cut is the rest of the first.
 	out    []*relaypb.Message
 	left   uint64
 	large  []relayedMessage
 	behind map[uint64]int
 	cut    pieces
-	// sent is what all descriptions count that were sent or begun, to be compared with room; counts is what
-	// that in cut does.
+	// sent counts the bytes of all descriptions that were sent or begun, to be compared with room, and counts those of
+	// the one in cut.
 	sent, counts uint64
 }
 
-// relayedMessage is what the leader says to a stream of the other server.
+// relayedMessage is a message of the leader to a stream of the other server.
 type relayedMessage struct {
 	stream  uint64 // its number there
 	message coordination.Message
-	after   uint64 // of a large one: how many messages leave Peer.out before it
+	after   uint64 // of a large one: the value of left at which it is begun
 }
 
 // NewPeer returns the leader's end of a relay that another server has opened.
@@ -137,12 +134,12 @@ func (s *RemoteStream) Where() (server uint64, id coordination.StreamID) {
 	return s.peer.from, coordination.StreamID(s.number)
 }
 
-// Dequeued notes that something that the stream said has left the queue, which counted so many bytes there.
+// Dequeued notes that a message of the stream has left the queue, in which it had so many bytes.
 func (s *RemoteStream) Dequeued(bytes int) { s.peer.queued.Add(-int64(bytes)) }
 
-// deliver implements Sink, and is called by the holder of the turn. It forgets a stream that the leader ends,
-// because the other server does not speak of it again. It does not translate the message: with a large one
-// that would take long, so the writer does it.
+// deliver implements Sink, and is called by the holder of the turn. It forgets a stream that the leader ends, because
+// the other server sends nothing more of it. It does not encode the message: that may take long, so the writer does
+// it.
 func (s *RemoteStream) deliver(_ Link, m *coordination.Message) {
 	p := s.peer
 	p.mutex.Lock()
@@ -155,8 +152,8 @@ func (s *RemoteStream) deliver(_ Link, m *coordination.Message) {
 	p.bell.Ring()
 }
 
-// Exchange serves the relay of one other server until it breaks, or this server leads no more: then the other
-// side has to look for the next leader, which may be this server again.
+// Exchange serves the relay of one other server until it breaks, or the reign ends: then the other side looks for the
+// next leader, which may be this server again.
 func (r *Peers) Exchange(from uint64, rpc grpc.BidiStreamingServer[relaypb.ToLeader, relaypb.FromLeader]) error {
 	first, err := rpc.Recv()
 	if err != nil {
@@ -188,7 +185,7 @@ func (r *Peers) Exchange(from uint64, rpc grpc.BidiStreamingServer[relaypb.ToLea
 	}()
 	defer p.endWatch()
 	defer close(p.over)
-	select { // none of the two is waited for: a Send may hang for as long as the other server does not read
+	select { // it waits for neither goroutine: a Send may hang for as long as the other server does not read
 	case err := <-written:
 		return err
 	case <-p.ended:
@@ -202,7 +199,7 @@ func (r *Peers) Exchange(from uint64, rpc grpc.BidiStreamingServer[relaypb.ToLea
 	}
 }
 
-// beginWatch begins to look whether the other server is frozen.
+// beginWatch begins to watch for a frozen server.
 func (p *Peer) beginWatch() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -233,7 +230,7 @@ func (p *Peer) endWatch() {
 	p.watch = nil
 }
 
-// write sends what there is to be sent, until the relay is over or breaks.
+// write sends batches until the relay is over or breaks.
 func (p *Peer) write(rpc grpc.BidiStreamingServer[relaypb.ToLeader, relaypb.FromLeader]) error {
 	for {
 		var later <-chan time.Time
@@ -260,8 +257,8 @@ func (p *Peer) owesPermit() bool {
 	return p.renew != 0
 }
 
-// take returns what is to be sent next, nil if nothing is. A permit that was asked for is given with it, if
-// this server has itself the right to speak as the leader. Only the writer calls it.
+// take returns the next batch, nil without anything to send. With it goes the permit that was asked for, if this server
+// may speak itself as the leader. Only the writer calls it.
 func (p *Peer) take() *relaypb.FromLeader {
 	renewed, room, said := p.takeSaid()
 	for i := range said {
@@ -298,11 +295,11 @@ func (m *relayedMessage) isLarge() bool {
 	return m.message.Description != nil && m.message.Description.Bytes() > relayBatchBytes
 }
 
-// isFull reports whether the other server has no room for another description.
+// isFull reports whether the other server lacks room for another description.
 func (p *Peer) isFull(room uint64) bool { return p.sent >= room }
 
-// nextPiece returns the next piece of the first large message. It returns nil if there is none, if messages
-// that were said before it still wait, or if the other server has no room for it.
+// nextPiece returns the next piece of the first large message. It returns nil without a large message, if earlier
+// messages still wait, or if the other server lacks room for it.
 func (p *Peer) nextPiece(room uint64) *relaypb.Piece {
 	if len(p.large) == 0 || p.left < p.large[0].after {
 		return nil
@@ -330,12 +327,12 @@ func (p *Peer) nextPiece(room uint64) *relaypb.Piece {
 	return piece
 }
 
-// takeSaid takes what the leader has said since the last call, and returns with it the number of the request
-// for which a permit is given, 0 if none is, and the room that the other server has.
+// takeSaid takes the leader's messages since the last call. It also returns the number of the request for which a
+// permit is given, 0 without one, and the room of the other server.
 func (p *Peer) takeSaid() (renewed, room uint64, said []relayedMessage) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.renew != 0 && p.grants(p.renew) {
+	if p.renew != 0 && p.grant(p.renew) {
 		renewed, p.renew = p.renew, 0
 	}
 	said, p.said = p.said, nil
@@ -378,16 +375,16 @@ func (p *Peer) receive(batch *relaypb.ToLeader) error {
 	return nil
 }
 
-// supersede ends the relay because the other server has opened another one. Once it has returned, nothing
-// more of this one comes into the queue.
+// supersede ends the relay because the other server has opened another one. Once it has returned, no message of this
+// one comes into the queue.
 func (p *Peer) supersede() {
 	p.admitting.Lock()
 	defer p.admitting.Unlock()
 	close(p.superseded)
 }
 
-// forward puts what the other server's streams say into the queue. It fails when more of them waits there
-// than may, so that a server which does not hold its clients back cannot fill this one.
+// forward puts messages of the other server's streams into the queue. It fails above maxForwardedBytes, so that a
+// server which does not hold its clients back cannot fill this one.
 func (p *Peer) forward(forwards []*relaypb.Forward) error {
 	p.admitting.Lock()
 	defer p.admitting.Unlock()
@@ -413,8 +410,8 @@ func (p *Peer) forward(forwards []*relaypb.Forward) error {
 	return nil
 }
 
-// stream returns the stream of the other server that has this number, and says f. One that begins with f is
-// remembered until it ends. For one that has ended it returns nil.
+// stream returns the stream of the other server with a number, from which f came. An attach or a roster begins a new
+// one, which is kept until it ends. For one that has ended stream returns nil.
 func (p *Peer) stream(number uint64, f *coordination.Forward) *RemoteStream {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -429,9 +426,8 @@ func (p *Peer) stream(number uint64, f *coordination.Forward) *RemoteStream {
 	return stream
 }
 
-// abandon detaches the streams behind a relay that broke, once the permit must be over that their server was
-// given last: until then it may still tell its clients that their sessions live, so no timeout of these
-// sessions may begin.
+// abandon detaches the streams behind a relay that broke, relayLease later: until then their server may have a permit
+// and speak to its clients, so no timeout of their sessions may begin.
 func (p *Peer) abandon() {
 	p.forsake()
 	p.peers.shell.AfterFunc(relayLease, func() {
@@ -449,7 +445,7 @@ func (p *Peer) abandon() {
 	})
 }
 
-// forsake ends the permits of a relay, and returns when the last one was given.
+// forsake ends the granting of permits over the relay, and returns the moment of the last one.
 func (p *Peer) forsake() coordination.Instant {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -8,26 +8,24 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// What a relay carries for rate limiters: once in a tick what a server asks for, and what the leader has
-// shared out.
+// A relay carries, once in a tick, the demands of a server for units of rate limiters, and its quanta, which the leader
+// has shared out.
 
 const (
-	// maxRelayedDemands and maxRelayedQuanta are how many go in one batch, so that a permit does not wait
-	// behind them.
+	// maxRelayedDemands and maxRelayedQuanta bound a batch, so that a permit does not wait behind them.
 	maxRelayedDemands = 8 << 10
 	maxRelayedQuanta  = 4 << 10
-	// maxUnsentTicks is how many ticks a server may lag behind with what it has been given. What comes later
-	// is dropped.
+	// maxUnsentTicks bounds the ticks whose quanta wait for a slow relay. Later ones are dropped.
 	maxUnsentTicks = 10
 )
 
 // Units is the rate limiter of this server, as relays use it.
 type Units interface {
-	// Demanded takes what another server asks for, whose relay is peer.
+	// Demanded takes the demands of the server whose relay is peer.
 	Demanded(peer *Peer, demands []quota.Demand)
-	// Forget ends what it asks for.
+	// Forget ends its demands.
 	Forget(peer *Peer)
-	// Received takes what the leader at the other end of a relay has shared out.
+	// Received takes the quanta of this server from the leader at the other end of a relay.
 	Received(from Link, term uint64, ticks int, quanta []quota.Quantum)
 }
 
@@ -55,7 +53,7 @@ func resourceKey(node, resource uint64) coordination.ResourceKey {
 	return coordination.ResourceKey{Node: coordination.NodeID(node), ID: coordination.ResourceID(resource)}
 }
 
-// PutQuanta gives the other server what is shared out for some ticks.
+// PutQuanta sends the other server its quanta for some ticks.
 func (p *Peer) PutQuanta(ticks int, quanta []quota.Quantum) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -78,7 +76,7 @@ func (p *Peer) PutQuanta(ticks int, quanta []quota.Quantum) {
 // Link returns the link to the leader that the relay leads to.
 func (p *Peer) Link() Link { return p.link }
 
-// takeQuanta returns what is to be sent next of what is shared out, nil if nothing is.
+// takeQuanta returns the next quanta to be sent, nil without any.
 func (p *Peer) takeQuanta() *relaypb.Quanta {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// Peers is the relays that are open towards this server. Of each other server the last one counts: when
-// a new one comes, the older is dead, even where nobody has noticed yet.
+// Peers has the relays that are open towards this server, as the leader. Of each other server the last one counts: when
+// a new one comes the older one is broken, even if that has not been noticed here.
 type Peers struct {
 	core    Core
 	streams *Set
@@ -19,8 +19,8 @@ type Peers struct {
 
 	mutex sync.Mutex
 	open  map[uint64]*Peer
-	given coordination.Instant // the last permit over a relay that is over
-	// closed by Hush; nil if nobody waits
+	given coordination.Instant // the moment of the last permit over a relay that is over
+	// closed by Hush; nil while no stream of permits waits
 	hushed chan struct{}
 	all    sync.WaitGroup
 }
@@ -37,8 +37,7 @@ func (r *Peers) Open() int {
 	return len(r.open)
 }
 
-// add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the
-// older one.
+// add adds a relay, and supersedes an older one of the same server. It returns false if p itself is the older one.
 func (r *Peers) add(p *Peer) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -57,7 +56,7 @@ func (r *Peers) add(p *Peer) bool {
 	return true
 }
 
-// find is the relay of another server that a Hello names, nil if another one has taken its place, or it is over.
+// find returns the relay of another server that a Hello names, nil if it is over or superseded.
 func (r *Peers) find(from uint64, hello *relaypb.Hello) *Peer {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -79,7 +78,7 @@ func (r *Peers) remove(p *Peer) {
 	}
 }
 
-// SilentFrom returns the moment at which the last permit of another server is over, 0 without a permit.
+// SilentFrom returns the moment at which the last permit of all other servers is over, 0 without a permit.
 func (r *Peers) SilentFrom() coordination.Instant {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -95,7 +94,7 @@ func (r *Peers) SilentFrom() coordination.Instant {
 	return given + coordination.Instant(relayLease)
 }
 
-// Hush wants all permits dropped. The core is quiet, so none is given any more.
+// Hush asks all other servers to drop their permits. The core is quiet, so no further one is given.
 func (r *Peers) Hush() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -105,7 +104,7 @@ func (r *Peers) Hush() {
 	}
 }
 
-// whenHushed returns what the next Hush closes.
+// whenHushed returns the channel that the next Hush closes.
 func (r *Peers) whenHushed() <-chan struct{} {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

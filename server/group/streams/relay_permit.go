@@ -11,14 +11,13 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// This file is permits that travel apart from data. A relay gives a permit, too, but there it may wait behind
-// a large answer for longer than a permit lasts. On the connection of the heartbeats it waits behind nothing
-// large. It is tied to its relay nevertheless: it names it, the leader gives none for a relay that it does
-// not hold or that does not move, and the follower drops it with the relay. So the leader goes on to count
-// the sessions behind a relay as detached relayLease after the loss: whatever permit it gave was asked for
-// before that.
+// This file asks for and grants permits over the connection of the heartbeats. They come over the relay as well, but
+// there one may wait behind a large answer for longer than it lasts. A permit is tied to its relay nevertheless: the
+// request names it, the leader grants only for a relay that it holds and that moves, and the follower drops the permit
+// with the relay. So the sessions behind a relay still count as detached relayLease after its loss: every permit was
+// asked for before that.
 
-// askForPermit asks for a permit until ctx is done, over the connection that connect finds.
+// askForPermit asks for permits until ctx is done, over the connection that connect returns.
 func (r *Relay) askForPermit(ctx context.Context, connect func() *grpc.ClientConn) {
 	for ctx.Err() == nil {
 		if conn := connect(); conn != nil {
@@ -31,7 +30,7 @@ func (r *Relay) askForPermit(ctx context.Context, connect func() *grpc.ClientCon
 	}
 }
 
-// askOver asks for a permit until the connection breaks.
+// askOver asks for permits every renewInterval until the connection breaks.
 func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,8 +60,8 @@ func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	defer ticker.Stop()
 	for request := r.permitRequest(); ; {
 		if err := permit.Send(request); err != nil {
-			cancel()        // the reader may hold a drop that nobody takes
-			return <-broken // which says why
+			cancel()        // the reader may wait to pass on a drop
+			return <-broken // the reason
 		}
 		select {
 		case <-ticker.C:
@@ -75,14 +74,14 @@ func (r *Relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// permitRequest asks now.
+// permitRequest returns a request for a permit that counts from now.
 func (r *Relay) permitRequest() *relaypb.PermitRequest {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return &relaypb.PermitRequest{Relay: r.hello(), Renew: r.ask()}
 }
 
-// ask returns the number of a request for a permit that is made now. The mutex is held.
+// ask returns the number of a new request, for a permit that counts from now. The mutex is held.
 func (r *Relay) ask() uint64 {
 	r.renewal++
 	r.asked[r.renewal] = moment{r.shell.Now(), r.shell.TimeOfDay()}
@@ -95,7 +94,7 @@ func (r *Peers) Register(services *peers.Services) {
 	peers.Serve(services, permitStream, r.GivePermit)
 }
 
-// GivePermit serves what one other server asks.
+// GivePermit grants permits to one other server, and asks it to drop them when this server hands over.
 func (r *Peers) GivePermit(from uint64,
 	rpc grpc.BidiStreamingServer[relaypb.PermitRequest, relaypb.PermitGrant]) error {
 	asked, broken := make(chan *relaypb.PermitRequest), make(chan error, 1)
@@ -112,7 +111,7 @@ func (r *Peers) GivePermit(from uint64,
 			}
 		}
 	}()
-	var relay *relaypb.Hello // that the other server named last
+	var relay *relaypb.Hello // of the last request
 	for hushed := r.whenHushed(); ; {
 		request := new(relaypb.PermitRequest)
 		select {
@@ -120,7 +119,7 @@ func (r *Peers) GivePermit(from uint64,
 			return err
 		case request = <-asked:
 			relay = request.GetRelay()
-		case <-hushed: // it is to be silent at once, and not when it asks again
+		case <-hushed: // it drops its permit now, and not when it asks again
 			hushed = r.whenHushed()
 		}
 		p := r.find(from, relay)
@@ -135,8 +134,8 @@ func (r *Peers) GivePermit(from uint64,
 	}
 }
 
-// answer gives a permit if the leader holds the relay, hears of it, and may speak itself. A leader that hands over
-// wants those dropped that it has given, until it hears that they are.
+// answer grants a permit if something came over the relay lately and this server may speak itself. A leader that hands
+// over asks the other server to drop its permits until that reports it.
 func (p *Peer) answer(request *relaypb.PermitRequest) *relaypb.PermitGrant {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -147,14 +146,14 @@ func (p *Peer) answer(request *relaypb.PermitRequest) *relaypb.PermitGrant {
 	switch moves := p.peers.shell.Now()-p.heard <= coordination.Instant(relayLease); {
 	case p.peers.core.IsQuiet() && p.given != 0:
 		return &relaypb.PermitGrant{Drop: true}
-	case number != 0 && moves && p.grants(number):
+	case number != 0 && moves && p.grant(number):
 		return &relaypb.PermitGrant{Renewed: number}
 	}
 	return nil
 }
 
-// grants reports whether a permit may be given, and takes note of it. The mutex is held.
-func (p *Peer) grants(number uint64) bool {
+// grant gives the permit that a request asks for, if it may be given, and reports whether it is. The mutex is held.
+func (p *Peer) grant(number uint64) bool {
 	if p.lost || !p.peers.streams.grants(p.link) {
 		return false
 	}
@@ -162,7 +161,7 @@ func (p *Peer) grants(number uint64) bool {
 	return true
 }
 
-// drop forgets all permits, and those that are on their way. It returns the last request for one.
+// drop gives up the permit, and those that are on their way. It returns the number of the last request.
 func (r *Relay) drop() uint64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

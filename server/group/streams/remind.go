@@ -6,12 +6,12 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// This file is for a rings' clock that is turned by hand.
+// This file pings clients by the real clock while the clock of the rings is turned by hand.
 
-// Unanswered is a client's stream that waits for it.
+// Unanswered is a stream that waits for its client.
 type Unanswered struct {
 	Stream coordination.StreamID
-	// Opaque is that of the ping, 0 if there is none.
+	// Opaque is that of the ping, 0 without one.
 	Opaque uint64
 }
 
@@ -30,18 +30,18 @@ func (set *Set) Unanswered() (list []Unanswered, awaits bool) {
 	return list, awaits
 }
 
-// remindMost is how long it takes until a stream is looked at again that has no client to remind yet.
+// remindMost is the pause before the next look at a stream that has no client to remind yet.
 const remindMost = 100 * time.Millisecond
 
-// startReminding keeps a client content whose pings come by a clock that somebody turns: it goes by the real
-// one, and would take the server for dead. The mutex is held.
+// startReminding begins to ping the client by the real clock, if the rings' clock may stand still: without pings the
+// client, which goes by the real one, would take the server for dead. The mutex is held.
 func (s *Stream) startReminding() {
 	if s.set.config.Remind != nil && s.reminder == nil {
 		s.reminder = time.AfterFunc(s.remindPause(), s.remind)
 	}
 }
 
-// remindPause is how long until the next look. The mutex is held.
+// remindPause returns the time until the next look. The mutex is held.
 func (s *Stream) remindPause() time.Duration {
 	if pause := s.front.RemindMillis(); pause != 0 {
 		return time.Duration(pause) * time.Millisecond

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	// replyBytes is what a queued reply counts towards Config.OutboundBytes besides the description it
-	// carries.
+	// replyBytes is the size of a queued reply for Config.OutboundBytes, without the description that it carries.
 	replyBytes = 128
-	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent,
-	// before the stream is not read any more.
+	// maxInFlightRequests bounds the requests of one stream without an answer and the answers not sent. At the bound
+	// the stream is not read any more.
 	maxInFlightRequests = 1024
 )
 
@@ -28,8 +27,8 @@ type Stream struct {
 	client Client
 	caller Caller
 
-	credit int // for the message that comes next; of AwaitRoom and Receive
-	coming int // room in the queue for it; of the same
+	credit int // bytes of Set.Budget for the message that comes next; of AwaitRoom and Receive
+	coming int // bytes of the queue's room for it; of the same
 
 	mutex   sync.Mutex // guards what follows, and is never held across I/O
 	front   *coordination.Front
@@ -40,36 +39,36 @@ type Stream struct {
 	reminder *time.Timer
 	// closed when the client may be read again; nil while it may
 	resume chan struct{}
-	ended  bool // the Front has, and lingering runs
-	// cuts off a client that does not read what it is told at the end
+	ended  bool // the Front has ended, and lingering runs
+	// cuts off a client that does not read the end of its stream
 	lingering *time.Timer
 	// the client was woken, and has not yet found that there is nothing more to take
 	scheduled bool
 	outbound  int // bytes queued
-	// by what they count: those of a leader elsewhere that have not left
+	// sizes of the descriptions of a leader elsewhere that have not left this server
 	copies map[*coordination.SemaphoreDescription]int
-	closed bool // nothing is left of it
-	holds  int  // credit for what the Front has
+	closed bool // AllGone was called
+	holds  int  // bytes of Set.Budget for the Front's requests
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they
 // must neither block nor call the stream.
 type Client interface {
-	// Wake says that there is something to Take. It is not called again before Take has found nothing, or
+	// Wake is called when there is something to Take. It is not called again before Take has found nothing, or
 	// PutBack has put something back.
 	Wake()
 	// CutOff ends the connection of a client that does not read.
 	CutOff()
-	// Panicked says that code of the stream has panicked, on a goroutine that serves others as well. The
-	// panic goes no further; the client has to end.
+	// Panicked ends the client, because code of the stream has panicked on a goroutine that serves others as well. The
+	// panic goes no further.
 	Panicked(reason any)
 }
 
-// Caller is who opened a stream: whose rights count, and, if they do, who that is.
+// Caller is the caller that opened a stream, with the rights and the identity that count for its sessions.
 type Caller struct {
 	coordination.Caller
 	Identity coordination.Identity
-	// Trace is W3C's traceparent, empty if the stream is part of no trace. Whoever watches is told of it.
+	// Trace is W3C's traceparent, empty if the stream is part of no trace. Watchers of events see it.
 	Trace string
 }
 
@@ -79,10 +78,10 @@ func (set *Set) NewStream(client Client, caller Caller, policy *coordination.Pin
 		front: coordination.NewFront(policy), timerAt: coordination.Never}
 }
 
-// Enter counts the stream in. Errors: ErrStopped.
+// Enter adds the stream to its Set. Errors: ErrStopped.
 func (s *Stream) Enter() error { return s.set.add(s) }
 
-// Leave is the counterpart of Enter. It is called when nobody calls anything else any more.
+// Leave is the counterpart of Enter, and the last call of a stream.
 func (s *Stream) Leave() {
 	s.set.remove(s)
 	s.stopTimers()
@@ -121,8 +120,8 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 	s.plan()
 }
 
-// draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns
-// how much that is: 0 if ctx is done before.
+// draw acquires room for the message that comes next, and waits for it if necessary. It returns the bytes that it
+// acquired, 0 if ctx is done before.
 func (s *Stream) draw(ctx context.Context, from *budget.Budget, bytes int, waited *bool) int {
 	if from.TryAcquire(bytes) {
 		return bytes
@@ -137,13 +136,13 @@ func (s *Stream) draw(ctx context.Context, from *budget.Budget, bytes int, waite
 	return bytes
 }
 
-// enqueued gives back the room that was kept in the queue for a message: it is there, or goes elsewhere.
+// enqueued releases the room that was kept in the queue for a message: it is there, or goes elsewhere.
 func (s *Stream) enqueued() {
 	s.set.config.Room.Release(s.coming)
 	s.coming = 0
 }
 
-// account gives back what credit the stream needs no more. The mutex is held.
+// account adjusts the stream's share of Set.Budget to the requests that its Front has. The mutex is held.
 func (s *Stream) account() {
 	if holds := s.front.InFlightBytes(); holds != s.holds {
 		s.set.Budget.Adjust(holds - s.holds)
@@ -195,7 +194,7 @@ func (s *Stream) mayRead() bool {
 		s.front.InFlightBytes() < maxStreamBytes
 }
 
-// resumeReading lets the handler go on where it may. The mutex is held.
+// resumeReading wakes the handler if the client may be read again. The mutex is held.
 func (s *Stream) resumeReading() {
 	if s.resume != nil && s.mayRead() {
 		close(s.resume)
@@ -204,7 +203,7 @@ func (s *Stream) resumeReading() {
 	}
 }
 
-// Close tells the Front that the client is gone, or has closed its side. What is queued may still be taken.
+// Close reports to the Front that the client is gone, or has closed its side. Queued replies may still be taken.
 func (s *Stream) Close() {
 	s.mutex.Lock()
 	s.settle(s.front.Close())
@@ -212,10 +211,10 @@ func (s *Stream) Close() {
 	s.set.config.Core.Kick()
 }
 
-// Abandon takes a stream out of service whose handler panics. Its Front cannot be trusted any more.
+// Abandon ends a stream whose code has panicked. Its Front cannot be trusted any more.
 func (s *Stream) Abandon() {
 	s.mutex.Lock()
-	// has nothing to say, so the client is not told an end
+	// a Front without replies: the client gets no end of the stream from it
 	s.front = coordination.NewFront(&coordination.PingPolicy{})
 	s.settle(coordination.Forward{Detach: true})
 	s.link = nil
@@ -240,7 +239,7 @@ func (s *Stream) stopTimers() {
 	}
 }
 
-// deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.
+// deliver passes a message of the leader behind from to the Front. A late one of an earlier leader is dropped.
 func (s *Stream) deliver(from Link, m *coordination.Message) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -260,7 +259,7 @@ func (s *Stream) deliver(from Link, m *coordination.Message) {
 	s.settle(coordination.Forward{})
 }
 
-// attached reports whether the stream speaks for a session.
+// attached reports whether the stream has a session.
 func (s *Stream) attached() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -316,7 +315,7 @@ func (s *Stream) wakeUp() coordination.Forward {
 	return forward
 }
 
-// mute tells the Front whether the leader lets it speak at present. The mutex is held.
+// mute passes to the Front whether the leader lets it speak at present. The mutex is held.
 func (s *Stream) mute() {
 	speaks := s.link != nil && s.link.MaySpeak()
 	s.front.Mute(!speaks)
@@ -325,7 +324,8 @@ func (s *Stream) mute() {
 	}
 }
 
-// settle sends f to the leader and does what else the Front wants. The mutex is held.
+// settle sends f to the leader, and does what the Front's new state requires: it adjusts the budget and the timer, and
+// wakes the handler and the client. The mutex is held.
 func (s *Stream) settle(f coordination.Forward) {
 	s.mute()
 	if f != (coordination.Forward{}) && s.link != nil {
@@ -353,14 +353,14 @@ func (s *Stream) schedule() {
 	}
 }
 
-// plan sets the timer to when the Front wants to wake. The mutex is held.
+// plan sets the timer to the Front's Wake. The mutex is held.
 func (s *Stream) plan() {
 	if wake := s.front.Wake(); wake != s.timerAt {
 		s.setTimer(wake)
 	}
 }
 
-// timerGrid is what far timers are rounded up to, so that the pings of many streams go out together.
+// timerGrid is the grid to which far timers are rounded up, so that the pings of many streams go out together.
 const timerGrid = coordination.Instant(50 * time.Millisecond)
 
 func (s *Stream) setTimer(wake coordination.Instant) {
@@ -380,7 +380,7 @@ func (s *Stream) setTimer(wake coordination.Instant) {
 	}
 }
 
-// Take gives what is to be sent, and how the stream ends behind it. With nothing to do the stream is no
+// Take returns the replies to be sent, and the end of the stream behind them, if any. Without either the stream is no
 // longer scheduled.
 func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
 	s.mutex.Lock()
@@ -399,7 +399,7 @@ func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordina
 	return replies, s.front.Ending()
 }
 
-// PutBack returns replies to the Front if they may no longer be said, and reports whether it did: a client
+// PutBack returns replies to the Front if they may not be sent any more, and reports whether it did: a client
 // that reads slowly may have held up its writer for longer than the right to speak lasts. The stream stays
 // unscheduled until it may speak again.
 func (s *Stream) PutBack(replies []coordination.Reply) bool {
@@ -410,7 +410,7 @@ func (s *Stream) PutBack(replies []coordination.Reply) bool {
 		return false
 	}
 	s.scheduled = false
-	s.schedule() // the end of a stream that has ended without a word
+	s.schedule() // if the stream has ended silently
 	return true
 }
 
@@ -420,17 +420,17 @@ func (s *Stream) ID() coordination.StreamID { return s.id }
 // Client returns the connection of the stream.
 func (s *Stream) Client() Client { return s.client }
 
-// Backlog is how much of a stream waits.
+// Backlog counts the requests and replies of a stream that wait.
 type Backlog struct {
-	// InFlight is how many requests are without an answer, and answers unsent.
+	// InFlight counts requests without an answer, and answers that are not sent.
 	InFlight int
-	// Queued is how many replies wait for the client to take them.
+	// Queued counts replies that wait for the client to take them.
 	Queued int
-	// Paused says that the client is not read at present.
+	// Paused reports whether the client is not read at present.
 	Paused bool
 }
 
-// Backlog is how things stand now.
+// Backlog returns the present backlog.
 func (s *Stream) Backlog() Backlog {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

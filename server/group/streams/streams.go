@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	// maxStreamBytes is how much a stream's requests without a first answer may have together before it is
-	// not read any more. The last of them may go beyond.
+	// maxStreamBytes bounds a stream's requests without a first answer: at the bound it is not read any more. The last
+	// request may go beyond.
 	maxStreamBytes = 4 << 20
-	// maxLocalBytes is how much the requests of all streams of a server that leads may have together. Streams
-	// that bring more are not read until there is room.
+	// maxLocalBytes bounds the requests of all streams of a server that leads. Streams that bring more are not read
+	// until there is room.
 	maxLocalBytes = 64 << 20
-	// maxRelayBytes is the same for a server that does not lead: what it may have under way to the leader,
-	// which holds it for all servers.
+	// maxRelayBytes is the same bound on a server that does not lead: the leader holds the requests of all servers.
 	maxRelayBytes = 16 << 20
 )
 
@@ -34,12 +33,12 @@ type Set struct {
 	last    coordination.StreamID
 	closing bool
 	link    Link        // of all of them; nil while there is no leader
-	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
+	muted   atomic.Bool // a stream found that it may not speak, and wakeMuted has not come to it since
 	// Budget bounds their requests. A request holds its bytes from before its stream hands it to the leader
 	// until its first answer, a refusal, or the end of its stream: an acquire that waits in a queue has been
 	// answered, so it holds nothing, and the release that it waits for always comes through.
 	Budget *budget.Budget
-	// Copies counts what a leader elsewhere has described to them.
+	// Copies bounds the descriptions that a leader elsewhere has sent and their clients have not read.
 	Copies *budget.Budget
 }
 
@@ -80,7 +79,7 @@ type Core interface {
 // ErrStopped is the end of everything that waits for a group that is stopped.
 var ErrStopped = errors.New("the server is stopping")
 
-// Nonce returns a number that is hard to guess, and not 0.
+// Nonce returns a random number, not 0.
 func Nonce() uint64 { return max(1, rand.Uint64()) }
 
 // New returns an empty set.
@@ -98,7 +97,7 @@ func (set *Set) nextID() coordination.StreamID {
 	return set.last
 }
 
-// add counts a stream in. Errors: ErrStopped.
+// add adds a stream, which follows the present link. Errors: ErrStopped.
 func (set *Set) add(s *Stream) error {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
@@ -125,7 +124,7 @@ func (set *Set) Find(id coordination.StreamID) *Stream {
 	return set.open[id]
 }
 
-// LocalLink is the link to the leader on this server, nil if it does not lead.
+// LocalLink returns the link to the leader on this server, nil if it does not lead.
 func (set *Set) LocalLink() *Local {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
@@ -146,9 +145,9 @@ func (set *Set) followLocked(link Link) {
 	}
 }
 
-// redirect has the streams to come speak to the leader behind link, and returns those that are there in the
-// order in which they have to follow: a start must find the streams whose session it may want. The mutex is
-// held until they have.
+// redirect makes link the present one, which streams to come follow, and returns the open ones in the order in which
+// they have to follow it: those with a session first, so that a start finds the stream whose session it wants. The
+// mutex is held until they have.
 func (set *Set) redirect(link Link) []*Stream {
 	set.link = link
 	if _, leads := link.(*Local); leads {
@@ -182,7 +181,7 @@ func (set *Set) Led() bool {
 	return set.link != nil
 }
 
-// Speaking is the link to the leader that lets this server speak at present, nil without a permit.
+// Speaking returns the present link if its leader lets this server speak to clients, otherwise nil.
 func (set *Set) Speaking() Link {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
@@ -199,7 +198,7 @@ func (set *Set) grants(link *Local) bool {
 	return set.link == Link(link) && link.MaySpeak()
 }
 
-// unfollow has all streams wait for the next leader, if they speak to the one behind link.
+// unfollow makes all streams wait for the next leader, if they follow link.
 func (set *Set) unfollow(link Link) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
@@ -208,7 +207,7 @@ func (set *Set) unfollow(link Link) {
 	}
 }
 
-// join has all streams speak to the leader behind link, if there is none yet.
+// join makes all streams follow link, if they follow no other.
 func (set *Set) join(link Link) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
@@ -217,8 +216,8 @@ func (set *Set) join(link Link) {
 	}
 }
 
-// wakeMuted has the streams sent that were mute when they had something to send, if this server may speak by
-// now. A stream says itself that it was mute: the right may come and go between two looks.
+// wakeMuted wakes the streams that were mute when they had something to send, if this server may speak by now. Each
+// stream notes that it was mute (muted): the right to speak may go and come back between two looks.
 func (set *Set) wakeMuted() {
 	if set.Speaking() == nil || !set.muted.Swap(false) {
 		return
@@ -250,7 +249,7 @@ func (set *Set) Count() int {
 	return len(set.open)
 }
 
-// All is the open streams.
+// All returns the open streams.
 func (set *Set) All() []*Stream {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()

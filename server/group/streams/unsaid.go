@@ -2,9 +2,10 @@ package streams
 
 import "github.com/coordd/coordd/coordination"
 
-// What a turn says at most: to all streams, and to one. One command may have a hundred thousand messages, as
-// when a session ends for whose locks another one waits. They are said in slices, one a turn, so that others
-// are served between two of them; messages to other streams overtake those of such a stream.
+// The bounds of the messages that a turn delivers: to all streams, and to one. One command may cause a hundred
+// thousand messages, as when a session with many locks ends for which another one waits. They are delivered in
+// slices, one a turn, so that others are served between two slices; messages to other streams overtake those of such
+// a stream.
 const (
 	maxSaid   = 4096
 	maxSaidTo = 1024
@@ -21,7 +22,7 @@ type saying struct {
 	message coordination.Message
 }
 
-// Sinks know where messages go, as a Replica does.
+// Sinks finds the Sink of a message; a Replica does.
 type Sinks interface {
 	Sink(m *coordination.Message) (to Sink, known bool)
 }
@@ -29,8 +30,8 @@ type Sinks interface {
 // Length returns how many messages wait.
 func (u *Unsaid) Length() int { return len(u.waiting) }
 
-// Say delivers first some of what waits, and then messages. What goes beyond a slice waits, and so does
-// everything to a stream for which something waits: each stream hears in order what is said to it.
+// Say delivers messages that wait, and then new ones, a slice altogether. The rest waits, and so do all messages to a
+// stream for which one waits: each stream gets its messages in order.
 func (u *Unsaid) Say(from Link, messages []coordination.Message, sinks Sinks) {
 	said := u.sayWaiting(from)
 	var told map[Sink]int
@@ -61,7 +62,7 @@ func (u *Unsaid) wait(s saying) {
 	u.behind[s.to]++
 }
 
-// sayWaiting delivers a slice of what waits, and returns how much that is.
+// sayWaiting delivers half a slice of the messages that wait, and returns their number.
 func (u *Unsaid) sayWaiting(from Link) int {
 	n := min(len(u.waiting), maxSaid/2)
 	for i := range u.waiting[:n] {

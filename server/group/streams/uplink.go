@@ -19,7 +19,7 @@ const (
 	leaderPoll = 20 * time.Millisecond
 )
 
-// Uplink is this server's part in a cluster: it keeps the relay to the leader.
+// Uplink keeps this server's relay to the leader, and announces changes of the leader to calls and reads.
 type Uplink struct {
 	core    Core
 	streams *Set
@@ -31,13 +31,13 @@ type Uplink struct {
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 
-	process uint64 // as in relaypb.Hello
-	relays  uint64 // tried so far
-	opened  atomic.Uint64
+	process uint64        // as in relaypb.Hello
+	relays  uint64        // number of the last Relay, whether it opened or not
+	opened  atomic.Uint64 // relays that have opened
 
 	mutex  sync.Mutex
-	leader uint64           // as the log says; 0 if there is none, or this one leads
-	term   uint64           // in which that was said
+	leader uint64           // by raft; 0 if it is unknown, or this server
+	term   uint64           // of leader
 	change chan struct{}    // closed when leader or term changes
 	conn   *grpc.ClientConn // to the leader, while the relay is open
 	news   chan struct{}    // closed when there may be another leader to ask
@@ -58,7 +58,7 @@ func (u *Uplink) Start(store *raftstore.Store) {
 	u.ended.Go(func() { u.wakeMutedStreams(ctx) })
 }
 
-// End is the counterpart of start, without which it does nothing.
+// End is the counterpart of Start, without which it does nothing.
 func (u *Uplink) End() {
 	if u.stop != nil {
 		u.stop()
@@ -66,8 +66,8 @@ func (u *Uplink) End() {
 	}
 }
 
-// Toward notes who leads in a term. The same leader in another term is another one. The group calls it, too,
-// when this server begins to lead.
+// Toward notes the leader of a term, which ends the relay to another one. The same server in another term is another
+// leader. When this server begins to serve as the leader the group calls it with 0.
 func (u *Uplink) Toward(term, leader uint64) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
@@ -88,7 +88,7 @@ func (u *Uplink) announce() {
 	u.news = make(chan struct{})
 }
 
-// AwaitNews returns what is closed when there may be another leader to ask than now.
+// AwaitNews returns a channel that is closed when there may be another leader to ask than now.
 func (u *Uplink) AwaitNews() <-chan struct{} {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
@@ -111,7 +111,7 @@ func (u *Uplink) leaderOf() (leader uint64, change <-chan struct{}) {
 	return u.leader, u.change
 }
 
-// relay keeps the relay to whoever leads.
+// relay keeps the relay to the present leader.
 func (u *Uplink) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		leader, change := u.leaderOf()
