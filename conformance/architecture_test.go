@@ -130,6 +130,8 @@ var layers = []layer{
 	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/adminpb", "server/calls",
 		"server/clusterpb", "server/group", "internal/lograte", "internal/budget"},
 		foreign: []string{grpc, protobuf}},
+	{folder: "server/console", ours: []string{"coordination", "server/adminpb", "server/auth", "server/listen"},
+		foreign: []string{grpc, protobuf}},
 	{folder: "server/filestamp"},
 	// Only this package imports Prometheus' library, so that a program that embeds the server does not get it.
 	{folder: "server/monitor", ours: []string{"coordination", "server", "internal/budget", "internal/histogram"},

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/console"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/wire"
 )
@@ -69,8 +70,9 @@ func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) 
 		a.server.meters.Add("/" + desc.ServiceName + "/" + m.StreamName)
 	}
 	for i, m := range desc.Methods {
-		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName,
-			Handler: a.server.admitting("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)}
+		name := "/" + desc.ServiceName + "/" + m.MethodName
+		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: a.server.admitting(name, m.Handler)}
+		a.server.http.methods[name] = console.Method{Service: service, Handler: admitting.Methods[i].Handler}
 	}
 	a.Server.RegisterService(&admitting, service)
 }

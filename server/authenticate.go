@@ -37,8 +37,11 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	if err := s.awaitStart(ctx, method); err != nil {
 		return nil, err
 	}
-	name, _ := calls.Database(ctx)
-	id, err := s.auth.Identify(ctx, name, s.group.Accounts())
+	id, err := auth.Of(ctx), error(nil) // of a call from the console, which has tokens of its own
+	if id == auth.Anonymous {
+		name, _ := calls.Database(ctx)
+		id, err = s.auth.Identify(ctx, name, s.group.Accounts())
+	}
 	switch {
 	case err != nil:
 		s.auth.TellRefusedToken(ctx, err, s.config.Logger)

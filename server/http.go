@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/coordd/coordd/server/console"
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -25,6 +26,8 @@ type HTTP struct {
 	Hosts []string
 	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
 	Metrics func(*Server) http.Handler
+	// Console limits the console: ConsoleOff (or empty), ConsoleRead or ConsoleWrite.
+	Console string
 	// Faults takes the orders for a stand-in's faults, as FaultsPath. A real server has no such handler, and nothing in
 	// this package makes one.
 	Faults http.Handler
@@ -34,7 +37,7 @@ type HTTP struct {
 	Debug       http.Handler
 }
 
-// The paths of the HTTP listener.
+// The paths of the HTTP listener, besides those of package console.
 const (
 	// HealthzPath answers 200 as long as the process is not about to end because it has failed.
 	HealthzPath = "/healthz"
@@ -48,6 +51,11 @@ const (
 func (h HTTP) validate() error {
 	if h.ListenDebug != "" && h.debugSocket() == "" && !isLoopback(h.ListenDebug) {
 		return fmt.Errorf("debug-http %q: want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060", h.ListenDebug)
+	}
+	switch h.Console {
+	case "", ConsoleOff, ConsoleRead, ConsoleWrite:
+	default:
+		return fmt.Errorf("console %q: want %s, %s or %s", h.Console, ConsoleOff, ConsoleRead, ConsoleWrite)
 	}
 	if h.Listen == "" {
 		return nil
@@ -84,6 +92,11 @@ type httpListeners struct {
 	addr      net.Addr
 	debugAddr net.Addr
 	opened    atomic.Bool // the group is there, and the readiness is watched
+
+	console *console.Console
+	// methods with one request, and interceptors, are those of the gRPC server
+	methods      map[string]console.Method
+	interceptors interceptors
 }
 
 func (h *httpListeners) stop() {
@@ -143,10 +156,10 @@ func (s *Server) listenMonitoring() error {
 	if h.Metrics != nil {
 		mux.Handle(MetricsPath, s.onceOpened(h.Metrics(s)))
 	}
-	handler := listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux)
-	if h.Faults != nil {
-		handler = s.besideFaults(handler)
+	if s.hasConsole() {
+		mux.Handle("/", console.Files())
 	}
+	handler := s.besideOrders(listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux))
 	err := s.serveMonitoring(handler)
 	if err != nil && h.Optional {
 		s.config.Logger.Warn("no listener for monitoring programs: /healthz, /readyz and /metrics are not served", "listen_http", h.Listen, "error", err)
@@ -172,12 +185,40 @@ func (s *Server) serveMonitoring(handler http.Handler) (err error) {
 	return nil
 }
 
-// besideFaults serves the orders that change something beside the pages that only read.
-func (s *Server) besideFaults(handler http.Handler) http.Handler {
+// besideOrders serves what takes orders beside what only answers questions.
+func (s *Server) besideOrders(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
-	mux.Handle(FaultsPath, listen.GuardOrders(s.config.httpHosts(), s.config.HTTP.Faults))
+	if faults := s.config.HTTP.Faults; faults != nil {
+		mux.Handle(FaultsPath, listen.GuardOrders(s.config.httpHosts(), faults))
+	}
+	if s.hasConsole() {
+		mux.HandleFunc("/api/", s.serveConsole)
+	}
 	return mux
+}
+
+func (s *Server) hasConsole() bool {
+	return s.config.HTTP.Console == ConsoleRead || s.config.HTTP.Console == ConsoleWrite
+}
+
+// serveConsole serves the console's calls once the server has started: before that a removed user may still seem to be
+// there.
+func (s *Server) serveConsole(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-s.opened:
+		s.http.console.ServeHTTP(w, r)
+	default:
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+	}
+}
+
+// newConsole returns the console, once all services are registered.
+func (s *Server) newConsole() *console.Console {
+	return console.New(console.Config{Auth: s.auth, Accounts: s.group.Accounts, SignIn: s.users.SignIn,
+		Bridge: console.Bridge{Methods: s.http.methods, Interceptor: s.http.interceptors.call,
+			Acts: s.config.HTTP.Console == ConsoleWrite}, Logger: s.config.Logger,
+		Hosts: s.config.httpHosts(), Loopback: onLoopback(s.config.HTTP.Listen)})
 }
 
 // httpHosts are the names by which this server goes.

@@ -41,6 +41,7 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/console"
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/inspect"
@@ -312,23 +313,23 @@ func (s *Server) startGRPC() {
 	audit := &admin.Audit{Group: s.group, Logger: s.config.Logger}
 	options := append(s.connections.Options(kindOf, mostBytes, s.meters.Ended),
 		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.replaced.keepalive, keepaliveTimeout))...)
+	s.http.methods = make(map[string]console.Method)
+	s.http.interceptors = interceptors{s.panics.Unary, calls.Debug(s.config.Logger), audit.Unary, s.held.unary}
 	options = append(options,
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
-		grpc.ChainUnaryInterceptor(s.panics.Unary),
 		grpc.ChainStreamInterceptor(s.panics.Stream),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(calls.Debug(s.config.Logger), audit.Unary, s.held.unary),
 		grpc.ChainStreamInterceptor(s.admitStream, audit.Stream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
 	if faults := s.config.hooks.Faults; faults != nil {
 		faults.Serve(control{s})
-		options = append(options, grpc.ChainUnaryInterceptor(faults.Call()),
-			grpc.ChainStreamInterceptor(faults.Stream()))
+		s.http.interceptors = append(s.http.interceptors, faults.Call())
+		options = append(options, grpc.ChainStreamInterceptor(faults.Stream()))
 	}
-	s.grpc = grpc.NewServer(options...)
+	s.grpc = grpc.NewServer(append(options, grpc.UnaryInterceptor(s.http.interceptors.call))...)
 	admitted := admittingServices{s.grpc, s}
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(admitted,
 		services.Coordination{Runner: s.calls, Sessions: s.sessions.Serve})
@@ -344,6 +345,7 @@ func (s *Server) startGRPC() {
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(admitted, s.health)
 	reflection.Register(admitted)
+	s.http.console = s.newConsole()
 	s.readiness.Answer(s.health, slices.Collect(maps.Keys(s.grpc.GetServiceInfo())))
 	if s.listener != nil {
 		s.serveOn(s.connections.Count(s.behindFaults(s.listener)))

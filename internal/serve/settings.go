@@ -67,10 +67,11 @@ type ClusterSettings struct {
 	Insecure    bool         `name:"insecure-peers" default:"false"`
 }
 
-// HTTPSettings are the settings of the listener for monitoring programs.
+// HTTPSettings are the settings of the listener for browsers and monitoring programs.
 type HTTPSettings struct {
 	Listen    Listener     `name:"listen-http" value:"HOST:PORT" default:"127.0.0.1:8765" off:"off,"`
 	Hosts     HostNames    `name:"http-hosts" value:"NAME,..."`
+	Console   string       `name:"console" default:"read" words:"off,read,write"`
 	Resources Resources    `name:"metrics-resource" value:"NODE=RESOURCE,..."`
 	Debug     LocalAddress `name:"debug-http" value:"PATH|IP:PORT"`
 }
@@ -136,7 +137,10 @@ var usages = map[string]string{
 	"peer-ca":         "PEM file of the authority that all peers' certificates come from",
 	"insecure-peers":  "allow plain text between the servers: everybody who can reach them is an administrator",
 
-	"listen-http": "address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none",
+	"listen-http": "address for browsers and monitoring programs, HTTP in plain text: the console, /healthz, " +
+		"/readyz and /metrics; off: none",
+	"console": "what the console on --listen-http may do, with the rights of its user; write: also end sessions, " +
+		"delete semaphores and hand over the leadership",
 	"http-hosts": "further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the " +
 		"names that the server listens on and advertises need not be listed",
 	"metrics-resource": "resources of rate limiters that /metrics shows by themselves, up to 200, where the counters " +

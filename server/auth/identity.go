@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"net"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -42,6 +43,9 @@ var LocalAdministrator = &Identity{source: fromSocket}
 
 // ByLogin reports whether it was proved by a login token.
 func (i *Identity) ByLogin() bool { return i.source == fromLogin }
+
+// Expires returns the time at which the login token ends that proved it.
+func (i *Identity) Expires() time.Time { return i.login.until }
 
 // ByToken reports whether it was proved by a token of either kind.
 func (i *Identity) ByToken() bool { return i.source == fromTokenFile || i.source == fromLogin }
@@ -142,4 +146,5 @@ type loginProof struct {
 	user    accounts.Position // its id
 	version accounts.Position
 	key     accounts.Position
+	until   time.Time // it expires
 }

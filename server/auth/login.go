@@ -26,11 +26,13 @@ const (
 	signingKeysKept = 60
 	// signingKeyBytes is the length of a key.
 	signingKeyBytes = 32
+	// consoleLifetime bounds the time for which a token of the console is good.
+	consoleLifetime = 12 * time.Hour
 	// ClockSkew is how far the servers' clocks may be apart.
 	ClockSkew = time.Minute
 )
 
-// loginClaims is the content of a login token. Its subject is the user, its audience the database.
+// loginClaims is the content of a login token. Its subject is the user, its audience the database or the console.
 type loginClaims struct {
 	jwt.RegisteredClaims
 	// Version is that of the user's password: another password, or another user of the same name, has
@@ -54,10 +56,34 @@ func (p *loginProof) stillValid(name string, known *accounts.Accounts) bool {
 
 // SignLogin makes a login token for a user.
 func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, now time.Time) (string, error) {
+	return sign(user, key, a.database.String(), now, a.LoginLifetime)
+}
+
+// SignConsole makes a token with which a user may use the console, and nothing else.
+func (a *Authenticator) SignConsole(user accounts.User, key accounts.SigningKey, now time.Time) (string, error) {
+	return sign(user, key, a.consoleAudience(), now, a.ConsoleLifetime())
+}
+
+// ConsoleLifetime returns the time for which a token of the console is good.
+func (a *Authenticator) ConsoleLifetime() time.Duration { return min(consoleLifetime, a.LoginLifetime) }
+
+// ResolveConsole returns the identity of a token that SignConsole has made, nil if the token is not one or has ended.
+func (a *Authenticator) ResolveConsole(token string, known *accounts.Accounts) *Identity {
+	if len(token) > maxTicketBytes {
+		return nil
+	}
+	return resolveLogin(token, a.consoleAudience(), a.ConsoleLifetime(), known, time.Now())
+}
+
+// consoleAudience differs from every database, which begins with a slash.
+func (a *Authenticator) consoleAudience() string { return "console" + a.database.String() }
+
+func sign(user accounts.User, key accounts.SigningKey, audience string, now time.Time,
+	lifetime time.Duration) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			Subject: user.Name, Audience: jwt.ClaimStrings{a.database.String()},
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(a.LoginLifetime)),
+			Subject: user.Name, Audience: jwt.ClaimStrings{audience},
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(lifetime)),
 		},
 		Version: user.Version.Index, Place: user.Version.Place,
 	})
@@ -67,7 +93,7 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 
 // resolveLogin returns whose login token it is, nil if it is none, or none that is good now. Whatever the
 // token says, it is good for lifetime at most, and was signed while its key did so.
-func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts, now time.Time) *Identity {
+func resolveLogin(token, audience string, lifetime time.Duration, known *accounts.Accounts, now time.Time) *Identity {
 	if len(known.SigningKeys()) == 0 {
 		return nil
 	}
@@ -81,7 +107,7 @@ func resolveLogin(token, database string, lifetime time.Duration, known *account
 			}
 		}
 		return nil, jwt.ErrTokenUnverifiable
-	}, jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(database),
+	}, jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(audience),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(ClockSkew),
 		jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
 	if err != nil || claims.Subject == "" || claims.IssuedAt == nil {
@@ -96,7 +122,7 @@ func resolveLogin(token, database string, lifetime time.Duration, known *account
 		return nil
 	}
 	return &Identity{Name: user.Name, source: fromLogin,
-		login: loginProof{user: user.ID, version: user.Version, key: key.ID}}
+		login: loginProof{user: user.ID, version: user.Version, key: key.ID, until: claims.ExpiresAt.Time}}
 }
 
 // NewestKey is the key that signs, if there is one.

@@ -189,16 +189,17 @@ func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
-		case r.Method == http.MethodGet && slices.Contains(open, r.URL.Path), hostKnown(r.Host, names):
+		case r.Method == http.MethodGet && slices.Contains(open, r.URL.Path), HostKnown(r.Host, names):
 			next.ServeHTTP(w, r)
 		default:
-			http.Error(w, wrongHost, http.StatusMisdirectedRequest)
+			http.Error(w, WrongHost, http.StatusMisdirectedRequest)
 		}
 	})
 }
 
 const (
-	wrongHost = "this server does not go by the name in the Host header; ask by its IP address, localhost or a name " +
+	// WrongHost is the refusal where HostKnown does not know the host.
+	WrongHost = "this server does not go by the name in the Host header; ask by its IP address, localhost or a name " +
 		"that --http-hosts lists"
 	// OrderHeader must be set, to any value, in a request that changes something: a page in somebody's browser cannot
 	// send it to another origin without permission, and this server grants no origin that permission.
@@ -218,8 +219,8 @@ func GuardOrders(names []string, next http.Handler) http.Handler {
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", "POST")
 			http.Error(w, "only POST is served here", http.StatusMethodNotAllowed)
-		case !hostKnown(r.Host, names):
-			http.Error(w, wrongHost, http.StatusMisdirectedRequest)
+		case !HostKnown(r.Host, names):
+			http.Error(w, WrongHost, http.StatusMisdirectedRequest)
 		case r.Header.Get(OrderHeader) == "":
 			http.Error(w, "the header "+OrderHeader+" is missing", http.StatusForbidden)
 		case kind != "application/json":
@@ -231,8 +232,8 @@ func GuardOrders(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// hostKnown reports whether a Host header names this machine for certain.
-func hostKnown(header string, names []string) bool {
+// HostKnown reports whether a Host header names this machine for certain.
+func HostKnown(header string, names []string) bool {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
@@ -20,14 +22,31 @@ import (
 func (s *Service) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
 	op, err := s.Operate(ctx, r.GetOperationParams(),
 		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-			token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
+			token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword(), s.Auth.SignLogin)
 			return &Ydb_Auth.LoginResult{Token: token}, answer, err
 		})
 	return &Ydb_Auth.LoginResponse{Operation: op}, err
 }
 
-func (s *Service) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome,
-	err error) {
+// SignIn returns a token of the console for a user's name and password.
+func (s *Service) SignIn(ctx context.Context, name, password string) (token string, err error) {
+	ctx, cancel := s.InTime(ctx)
+	defer cancel()
+	token, answer, err := s.login(ctx, name, password, s.Auth.SignConsole)
+	switch answer.Status {
+	case outcome.Unauthorized:
+		return "", status.Error(codes.Unauthenticated, answer.Issues[0].Message)
+	case outcome.Overloaded:
+		return "", status.Error(codes.ResourceExhausted, answer.Issues[0].Message)
+	}
+	return token, calls.GRPCStatus(ctx, answer, err)
+}
+
+// signer makes a token.
+type signer func(user accounts.User, key accounts.SigningKey, now time.Time) (string, error)
+
+func (s *Service) login(ctx context.Context, name, password string, sign signer) (token string,
+	answer outcome.Outcome, err error) {
 	if sent, found := calls.Database(ctx); found && sent != "" && !s.Auth.Serves(sent) {
 		return "", outcome.Because(outcome.SchemeError, "No database found"), nil
 	}
@@ -58,7 +77,7 @@ func (s *Service) login(ctx context.Context, name, password string) (token strin
 	if err != nil || !answer.OK() {
 		return "", answer, err
 	}
-	token, err = s.Auth.SignLogin(user, key, time.Now())
+	token, err = sign(user, key, time.Now())
 	return token, answer, err
 }
 
