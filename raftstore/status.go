@@ -48,6 +48,20 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	}
 }
 
+// Progress reports whether a turn comes to an end before ctx does.
+func (s *Store) Progress(ctx context.Context) bool {
+	turned := make(chan struct{})
+	s.inbox.task(func(*loop) { close(turned) })
+	select {
+	case <-turned:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-s.done:
+		return false
+	}
+}
+
 // QuorumWithout reports whether a majority of the voters other than id was heard of lately. Only a leader
 // knows.
 func (s Status) QuorumWithout(id uint64) bool {

@@ -433,6 +433,9 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 // Flush is called when nothing more is to be written.
 func (s *Store) Writing() bool { return !s.appender.idle() }
 
+// AwaitsDisk reports whether one write of the log has been under way for long.
+func (s *Store) AwaitsDisk() bool { return s.appender.stuck(slowWriteMax) }
+
 // Backlog returns how many bytes of commands wait in front of the log because too much is under way already.
 // It is near 0 unless the disk or the handler is slower than the clients; then no more should be taken from
 // them.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,11 @@ type Config struct {
 	Database string
 	// DataDir holds the log and the checkpoints.
 	DataDir string
+	// AdminSocket is the path of a second administrator's socket, which the process's group may open, unlike the one in
+	// DataDir. Empty: none.
+	AdminSocket string
+	// Listening is called once, when clients can connect. There need not be a leader yet. Nil: nothing is called.
+	Listening func(Working)
 	// Cluster makes it one of several servers. Its zero value is a single server.
 	Cluster raftstore.Cluster
 	// InMemory keeps nothing on disk; DataDir must be empty then.
@@ -98,6 +104,15 @@ type Config struct {
 	hooks hooks.Hooks // see StartWith
 
 	replaced replaced // in tests
+}
+
+// Working is a server that clients can connect to.
+type Working interface {
+	// Progress reports whether the server works: before ctx ends its log and its group each finish a turn, or else the
+	// log waits for the disk.
+	Progress(ctx context.Context) bool
+	// Drained is closed when no client is served any more.
+	Drained() <-chan struct{}
 }
 
 // replaced takes the place of constants and of findings; a zero field of none.

@@ -183,6 +183,9 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	s.startEnforcer()
 	s.readiness.Start()
 	s.http.opened.Store(true)
+	if config.Listening != nil {
+		config.Listening(s)
+	}
 	if err := s.becomeReady(ctx); err != nil {
 		over, cancel := context.WithCancel(ctx)
 		cancel()
@@ -354,7 +357,7 @@ func (s *Server) startGRPC() {
 		s.tls.Listener = s.connections.Count(s.behindFaults(s.tls.Listener))
 		s.serveOn(s.tls)
 	}
-	s.serveSocket()
+	s.serveSockets()
 }
 
 func (s *Server) behindFaults(listener net.Listener) net.Listener {
@@ -364,18 +367,22 @@ func (s *Server) behindFaults(listener net.Listener) net.Listener {
 	return listener
 }
 
-// serveSocket serves the socket in the data directory: a caller that can open it owns the data, and is an administrator.
-// Where no socket can be made, as on some file systems, the server logs that and continues without it.
-func (s *Server) serveSocket() {
-	if s.config.InMemory {
-		return
+// serveSockets serves the socket in the data directory, and the one for the group: a caller that can open one of them
+// is an administrator. Where a socket cannot be made, as on some file systems, the server logs that and goes on.
+func (s *Server) serveSockets() {
+	serve := func(socket net.Listener, err error) {
+		if err != nil {
+			s.config.Logger.Warn("no administrator's socket: administrators have to log in", "error", err)
+			return
+		}
+		s.serveOn(s.connections.Count(socket))
 	}
-	socket, err := s.config.hooks.Socket(s.config.DataDir)
-	if err != nil {
-		s.config.Logger.Warn("no administrator's socket: administrators have to log in", "error", err)
-		return
+	if !s.config.InMemory {
+		serve(s.config.hooks.Socket(s.config.DataDir))
 	}
-	s.serveOn(s.connections.Count(socket))
+	if s.config.AdminSocket != "" {
+		serve(listen.GroupSocketAt(s.config.AdminSocket))
+	}
 }
 
 func (s *Server) serveOn(listener net.Listener) {
@@ -424,6 +431,11 @@ func (s *Server) TLSConnectionString() string {
 
 // Readiness returns the present readiness. It may be called as soon as Start has returned.
 func (s *Server) Readiness() readiness.State { return s.readiness.Readiness() }
+
+// Progress implements Working.
+func (s *Server) Progress(ctx context.Context) bool {
+	return s.store.Progress(ctx) && group.Progress(ctx, s.group) || s.store.AwaitsDisk()
+}
 
 // Leads reports whether this server leads and serves as the leader.
 func (s *Server) Leads() bool { return s.group.Leads() }

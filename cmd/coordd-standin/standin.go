@@ -40,7 +40,7 @@ use, 2 for a wrong command, flag or argument, 4 for a wrong setting or file, and
 ctl reaches no stand-in.`
 
 // keptSettings names the settings of a server that a stand-in lacks, besides those of a cluster: it keeps nothing.
-var keptSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve"}
+var keptSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve", "admin-socket"}
 
 // options lists the settings of a stand-in.
 func options() []serve.Option {

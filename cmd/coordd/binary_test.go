@@ -272,9 +272,9 @@ func TestBinaryDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	spawn(t, "serve", "--listen=127.0.0.1:0", "--data-dir", directory).
-		wantExit(t, exit.Storage, "coordd: data directory "+directory+" (flag --data-dir): ", "manifest")
+		wantExit(t, exit.Damaged, "coordd: data directory "+directory+" (flag --data-dir): ", "manifest")
 	code, _ := spawn(t, "check", "--data-dir", directory).exit(t)
-	if code != exit.Storage {
-		t.Errorf("check: exit code %d, want 3", code)
+	if code != exit.Damaged {
+		t.Errorf("check: exit code %d, want %d", code, exit.Damaged)
 	}
 }

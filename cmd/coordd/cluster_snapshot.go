@@ -114,7 +114,7 @@ func checkBackup(file io.ReadSeeker) (datadir.BackupReport, error) {
 	}
 	report, err := datadir.VerifyBackup(file)
 	if err != nil {
-		return report, exit.With(exit.Storage, err)
+		return report, exit.With(exit.Damaged, err)
 	}
 	return report, nil
 }

@@ -171,7 +171,7 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory, "--name", "r",
 			"--listen-peer", r.peer}
 	}
-	coordd(t, exit.Storage, restore(damaged), damaged)
+	coordd(t, exit.Damaged, restore(damaged), damaged)
 	if _, err := os.Stat(r.directory); err == nil {
 		t.Error("a damaged backup left a directory behind")
 	}

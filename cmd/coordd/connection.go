@@ -83,6 +83,9 @@ func (f *connectionFlags) socket(ctx context.Context, env *cmdline.Env) (string,
 		}
 	}
 	path := filepath.Join(directory, listen.SocketName)
+	if f.dataDir == "" && unreachable(path) && !unreachable(serve.GroupSocket) {
+		path = serve.GroupSocket
+	}
 	switch _, err := os.Lstat(path); {
 	case err != nil && f.dataDir != "":
 		return "", exit.With(exit.NotServing, fmt.Errorf("flag --%s: no server runs there: %w", serve.DataDirName,
@@ -97,6 +100,12 @@ func (f *connectionFlags) socket(ctx context.Context, env *cmdline.Env) (string,
 		_ = conn.Close()
 	}
 	return path, nil
+}
+
+// unreachable reports whether a socket does not exist, or not for this user.
+func unreachable(path string) bool {
+	_, err := os.Lstat(path)
+	return err != nil
 }
 
 // localDataDir is the data directory that `coordd serve` would use with these flags and the same environment,

@@ -95,7 +95,7 @@ func TestRefusals(t *testing.T) {
 			exit.Config, []string{"/nowhere/b"}},
 		{"restore half a member", "cluster restore --data-dir /nowhere/d --from /dev/null --name a", nil, "",
 			exit.Usage, []string{"--name", "--listen-peer"}},
-		{"restore what is no backup", "cluster restore --data-dir /nowhere/d --from /dev/null", nil, "", exit.Storage,
+		{"restore what is no backup", "cluster restore --data-dir /nowhere/d --from /dev/null", nil, "", exit.Damaged,
 			[]string{"flag --from: /dev/null", "not a coordd backup"}},
 		{"recover nothing", "cluster recover --data-dir /nowhere/d", nil, "", exit.Config,
 			[]string{"/nowhere/d"}},

@@ -16,7 +16,7 @@ var exitCodes = []struct {
 	{exit.OK, "done, or stopped by a signal"},
 	{exit.Failure, "any other failure, such as a port in use"},
 	{exit.Usage, "wrong command, flag or argument"},
-	{exit.Storage, "storage failure: a failed write, or damaged files"},
+	{exit.Storage, "storage failure, such as a failed write"},
 	{exit.Config,
 		"configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exit.Differs, "conformance: the server differs from the scripts"},
@@ -25,6 +25,7 @@ var exitCodes = []struct {
 	{exit.Diverged,
 		"the server's state is not that of the majority of its cluster: its data must not be used any more"},
 	{exit.NeedsOurs, "the command needs a coordd server, and this is another one, or an older one"},
+	{exit.Damaged, "damaged files, or a damaged backup"},
 	{exit.Lost,
 		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"},
 	{exit.Conflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, " +

@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/internal/serve"
 )
 
-// TestDefaults pins the defaults that README.md promises.
+// TestDefaults pins the defaults that docs/configuration.md promises.
 func TestDefaults(t *testing.T) {
 	got := served(t, []string{"HOME=/home/u"}, "serve")
 	want := serve.Settings{
@@ -50,6 +50,7 @@ var everySource = []struct {
 	{"tls-cert", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.TLS.Certificate) }},
 	{"tls-key", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.TLS.Key) }},
 	{"tls-client-ca", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.TLS.ClientCA) }},
+	{"admin-socket", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.Auth.Socket) }},
 	{"token-file", "/flag", "/variable", "/file", func(s serve.Settings) string { return string(s.Auth.TokenFile) }},
 	{"login-lifetime", "1h0m0s", "2h0m0s", "3h0m0s",
 		func(s serve.Settings) string { return s.Auth.LoginLifetime.String() }},
@@ -184,6 +185,7 @@ func TestValues(t *testing.T) {
 		{"tls-client-ca", []string{"relative.pem"}, []string{""}},
 		{"tls-client-auth", []string{"optional", "required"}, []string{"", "on", "REQUIRED"}},
 		{"auth", []string{"off", "required"}, []string{"", "on", "REQUIRED"}},
+		{"admin-socket", []string{"relative"}, []string{""}},
 		{"token-file", []string{"relative"}, []string{""}},
 		{"login-lifetime", []string{"1m", "90m", "720h"}, []string{"", "0", "59s", "720h1s", "1d", "-1h"}},
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},

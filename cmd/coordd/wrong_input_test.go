@@ -95,7 +95,7 @@ func TestWrongInput(t *testing.T) {
 		{"restore from nothing", "cluster restore --data-dir PLACE/new --from PLACE/nosuch", nil, exit.Config,
 			[]string{"coordd: flag --from: open " + at("nosuch")}},
 		{"restore what is no backup", "cluster restore --data-dir PLACE/new --from PLACE/letter.txt", nil,
-			exit.Storage, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
+			exit.Damaged, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
 		{"a word like none", "put", nil, exit.Usage, []string{`unknown command "put"; known are`}},
 		{"a short word like none", "get", nil, exit.Usage, []string{`unknown command "get"; known are`}},
 		{"a slip", "serve --lisen :1", nil, exit.Usage,

@@ -8,7 +8,7 @@ import (
 )
 
 // Code is the status that a process ends with. The numbers are part of the
-// interface: README.md and `coordd help` list them.
+// interface: docs/commands.md and `coordd help` list them.
 type Code int
 
 // The exit codes of all commands.
@@ -24,6 +24,8 @@ const (
 	Removed    Code = 7
 	Diverged   Code = 8
 	NeedsOurs  Code = 9
+	// Damaged lets a service manager leave a server alone whose files no restart mends.
+	Damaged Code = 11
 )
 
 // The exit codes of commands that run another one and pass its code on. Like those of timeout(1) and the

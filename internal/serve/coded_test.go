@@ -32,7 +32,7 @@ func TestCoded(t *testing.T) {
 		{"a file that the configuration names", &server.ConfigError{Err: onFile(syscall.EIO)}, exit.Config},
 		{"emptied directory", raftstore.ErrEmptied, exit.Config},
 		{"another cluster", raftstore.ErrOtherCluster, exit.Config},
-		{"damage", &datadir.CorruptionError{}, exit.Storage},
+		{"damage", &datadir.CorruptionError{}, exit.Damaged},
 		{"another state than the majority's", &compare.DivergedError{}, exit.Diverged},
 		{"another state, on a disk that fails", &compare.DivergedError{Condemnation: onFile(syscall.EIO)},
 			exit.Diverged},

@@ -10,7 +10,9 @@ import (
 
 const (
 	// RootDataDir is the data directory of root.
-	RootDataDir        = "/var/lib/coordd"
+	RootDataDir = "/var/lib/coordd"
+	// GroupSocket is the administrator's socket of the server that a package has installed.
+	GroupSocket        = "/run/coordd/admin.sock"
 	dataDirDefaultText = "$XDG_STATE_HOME/coordd or ~/.local/state/coordd; for root " + RootDataDir
 )
 

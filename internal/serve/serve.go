@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/notify"
 	"github.com/coordd/coordd/server"
 )
 
@@ -86,6 +87,9 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 		return AboutDataDir(p.ended(server, signals, logger), s.DataDir, values)
 	case received := <-signals:
 		logger.Info("stopping", "signal", received.String())
+		if err := notify.Of(p.Environ.Value).Send(notify.Stopping); err != nil {
+			logger.Warn("cannot notify the service manager", "error", err)
+		}
 		err := p.stop(server, logger, signals)
 		if reason := server.Err(); reason != nil { // it failed at the same time, or while it stopped
 			err = AboutDataDir(reason, s.DataDir, values)
@@ -232,7 +236,7 @@ func AboutDataDir(err error, directory Directory, values map[string]Given) error
 	code := exit.Of(err)
 	var setting *server.ConfigError
 	if errors.As(err, &setting) || directory == "" || code != exit.Storage && code != exit.Config &&
-		code != exit.Diverged {
+		code != exit.Damaged && code != exit.Diverged {
 		return err
 	}
 	whose := ""

@@ -50,6 +50,7 @@ type AuthSettings struct {
 	Admin             UserName      `name:"initial-admin" value:"NAME"`
 	AdminPasswordFile File          `name:"initial-admin-password-file" value:"FILE"`
 	LoopbackAdmin     bool          `name:"loopback-admin" default:"false"`
+	Socket            Socket        `name:"admin-socket" value:"PATH"`
 	Inspect           string        `name:"inspect" words:"off,local,on"` // empty: by the other settings
 }
 
@@ -110,6 +111,8 @@ var usages = map[string]string{
 	"initial-admin-password-file": "file with the password of --initial-admin",
 	"loopback-admin": "let everybody on this machine administer the server, as the socket in the data directory " +
 		"does; goes away with the next release",
+	"admin-socket": "further socket for administrators, which this process's group may open; the commands find it at " +
+		GroupSocket,
 	"inspect": "who may use the inspection service; local: callers on this machine (default: on, but local where " +
 		"strangers can connect and --auth is off)",
 

@@ -30,6 +30,18 @@ func (f *File) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Socket is the absolute path of a socket to make.
+type Socket string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Socket) UnmarshalText(text []byte) error {
+	path, err := absolute(text)
+	if *s = Socket(path); err != nil {
+		return errors.New("want the path of a socket")
+	}
+	return nil
+}
+
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Directory) UnmarshalText(text []byte) error {
 	path, err := absolute(text)

@@ -9,9 +9,11 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/notify"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server"
@@ -32,11 +34,47 @@ func Start(ctx context.Context, s Settings, values map[string]Given, logger *slo
 	if err := RefuseFile(string(s.DataDir)); err != nil {
 		return nil, Coded(err)
 	}
+	config.Listening = func(s server.Working) { report(s, notify.Of(os.Getenv), logger) }
 	started, err := server.Start(ctx, config)
 	if err != nil {
 		return nil, AboutListener(Coded(err), s, values)
 	}
 	return failingServer{started}, nil
+}
+
+// watchdogParts divides the service manager's time by the number of reports in it.
+const watchdogParts = 3
+
+// report notifies the service manager that clients can connect and, where it watches the service, of the server's
+// progress until no client is served any more.
+func report(s server.Working, manager *notify.Manager, logger *slog.Logger) {
+	send := func(state string) {
+		if err := manager.Send(state); err != nil {
+			logger.Warn("cannot notify the service manager", "state", state, "error", err)
+		}
+	}
+	send(notify.Ready)
+	period := manager.Watchdog() / watchdogParts
+	if period == 0 {
+		return
+	}
+	go func() {
+		for tick := time.NewTicker(period); ; {
+			select {
+			case <-s.Drained():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), period)
+			if s.Progress(ctx) {
+				send(notify.Alive)
+			} else {
+				logger.Error("no progress: the service manager is not notified")
+			}
+			cancel()
+		}
+	}()
 }
 
 // ServerConfig makes the configuration of a server of the settings.
@@ -69,6 +107,7 @@ func ServerConfig(s Settings, values map[string]Given, logger *slog.Logger) (ser
 		TokenFile:     string(s.Auth.TokenFile),
 		LoginLifetime: s.Auth.LoginLifetime,
 		LoopbackAdmin: s.Auth.LoopbackAdmin,
+		AdminSocket:   string(s.Auth.Socket),
 		Inspect:       s.Auth.Inspect,
 		InitialAdmin:  string(s.Auth.Admin),
 	}
@@ -102,11 +141,12 @@ func CodedEnd(err error) error {
 	var network *net.OpError
 	var broken *group.InvariantError
 	var diverged *compare.DivergedError
+	var corruption *datadir.CorruptionError
 	switch {
 	case err == nil || errors.As(err, &network) || errors.As(err, &broken):
 		return err
 	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied),
-		errors.As(err, &diverged):
+		errors.As(err, &diverged), errors.As(err, &corruption):
 		return Coded(err)
 	}
 	return exit.With(exit.Storage, err)
@@ -166,7 +206,7 @@ func Coded(err error) error {
 		// another directory or program is wanted
 		return exit.With(exit.Config, err)
 	case errors.As(err, &corruption):
-		return exit.With(exit.Storage, err)
+		return exit.With(exit.Damaged, err)
 	case errors.As(err, &network): // a network error holds the same system errors as a file's
 		return exit.With(exit.Failure, err)
 	case unusableDirectory(err):

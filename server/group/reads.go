@@ -47,6 +47,12 @@ func captureCore[T any](ctx context.Context, g *Group, rows int, look func(*core
 	return <-found, nil
 }
 
+// Progress reports whether a turn of a group comes to an end before ctx does.
+func Progress(ctx context.Context, g *Group) bool {
+	_, err := capture(ctx, g, 0, func(*coordination.Machine) struct{} { return struct{}{} })
+	return err == nil
+}
+
 // lineageRows bounds the rows that a path's description visits, besides its children.
 var lineageRows = scheme.DefaultLimits().Depth + 1
 

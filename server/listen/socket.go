@@ -34,12 +34,17 @@ func Socket(directory string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	return socket(directory, SocketName, partPattern)
+	return socket(directory, SocketName, partPattern, 0o600)
 }
 
 // SocketAt opens a socket of that path for the process's user alone, as Socket does. One that nobody listens
 // on any more is replaced; whatever else has the name stays, and is an error.
-func SocketAt(path string) (net.Listener, error) {
+func SocketAt(path string) (net.Listener, error) { return socketAt(path, 0o600) }
+
+// GroupSocketAt is SocketAt for a socket that the process's group may open as well.
+func GroupSocketAt(path string) (net.Listener, error) { return socketAt(path, 0o660) }
+
+func socketAt(path string, mode os.FileMode) (net.Listener, error) {
 	switch there, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -53,11 +58,11 @@ func SocketAt(path string) (net.Listener, error) {
 		}
 	}
 	// nobody removes one that a crash leaves there: it is an empty folder
-	return socket(filepath.Dir(path), filepath.Base(path), ".socket-*")
+	return socket(filepath.Dir(path), filepath.Base(path), ".socket-*", mode)
 }
 
 // socket makes the socket in a folder beside its place, and moves it there.
-func socket(directory, called, pattern string) (net.Listener, error) {
+func socket(directory, called, pattern string, mode os.FileMode) (net.Listener, error) {
 	part, err := os.MkdirTemp(directory, pattern)
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func socket(directory, called, pattern string) (net.Listener, error) {
 		return nil, err
 	}
 	listener.SetUnlinkOnClose(false) // it gets another name
-	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, name)); err != nil {
+	if err := errors.Join(os.Chmod(made, mode), os.Rename(made, name)); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return socketListener{listener, name}, nil

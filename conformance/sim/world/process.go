@@ -209,7 +209,7 @@ func (e *endError) Is(target error) bool {
 func (e *endError) As(target any) bool {
 	switch target.(type) {
 	case **datadir.CorruptionError:
-		return e.code == exit.Storage
+		return e.code == exit.Damaged
 	case **raftstore.VersionError:
 		return e.code == exit.Config && strings.Contains(e.text, "version")
 	}
