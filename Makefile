@@ -34,7 +34,7 @@ PROTOC = PATH="$(TOOLBIN):$$PATH" goprotoc -I . --go_out=paths=source_relative:$
 
 # LONG are the longer programmes, those of the script .ci/long.
 LONG := $(shell sed -n 's/^\([a-z-]*\)() { \#\# .*/\1/p' .ci/long)
-.PHONY: help run build check test lint generate generate-check compat compat-results compat-check compat-upstream \
+.PHONY: help run build release check test lint generate generate-check compat compat-results compat-check compat-upstream \
 	compat-js compat-cpp compat-doubles conformance conformance-map differences docker-image docker-context docker-test tools golangci clean $(LONG)
 
 help: ## list these commands
@@ -46,10 +46,17 @@ run: build ## build and start a server with its data in the user's state directo
 
 # The binary does without gRPC's traces, which are for a page that is not served.
 SLIM := -tags grpcnotrace
-GO_BUILD = go build $(RELEASE) -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.Version=$(VERSION)'
+GO_BUILD = go build $(RELEASE) -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X github.com/coordd/coordd/internal/cmdline.version=$(VERSION)'
 
 build: ## build the static binaries bin/coordd and bin/coordd-standin
 	@CGO_ENABLED=0 $(GO_BUILD) -o bin/ ./cmd/coordd ./cmd/coordd-standin && mkdir -p bin/built
+
+# Releases are made in a clone of the tag alone, see docs/install.md. PLATFORMS are those to build for, such as linux/amd64.
+PLATFORMS ?=
+release: VERSION = $${version}
+release: ## make all files of a release in dist/, for the version that a tag of this commit names
+	@cd .ci/release && go build -buildvcs=false -o $(TOOLBIN)/release .
+	@$(TOOLBIN)/release $(if $(PLATFORMS),-platforms $(PLATFORMS)) -- $(GO_BUILD)
 
 check: build tools ## what to run after each change: build, linters, the tests that are quick, without the race detector
 	@.ci/check

@@ -2,6 +2,9 @@ module github.com/coordd/coordd
 
 go 1.26.0
 
+// Releases are made with this one, to the bit.
+toolchain go1.26.8
+
 require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/prometheus/client_golang v1.25.0

@@ -13,7 +13,7 @@ import (
 
 // apart are the modules that go.work leaves out: they import nothing of this repository and pin versions of
 // their own. The last one stands for the module of a user.
-var apart = []string{".ci/tools", "conformance/bench/etcd", "compat/go/standin/testdata/alone"}
+var apart = []string{".ci/tools", ".ci/release", "conformance/bench/etcd", "compat/go/standin/testdata/alone"}
 
 // Users take the server's module by itself, so it must not need one of those inside it, nor a replacement.
 // Every other module is in go.work.

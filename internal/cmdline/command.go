@@ -1,10 +1,12 @@
 package cmdline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,8 +58,19 @@ func completing(args []string) bool {
 		args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
-// Version is stamped by the linker (see the Makefile).
-var Version = "development"
+// version is stamped by the linker (see the Makefile).
+var version string
+
+// Version is the program's: the linker's or, as after go install, that of its module.
+var Version = cmp.Or(version, moduleVersion(), "development")
+
+// moduleVersion is the version of the main module in the build information, "" if that names none.
+func moduleVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return ""
+}
 
 // VersionText names a program, its version and what it was built with and for.
 func VersionText(program string) string {
