@@ -1,16 +1,21 @@
 package main
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/internal/exit"
 )
 
-// TestCommandsPage wants docs/commands.md to have each command that asks a server as a client does, each
-// field of what they print, and each exit code.
+// TestCommandsPage wants docs/commands.md to have each command that asks a server as a client does, and each field of
+// their output.
 func TestCommandsPage(t *testing.T) {
 	page := readFile(t, "docs/commands.md")
 	p := newRun(newFakeServer())
@@ -32,10 +37,35 @@ func TestCommandsPage(t *testing.T) {
 			}
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "write the exit codes in docs/commands.md anew")
+
+// TestExitCodesPage wants the table of exit codes in docs/commands.md to be that of the code, and the unit of the
+// packages to leave a server alone after exactly those that no restart mends.
+func TestExitCodesPage(t *testing.T) {
+	const name, head = "docs/commands.md", "| exit code | meaning |\n| --- | --- |\n"
+	before, rest, found := strings.Cut(readFile(t, name), head)
+	_, after, ends := strings.Cut(rest, "\n\n")
+	if !found || !ends {
+		t.Fatal("the page has no table of exit codes")
+	}
+	table := head
 	for _, entry := range exitCodes {
-		if row := fmt.Sprintf("| %d | %s |\n", entry.code, entry.text); !strings.Contains(page, row) {
-			t.Errorf("docs/commands.md has no row %q", row)
+		table += fmt.Sprintf("| %d | %s |\n", entry.code, entry.text)
+	}
+	switch want := before + table + "\n" + after; {
+	case *update:
+		if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
+	case readFile(t, name) != want:
+		t.Error("docs/commands.md has other exit codes: go test ./cmd/coordd -run ExitCodesPage -update")
+	}
+	prevented := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", exit.Usage, exit.Config, exit.Removed,
+		exit.Diverged, exit.Damaged)
+	if !strings.Contains(readFile(t, "deploy/package/coordd.service"), prevented) {
+		t.Errorf("the unit has no line %q", prevented)
 	}
 }
 

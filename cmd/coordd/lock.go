@@ -62,6 +62,7 @@ type lockFlags struct {
 	count       uint64
 	nonBlocking bool
 	keep        bool
+	createNode  bool
 }
 
 // holdFlags are the flags of commands that run another one while they hold something.
@@ -110,6 +111,7 @@ func lockCommand(env *cmdline.Env) *cobra.Command {
 		Long:  lockText + "\n\nWith --keep there is no command:\n" + keptText + "\n\n" + callerText,
 		Example: `  coordd node create app
   coordd lock app nightly-report -- echo "nobody else runs this now"
+  coordd lock --create-node app nightly-report -- echo "the node is made first, if it has to be"
   coordd lock app nightly-report -n -- echo "if nobody does already"
   coordd lock app nightly-report --timeout 5s --data "$HOSTNAME" -- sh -c 'echo "my token is $COORDD_FENCING_TOKEN"'
   kept=$(coordd lock app nightly-report --keep --session-timeout 5m) && eval "$kept" && ` +
@@ -135,6 +137,7 @@ func lockCommand(env *cmdline.Env) *cobra.Command {
 		"take 1 of the semaphore's limit, so that others who do so may run as well")
 	flags.Uint64Var(&f.count, "count", 0, "take that many of it")
 	flags.BoolVarP(&f.nonBlocking, "nonblock", "n", false, "do not wait")
+	flags.BoolVar(&f.createNode, "create-node", false, "make the coordination node if it does not exist")
 	flags.BoolVar(&f.keep, "keep", false,
 		"keep the lock for as long as --session-timeout says, and run nothing")
 	return command
@@ -182,7 +185,8 @@ func runLock(env *cmdline.Env, f *lockFlags, node, name string, argv []string, f
 	}
 	f.keepStdin = !f.keep
 	h := &holder{env: env, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep,
-		amount: func(d *client.Description) (uint64, error) { return f.amount(name, d) }}
+		createsNode: f.createNode,
+		amount:      func(d *client.Description) (uint64, error) { return f.amount(name, d) }}
 	return h.hold(&f.callerFlags, node)
 }
 
@@ -230,6 +234,8 @@ type holder struct {
 	verb   string // for messages
 	// what whoever holds without a command does
 	holds string
+	// makes the node if it does not exist
+	createsNode bool
 	// the session, instead of doing anything while it lives
 	keeps bool
 	// ends the sessions of the owners; nil: they stay
@@ -313,6 +319,12 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 			return nil, notInTime
 		case ctx.Err() != nil:
 			return nil, err
+		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND && h.createsNode:
+			h.createsNode = false
+			if _, err := h.caller.makeNode(ctx, h.node, nil); err != nil {
+				return nil, err
+			}
+			continue
 		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // the node
 			return nil, h.caller.aboutNode(h.node, err)
 		case !errors.Is(err, client.ErrLost) && (first || !passesAway(err)):

@@ -202,6 +202,18 @@ func TestLockWaits(t *testing.T) {
 }
 
 // TestLockRefuses is what coordd lock has to say of itself, with codes that no command is likely to have.
+// TestLockCreatesNode wants --create-node to make the node once, and to be content with one that is there.
+func TestLockCreatesNode(t *testing.T) {
+	t.Parallel()
+	_, endpoint, _ := lockServer(t)
+	for range 2 {
+		p := spawn(t, "lock", "--create-node", "made", "lock", "--endpoint", endpoint, "--", "/bin/true")
+		if code, log := p.exit(t); code != exit.OK {
+			t.Errorf("exit code %d: %s", code, log)
+		}
+	}
+}
+
 func TestLockRefuses(t *testing.T) {
 	t.Parallel()
 	_, endpoint, c := lockServer(t)
@@ -258,7 +270,7 @@ func TestLockRefuses(t *testing.T) {
 	} {
 		startLock(t, endpoint, test.args...).wantCode(t, test.code, test.want...)
 	}
-	startLock(t, "127.0.0.1:1", "app", "lock", "--", "true").wantCode(t, exit.NotRun,
+	startLock(t, "127.0.0.1:1", "app", "lock", "--", "/bin/true").wantCode(t, exit.NotRun,
 		"no server at 127.0.0.1:1")
 }
 

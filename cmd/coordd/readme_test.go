@@ -23,12 +23,35 @@ func readFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// TestReadmeProgram wants the program in README.md to be the one that the SDK
-// tests compile and run.
-func TestReadmeProgram(t *testing.T) {
+// readmeLines bounds README.md: a visitor reads one screen, perhaps two.
+const readmeLines = 120
+
+// TestReadmeLength keeps README.md short.
+func TestReadmeLength(t *testing.T) {
+	if lines := strings.Count(readFile(t, "README.md"), "\n"); lines > readmeLines {
+		t.Errorf("README.md has %d lines, at most %d are wanted", lines, readmeLines)
+	}
+}
+
+// TestReadmePrograms wants the program in compat/go/README.md, and each line of the one in README.md, to be in the SDK
+// tests, which run them.
+func TestReadmePrograms(t *testing.T) {
 	program := readFile(t, "compat/go/examples/quickstart/main.go")
-	if !strings.Contains(readFile(t, "README.md"), "```go\n"+program+"```\n") {
-		t.Error("the Go program in README.md is not compat/go/examples/quickstart/main.go")
+	if !strings.Contains(readFile(t, "compat/go/README.md"), "```go\n"+program+"```\n") {
+		t.Error("the Go program in compat/go/README.md is not compat/go/examples/quickstart/main.go")
+	}
+	_, block, _ := strings.Cut(readFile(t, "README.md"), "```go\n")
+	block, _, found := strings.Cut(block, "```\n")
+	if lines := strings.Count(block, "\n"); !found || lines != 4 {
+		t.Fatalf("the Go program in README.md has %d lines, want 4", lines)
+	}
+	tested := readFile(t, "compat/go/standin/lock_test.go")
+	for line := range strings.Lines(block) {
+		line, _, _ = strings.Cut(line, "  //")
+		_, rest, found := strings.Cut(tested, "\t"+strings.TrimSpace(line))
+		if tested = rest; !found {
+			t.Errorf("the line %q of README.md is not, or not there, in compat/go/standin/lock_test.go", line)
+		}
 	}
 }
 
@@ -57,29 +80,31 @@ func TestTestingPage(t *testing.T) {
 	}
 }
 
-// TestReadmeTables wants every exit code in README.md, with its text; internal/serve has the page of the settings.
-func TestReadmeTables(t *testing.T) {
-	readme := readFile(t, "README.md")
-	for _, entry := range exitCodes {
-		row := fmt.Sprintf("| %d | %s |\n", entry.code, entry.text)
-		if !strings.Contains(readme, row) {
-			t.Errorf("README.md has no row %q", row)
+// TestDataDirectoryPage wants docs/configuration.md and the packages to name root's data directory and the group's
+// socket.
+func TestDataDirectoryPage(t *testing.T) {
+	for _, file := range []string{"docs/configuration.md", "deploy/package/coordd.yaml"} {
+		for _, name := range []string{serve.RootDataDir, serve.GroupSocket} {
+			if !strings.Contains(readFile(t, file), name) {
+				t.Errorf("%s does not name %s", file, name)
+			}
 		}
-	}
-	if !strings.Contains(readme, serve.RootDataDir) {
-		t.Errorf("README.md does not name root's data directory %s", serve.RootDataDir)
 	}
 }
 
-// TestReadmeConfigFile wants the config file in README.md to be accepted.
-func TestReadmeConfigFile(t *testing.T) {
-	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readFile(t, "README.md"))
+// TestConfigFiles wants the config file in docs/configuration.md to be accepted, and that of the packages.
+func TestConfigFiles(t *testing.T) {
+	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readFile(t, "docs/configuration.md"))
 	if found == nil {
-		t.Fatal("README.md has no config file")
+		t.Fatal("docs/configuration.md has no config file")
 	}
 	got := served(t, nil, "serve", "--config", writeConfig(t, found[1]))
 	if got.Listen != "0.0.0.0:2136" || got.Advertise != "coordd.example.net" || got.DataDir != "/srv/coordd" {
 		t.Errorf("got %+v from %q", got, found[1])
+	}
+	got = served(t, nil, "serve", "--config", root+"/deploy/package/coordd.yaml")
+	if got.DataDir != serve.RootDataDir || got.Auth.Socket != serve.GroupSocket {
+		t.Errorf("got %+v from the packages' file", got)
 	}
 }
 

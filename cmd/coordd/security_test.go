@@ -284,7 +284,7 @@ func (s *secured) steps(steps ...step) {
 	}
 }
 
-// TestFirstUserByCommand is the way of README.md, without --initial-admin: whoever owns the data directory is
+// TestFirstUserByCommand is the way of docs/security.md, without --initial-admin: the owner of the data directory is
 // the administrator, and nobody else on the machine is.
 func TestFirstUserByCommand(t *testing.T) {
 	s := &secured{t: t, directory: t.TempDir()}

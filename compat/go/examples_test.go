@@ -72,7 +72,7 @@ func (p *program) prints(want string) {
 	})
 }
 
-// The first lock, as the README shows it.
+// The first lock, as README.md shows it.
 func TestQuickstartExample(t *testing.T) {
 	t.Parallel()
 	p := startExample(t, startServer(t).Endpoint(), "quickstart")
