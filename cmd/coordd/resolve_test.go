@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 		LogLevel:             slog.LevelInfo,
 		LogFormat:            "text",
 		Auth:                 serve.AuthSettings{Mode: "off", LoginLifetime: 12 * time.Hour},
-		HTTP:                 serve.HTTPSettings{Listen: "127.0.0.1:8765"},
+		HTTP:                 serve.HTTPSettings{Listen: "127.0.0.1:8765", Console: "read"},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -214,6 +214,7 @@ func TestValues(t *testing.T) {
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
 		{"listen-http", []string{"", "off", "127.0.0.1:0", ":8765"},
 			[]string{"8765", "none", "127.0.0.1:65536", "http://a:1"}},
+		{"console", []string{"off", "read", "write"}, []string{"", "on", "READ"}},
 		{"http-hosts", []string{"", "coordd", "a.example,b_1"},
 			[]string{",", "a,", "a:1", "a b", "http://a"}},
 		{"metrics-resource", []string{"", "/local/a=r", "/local/a=r/s,/local/b=r", "/local/x=y=r",
