@@ -123,7 +123,7 @@ var layers = []layer{
 	{folder: "server/statelimit", ours: []string{"coordination", "server/calls"}},
 	{folder: "server/admin", ours: []string{"scheme", "coordination", "raftstore", "server/adminpb", "server/auth",
 		"server/calls", "server/group", "server/inspect", "server/listen", "server/readiness",
-		"server/statelimit", "internal/lograte"},
+		"server/statelimit", "internal/histogram", "internal/lograte"},
 		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/users", ours: []string{"scheme", "coordination", "server/adminpb", "server/auth",
 		"server/calls", "server/meters"},

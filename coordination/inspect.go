@@ -465,6 +465,23 @@ func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreRow {
 	return row
 }
 
+// OrderOf returns the order id with which a session owns or awaits a semaphore, 0 if it does neither. Session 0 stands
+// for the first owner.
+func OrderOf(m *Machine, node NodeID, semaphore SemaphoreID, session SessionID) OrderID {
+	n := m.nodes[node]
+	if n == nil {
+		return 0
+	}
+	l := n.links[linkKey{session, semaphore}]
+	if sem, there := n.named.find(uint64(semaphore)); there && session == 0 {
+		l = sem.owners.first
+	}
+	if l == nil {
+		return 0
+	}
+	return l.order
+}
+
 // Standing is the leader's state of a session.
 type Standing struct {
 	// Attached reports that a stream has the session: Stream, by its name at the leader.

@@ -113,8 +113,8 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 	}
 }
 
-// admit returns the context of a call that may be served, with its caller, and the wait for its first message, which is
-// nil for a Session stream, as that has its own. End the call and the wait.
+// admit returns the context of a call that may be served, with its caller, and the wait for its first message, which
+// is nil for a Session stream, as that has its own. End the call and the wait.
 func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, *awaited, error) {
 	if err := call.Begin(ctx); err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
@@ -114,11 +115,14 @@ func (s *Server) enforce(ctx context.Context) {
 	ticker := time.NewTicker(enforcerPeriod)
 	defer ticker.Stop()
 	checked := s.group.AccessVersion()
-	for {
+	for tick := time.Duration(0); ; tick++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if tick%(admin.ChartPeriod/enforcerPeriod) == 0 {
+			s.admin.Charts.Add(s.reading())
 		}
 		s.stateLimit.SetFirst(ctx)
 		s.stateLimit.Log()

@@ -44,11 +44,13 @@ const (
 type Config struct {
 	// Listen is the plaintext address, host:port; port 0 takes a free one. Empty: none, which needs ListenTLS.
 	Listen string
-	// Advertise is the host or host:port for clients to connect to. Empty: that of Listen. grpcs://host:port is that of a
-	// proxy that ends TLS and connects to Listen.
+	// Advertise is the host or host:port for clients to connect to. Empty: that of Listen. grpcs://host:port is that
+	// of a proxy that ends TLS and connects to Listen.
 	Advertise string
 	// Database is the absolute path under which everything lives.
 	Database string
+	// Version is that of the program, for people.
+	Version string
 	// DataDir holds the log and the checkpoints.
 	DataDir string
 	// AdminSocket is the path of a second administrator's socket, which the process's group may open, unlike the one in
@@ -88,11 +90,11 @@ type Config struct {
 	LoopbackAdmin bool
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
-	// Inspect selects the callers of the inspection service: InspectOff, InspectLocal or InspectOn. Empty: InspectLocal
-	// where authentication is off and a listener is not on a loopback address, InspectOn otherwise.
+	// Inspect selects the callers of the inspection service: InspectOff, InspectLocal or InspectOn. Empty:
+	// InspectLocal where authentication is off and a listener is not on a loopback address, InspectOn otherwise.
 	Inspect string
-	// DiskReserve is the free space, in bytes, that the data directory's file system keeps for the work that must go on
-	// when it is nearly full; 0: no reserve. See docs/limits.md.
+	// DiskReserve is the free space, in bytes, that the data directory's file system keeps for the work that must go
+	// on when it is nearly full; 0: no reserve. See docs/limits.md.
 	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
@@ -170,6 +172,8 @@ func (c Config) Validate() error {
 
 func (c Config) validateTLS() error {
 	switch {
+	case c.HTTP.TLS && c.ListenTLS == "":
+		return errors.New("http-tls: want an address to listen on with TLS, whose certificate it takes")
 	case c.ListenTLS == "" && (c.TLS != listen.TLSFiles{} || c.AdvertiseTLS != ""):
 		return errors.New("TLS: certificate files and an advertised address need an address to listen on")
 	case c.ListenTLS == "":

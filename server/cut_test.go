@@ -206,8 +206,8 @@ func TestCutOffServerFallsSilent(t *testing.T) {
 }
 
 // contend makes a session ask for the lock, and returns its stream once enough accepts a result; start then names the
-// session. On a busy machine the servers may have no leader for longer than the grace period; then the stream ends, and
-// there is another one, of the same session if it is not over. Without a stream it begins with one.
+// session. On a busy machine the servers may have no leader for longer than the grace period; then the stream ends,
+// and there is another one, of the same session if it is not over. Without a stream it begins with one.
 func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordination.SessionRequest_SessionStart,
 	enough func(*Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, bool) bool) sessionClient {
 	c.t.Helper()

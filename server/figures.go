@@ -1,11 +1,15 @@
 package server
 
 import (
+	"runtime/metrics"
 	"slices"
+	"time"
 
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/admin"
+	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/readiness"
@@ -87,4 +91,19 @@ func (s *Server) Figures() Figures {
 		f.HTTPConnections = s.http.server.Open()
 	}
 	return f
+}
+
+// reading returns the figures of the console's charts.
+func (s *Server) reading() admin.Reading {
+	f := s.Figures()
+	memory := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+	metrics.Read(memory)
+	r := admin.Reading{At: time.Now(), Waits: f.Granted.Plus(f.Queued), Appends: f.Log.Appends, Applied: f.Log.Applied,
+		Levels: &adminpb.Sample{Sessions: uint64(f.Group.Counts.Sessions), Owners: uint64(f.Group.Counts.Owners),
+			Waiters: uint64(f.Group.Counts.Waiters), Streams: uint64(f.Group.Streams),
+			Connections: uint64(f.Connections.Open), StateBytes: f.StateBytes, MemoryBytes: memory[0].Value.Uint64()}}
+	for _, m := range f.Methods {
+		r.Calls += m.Latency.Count
+	}
+	return r
 }

@@ -13,18 +13,18 @@ import (
 const (
 	// maxMessageBytes bounds an answer, as in the reference (surface.md §6).
 	maxMessageBytes = 64_000_000
-	// maxRequestBytes bounds a message of a client, before and after it is decompressed. Those of a Session stream have
-	// a semaphore's data at most, and slightly too large data should get a proper refusal.
+	// maxRequestBytes bounds a message of a client, before and after it is decompressed. Those of a Session stream
+	// have a semaphore's data at most, and slightly too large data should get a proper refusal.
 	maxRequestBytes = 4 << 20
 	// maxCallBytes is the same for calls other than Session, ModifyPermissions and UpdateData.
 	maxCallBytes = 1 << 20
 	// maxLoginBytes is the same for calls that need no token.
 	maxLoginBytes = 4 << 10
-	// maxOutboundBytes bounds the messages of a stream that wait for a client that does not read, before it is cut off.
-	// It leaves room for one answer of the largest size.
+	// maxOutboundBytes bounds the messages of a stream that wait for a client that does not read, before it is cut
+	// off. It leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes
-	// streamWindowBytes is the part of a stream that a client may send before it is read; gRPC makes an exception for a
-	// message that is larger. connectionWindowBytes is the same for all streams of a connection.
+	// streamWindowBytes is the part of a stream that a client may send before it is read; gRPC makes an exception for
+	// a message that is larger. connectionWindowBytes is the same for all streams of a connection.
 	streamWindowBytes     = 64 << 10
 	connectionWindowBytes = 1 << 20
 )
@@ -154,12 +154,12 @@ type Resources struct {
 }
 
 const (
-	// streamBytes and connectionBytes are the memory of a Session stream and of a connection. About half of all goes to
-	// streams at most, and a quarter to connections and the messages received on them.
+	// streamBytes and connectionBytes are the memory of a Session stream and of a connection. About half of all goes
+	// to streams at most, and a quarter to connections and the messages received on them.
 	streamBytes     = 24 << 10
 	connectionBytes = 32 << 10
-	// descriptorReserve descriptors, or a sixteenth of all if that is more, are left for the server's own use: segments
-	// of the log, checkpoints, snapshots and backups, the connections of other servers.
+	// descriptorReserve descriptors, or a sixteenth of all if that is more, are left for the server's own use:
+	// segments of the log, checkpoints, snapshots and backups, the connections of other servers.
 	descriptorReserve = 64
 )
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -26,10 +27,12 @@ type HTTP struct {
 	Hosts []string
 	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
 	Metrics func(*Server) http.Handler
+	// TLS encrypts what is served, with the certificate of the TLS listener.
+	TLS bool
 	// Console limits the console: ConsoleOff (or empty), ConsoleRead or ConsoleWrite.
 	Console string
-	// Faults takes the orders for a stand-in's faults, as FaultsPath. A real server has no such handler, and nothing in
-	// this package makes one.
+	// Faults takes the orders for a stand-in's faults, as FaultsPath. A real server has no such handler, and nothing
+	// in this package makes one.
 	Faults http.Handler
 	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket,
 	// which is made for the process's user, or a loopback address, ip:port. Empty: nowhere.
@@ -157,7 +160,7 @@ func (s *Server) listenMonitoring() error {
 		mux.Handle(MetricsPath, s.onceOpened(h.Metrics(s)))
 	}
 	if s.hasConsole() {
-		mux.Handle("/", console.Files())
+		mux.Handle("/", listen.OfBrowser(console.Files()))
 	}
 	handler := s.besideOrders(listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux))
 	err := s.serveMonitoring(handler)
@@ -181,6 +184,9 @@ func (s *Server) serveMonitoring(handler http.Handler) (err error) {
 		return err
 	}
 	s.http.addr = listener.Addr()
+	if s.config.HTTP.TLS {
+		listener = s.tls.HTTP(listener)
+	}
 	s.http.server = listen.ServeHTTP(listener, handler, s.config.Logger)
 	return nil
 }
@@ -192,10 +198,11 @@ func (s *Server) besideOrders(handler http.Handler) http.Handler {
 	if faults := s.config.HTTP.Faults; faults != nil {
 		mux.Handle(FaultsPath, listen.GuardOrders(s.config.httpHosts(), faults))
 	}
-	if s.hasConsole() {
-		mux.HandleFunc("/api/", s.serveConsole)
+	if !s.hasConsole() {
+		return mux
 	}
-	return mux
+	mux.Handle("/api/", listen.OfBrowser(http.HandlerFunc(s.serveConsole)))
+	return console.Strict(mux)
 }
 
 func (s *Server) hasConsole() bool {
@@ -211,6 +218,24 @@ func (s *Server) serveConsole(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 	}
+}
+
+// ConsoleLink returns the address of the console with a key to sign in as an administrator, once, within 5 minutes; ""
+// if there is no console.
+func (s *Server) ConsoleLink() string {
+	if s.http.addr == nil || !s.hasConsole() {
+		return ""
+	}
+	address := s.http.addr.(*net.TCPAddr)
+	host := address.IP.String()
+	if address.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if s.config.HTTP.TLS { // the certificate is for this name
+		scheme, host = "https", s.discovery.Advertised.TLS.Host
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(address.Port)) + "/#key=" + s.http.console.NewKey()
 }
 
 // newConsole returns the console, once all services are registered.

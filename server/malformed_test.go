@@ -39,8 +39,8 @@ const (
 	briefTimeoutMillis = 100
 )
 
-// malformedKind is one way to misbehave on a connection of its own. hangs reports that the connection stays silent from
-// then on; without it the server must answer a ping afterwards, or have closed the connection.
+// malformedKind is one way to misbehave on a connection of its own. hangs reports that the connection stays silent
+// from then on; without it the server must answer a ping afterwards, or have closed the connection.
 type malformedKind struct {
 	name  string
 	hangs bool

@@ -82,7 +82,7 @@ type Server struct {
 	panics    meters.Panics
 	meters    meters.Meters
 	held      *heldAnswers
-	admin     *admin.Cluster
+	admin     *admin.Console
 	inspect   atomic.Pointer[inspect.Service]
 
 	stateLimit *statelimit.Limit
@@ -92,10 +92,10 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// Start opens the data directory and the listener and returns when the server answers requests: there is a
-// leader, and this server is not far behind. Until then clients can connect already; the health check reports that the
-// server is not ready, and their calls wait. ctx bounds the start only. Errors: those of Config.Validate, *ConfigError,
-// those of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
+// Start opens the data directory and the listener and returns when the server answers requests: there is a leader, and
+// this server is not far behind. Until then clients can connect already; the health check reports that the server is
+// not ready, and their calls wait. ctx bounds the start only. Errors: those of Config.Validate, *ConfigError, those of
+// raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	return StartWith(ctx, config, config.hooks)
 }
@@ -234,13 +234,15 @@ func (s *Server) newDiscovery() *discovery.Service {
 // openGroup opens the group's log.
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
-	s.admin = &admin.Cluster{Runner: s.calls, Auth: s.auth, Readiness: s.readiness, StateLimit: s.stateLimit, Logger: c.Logger,
-		Name: c.Cluster.Name, ListensForPeers: c.Cluster.ListenPeer != "", InMemory: c.InMemory, Err: s.Err,
+	ofCluster := &admin.Cluster{Runner: s.calls, Auth: s.auth, Readiness: s.readiness, StateLimit: s.stateLimit,
+		Logger: c.Logger, Name: c.Cluster.Name, ListensForPeers: c.Cluster.ListenPeer != "", InMemory: c.InMemory, Err: s.Err,
 		Stall: c.replaced.backupStall}
+	s.admin = &admin.Console{Cluster: ofCluster, Link: s.ConsoleLink, Version: c.Version, Started: time.Now()}
 	cluster := c.Cluster
 	cluster.Settings, cluster.Listen = s.sharedSettings, c.hooks.Listen
 	cluster.Services = new(peers.Services)
-	admin.Leader{Cluster: s.admin}.Register(cluster.Services)
+	admin.Leader{Cluster: ofCluster}.Register(cluster.Services)
+	peers.Answer(cluster.Services, s.admin.Own)
 	inspect.Peer{Service: s.inspect.Load}.Register(cluster.Services)
 	log := raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
 		ReserveBytes: c.DiskReserve}
@@ -340,7 +342,8 @@ func (s *Server) startGRPC() {
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(admitted, s.discovery)
 	Ydb_Auth_V1.RegisterAuthServiceServer(admitted, s.users)
 	adminpb.RegisterUsersServer(admitted, s.users)
-	adminpb.RegisterClusterServer(admitted, s.admin)
+	adminpb.RegisterClusterServer(admitted, s.admin.Cluster)
+	adminpb.RegisterConsoleServer(admitted, s.admin)
 	adminpb.RegisterInspectServer(admitted, s.inspect.Load())
 	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(admitted, services.Limiter{Runner: s.calls})
 	Ydb_Operation_V1.RegisterOperationServiceServer(admitted, services.Operations{})

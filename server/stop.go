@@ -53,7 +53,8 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
 // makeWay sends clients and leadership elsewhere, as far as that is possible in time. Clients come first: once another
-// server leads, this one would have to end their streams silently. The returned channel is closed when no call is left.
+// server leads, this one would have to end their streams silently. The returned channel is closed when no call is
+// left.
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.replaced.stopPatience, handOverPatience))
 	defer cancel()

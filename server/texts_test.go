@@ -60,8 +60,8 @@ func wrongTexts(m protoreflect.MessageDescriptor, depth int) map[protoreflect.Fu
 	return wrong
 }
 
-// TestDatabaseHeaderIsUTF8: relative paths are resolved by the header, which HTTP/2 and its percent-encoding let be any
-// bytes.
+// TestDatabaseHeaderIsUTF8: relative paths are resolved by the header, which HTTP/2 and its percent-encoding let be
+// any bytes.
 func TestDatabaseHeaderIsUTF8(t *testing.T) {
 	for _, header := range []string{"/lo%ffcal", "/lo\xffcal", "%/lo\xffcal"} {
 		got, sent := calls.Database(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-ydb-database", header)))

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -305,5 +306,43 @@ func TestConfigValidateSecurity(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
+	}
+}
+
+// TestHTTPWithTLS serves the console with the certificate of the TLS listener, to browsers without one of their own.
+func TestHTTPWithTLS(t *testing.T) {
+	authority := newAuthority(t)
+	s, _ := startTest(t, func(c *Config) {
+		withConsole(c)
+		authority.configure(c)
+		c.AdvertiseTLS = "coordd.example:2135"
+		c.TLS.ClientRequired = true
+		c.HTTP.Listen, c.HTTP.TLS = "0.0.0.0:0", true
+	})
+	trust := authority.client("")
+	trust.NextProtos, trust.ServerName = nil, "coordd.example"
+	browser := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: trust}}
+	_, port, _ := net.SplitHostPort(s.HTTPAddr().String())
+	answer, err := browser.Post("https://127.0.0.1:"+port+"/api/session", "application/json",
+		strings.NewReader(`{"key":"`+s.http.console.NewKey()+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("sign in: %s", answer.Status)
+	}
+	if answer, err := http.Get("http://127.0.0.1:" + port + "/api/session"); err == nil {
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("in clear: %s", answer.Status)
+		}
+	}
+	if link := s.ConsoleLink(); !strings.HasPrefix(link, "https://coordd.example:"+port+"/#key=") {
+		t.Error(link)
+	}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, HTTP: HTTP{TLS: true}}
+	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "http-tls") {
+		t.Error(err)
 	}
 }

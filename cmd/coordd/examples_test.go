@@ -20,7 +20,7 @@ var withoutServer = []string{"cert", "doctor", "help", "licenses", "version"}
 // withServers are the commands whose examples need servers in a certain state, in the order in which
 // TestExamplesOfServers runs them.
 var withServers = []string{"serve", "check", "user add", "user passwd", "user list", "user rotate-key",
-	"user remove", "cluster add", "cluster promote", "cluster status", "node quota", "cluster limits",
+	"user remove", "console", "cluster add", "cluster promote", "cluster status", "node quota", "cluster limits",
 	"cluster snapshot",
 	"cluster transfer-leader", "cluster remove", "cluster restore", "cluster recover"}
 

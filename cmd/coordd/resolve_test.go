@@ -214,6 +214,7 @@ func TestValues(t *testing.T) {
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
 		{"listen-http", []string{"", "off", "127.0.0.1:0", ":8765"},
 			[]string{"8765", "none", "127.0.0.1:65536", "http://a:1"}},
+		{"http-tls", []string{"true", "false"}, []string{"", "yes"}},
 		{"console", []string{"off", "read", "write"}, []string{"", "on", "READ"}},
 		{"http-hosts", []string{"", "coordd", "a.example,b_1"},
 			[]string{",", "a,", "a:1", "a b", "http://a"}},

@@ -53,3 +53,38 @@ func (h *Histogram) Read() (r Reading) {
 	}
 	return r
 }
+
+// Since returns the durations of r that were not yet in before, an earlier Reading of the same Histogram.
+func (r Reading) Since(before Reading) Reading {
+	r.Count, r.Sum = r.Count-before.Count, r.Sum-before.Sum
+	for i := range r.UpTo {
+		r.UpTo[i] -= before.UpTo[i]
+	}
+	return r
+}
+
+// Plus returns the durations of both.
+func (r Reading) Plus(other Reading) Reading {
+	r.Count, r.Sum = r.Count+other.Count, r.Sum+other.Sum
+	for i := range r.UpTo {
+		r.UpTo[i] += other.UpTo[i]
+	}
+	return r
+}
+
+// Quantile returns an estimate of the duration below which the part q of all is, from 0 to 1: it takes them as spread
+// evenly within a bucket. It is 0 if there are no durations, and the last of Bounds at most.
+func (r Reading) Quantile(q float64) time.Duration {
+	rank := q * float64(r.Count)
+	below, from := 0.0, time.Duration(0)
+	for i, upTo := range r.UpTo {
+		if upTo := float64(upTo); upTo >= rank && upTo > below {
+			return from + time.Duration(float64(Bounds[i]-from)*(rank-below)/(upTo-below))
+		}
+		below, from = float64(upTo), Bounds[i]
+	}
+	if r.Count == 0 {
+		return 0
+	}
+	return from
+}

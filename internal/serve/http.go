@@ -14,7 +14,7 @@ import (
 // one of them has to go without must not keep it from serving.
 func (h HTTPSettings) configuration(values map[string]Given) server.HTTP {
 	resources, _ := h.Resources.list() // which was looked at when it was set
-	config := server.HTTP{Listen: string(h.Listen), Hosts: h.Hosts.list(), Console: h.Console,
+	config := server.HTTP{Listen: string(h.Listen), Hosts: h.Hosts.list(), Console: h.Console, TLS: h.TLS,
 		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, cmdline.Version, resources...) },
 		Optional: strings.HasPrefix(values[ListenHTTPName].Origin, "default")}
 	if h.Debug != "" {

@@ -82,6 +82,8 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 		logger.Warn("cannot print the connection string", "error", err)
 	}
 
+	p.offerConsole(server, s)
+
 	select {
 	case <-server.Done():
 		return AboutDataDir(p.ended(server, signals, logger), s.DataDir, values)
@@ -98,6 +100,21 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 			logger.Info("stopped")
 		}
 		return err
+	}
+}
+
+// offerConsole prints a link to the console where a person has started the server, and every client may do everything.
+func (p *Process) offerConsole(from Server, s Settings) {
+	console, has := from.(interface{ ConsoleLink() string })
+	file, is := p.Stderr.(*os.File)
+	if !has || !is || s.Auth.Mode == server.AuthRequired {
+		return
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 { // a log file or a pipe
+		return
+	}
+	if link := console.ConsoleLink(); link != "" {
+		_, _ = fmt.Fprintln(file, "console, for one browser within 5 minutes:", link)
 	}
 }
 

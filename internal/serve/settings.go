@@ -71,6 +71,7 @@ type ClusterSettings struct {
 // HTTPSettings are the settings of the listener for browsers and monitoring programs.
 type HTTPSettings struct {
 	Listen    Listener     `name:"listen-http" value:"HOST:PORT" default:"127.0.0.1:8765" off:"off,"`
+	TLS       bool         `name:"http-tls" default:"false"`
 	Hosts     HostNames    `name:"http-hosts" value:"NAME,..."`
 	Console   string       `name:"console" default:"read" words:"off,read,write"`
 	Resources Resources    `name:"metrics-resource" value:"NODE=RESOURCE,..."`
@@ -140,10 +141,12 @@ var usages = map[string]string{
 	"peer-ca":         "PEM file of the authority that all peers' certificates come from",
 	"insecure-peers":  "allow plain text between the servers: everybody who can reach them is an administrator",
 
-	"listen-http": "address for browsers and monitoring programs, HTTP in plain text: the console, /healthz, " +
+	"listen-http": "address for browsers and monitoring programs, HTTP: the console, /healthz, " +
 		"/readyz and /metrics; off: none",
 	"console": "what the console on --listen-http may do, with the rights of its user; write: also end sessions, " +
 		"delete semaphores and hand over the leadership",
+	"http-tls": "encrypt what is served on --listen-http, with --tls-cert and --tls-key; browsers and probes then " +
+		"ask by https",
 	"http-hosts": "further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the " +
 		"names that the server listens on and advertises need not be listed",
 	"metrics-resource": "resources of rate limiters that /metrics shows by themselves, up to 200, where the counters " +

@@ -35,6 +35,8 @@ func (s *Settings) together(values map[string]Given) error {
 	case tls.Listen == s.Listen && !s.Listen.anyPort():
 		return values["listen-tls"].lacks(
 			"%s is the address of --listen already; give it another port, 2135 by convention", s.Listen)
+	case s.HTTP.TLS && tls.Listen == "":
+		return values["http-tls"].lacks("needs --listen-tls HOST:PORT and its certificate")
 	case s.HTTP.Listen != "" && !s.HTTP.Listen.anyPort() &&
 		(s.HTTP.Listen == s.Listen || s.HTTP.Listen == tls.Listen):
 		return values[ListenHTTPName].lacks(

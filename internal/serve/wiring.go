@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/notify"
 	"github.com/coordd/coordd/raftstore"
@@ -86,6 +87,7 @@ func ServerConfig(s Settings, values map[string]Given, logger *slog.Logger) (ser
 		Listen:    string(s.Listen),
 		Advertise: string(s.Advertise),
 		Database:  string(s.Database),
+		Version:   cmdline.Version,
 		DataDir:   string(s.DataDir),
 		InMemory:  s.InMemory,
 		Logger:    logger,

@@ -37,7 +37,8 @@ type Audit struct {
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
 	adminpb.Cluster_Quotas_FullMethodName: true, adminpb.Inspect_List_FullMethodName: true,
-	adminpb.Inspect_Watch_FullMethodName: true, adminpb.Inspect_Versions_FullMethodName: true}
+	adminpb.Inspect_Watch_FullMethodName: true, adminpb.Inspect_Versions_FullMethodName: true,
+	adminpb.Console_Servers_FullMethodName: true}
 
 // audited reports whether a call is to be found in the log.
 func audited(method string) bool {
@@ -182,7 +183,7 @@ func targetOf(request any) string {
 	case *adminpb.RemoveMemberRequest:
 		return r.GetMember()
 	case *adminpb.TransferLeaderRequest:
-		return r.GetTo()
+		return r.GetTo() + because(r)
 	case *Ydb_Scheme.ModifyPermissionsRequest:
 		return permissionsText(r)
 	case *adminpb.EndSessionRequest:
@@ -203,11 +204,15 @@ func targetOf(request any) string {
 
 // inspected is which session a request is about, for the log.
 func inspected(r *adminpb.EndSessionRequest) string {
-	text := fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath()))
-	if r.GetReason() != "" {
-		text += fmt.Sprintf(", because of %q", inspect.Shown(r.GetReason()))
+	return fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath())) + because(r)
+}
+
+// because is the reason that a request gives.
+func because(r interface{ GetReason() string }) string {
+	if r.GetReason() == "" {
+		return ""
 	}
-	return text
+	return fmt.Sprintf(", because of %q", inspect.Shown(r.GetReason()))
 }
 
 // deleted is the same for a semaphore.
@@ -220,5 +225,5 @@ func deleted(r *adminpb.DeleteSemaphoreRequest) string {
 	if r.GetForce() {
 		text += ", with force"
 	}
-	return text
+	return text + because(r)
 }

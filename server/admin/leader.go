@@ -123,6 +123,10 @@ func (s Leader) TransferLeader(ctx context.Context,
 	if !s.Group.Leads() {
 		return nil, errLeadsElsewhere
 	}
+	if term := s.Store.Figures().Term; r.GetTerm() != 0 && r.GetTerm() != term {
+		return nil, status.Errorf(codes.FailedPrecondition, "It has changed since: %s leads, in term %d",
+			s.Store.Members().NameOf(s.Store.Member()), term)
+	}
 	var to raftstore.Member
 	if r.GetTo() != "" {
 		var err error

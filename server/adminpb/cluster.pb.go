@@ -667,7 +667,9 @@ func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
 
 type TransferLeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // empty: the one that has most of the log
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`         // empty: the one that has most of the log
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for the log; up to 128 bytes of it
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`    // as the caller has seen it, if it is to be so still; 0: not asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -707,6 +709,20 @@ func (x *TransferLeaderRequest) GetTo() string {
 		return x.To
 	}
 	return ""
+}
+
+func (x *TransferLeaderRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TransferLeaderRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 type TransferLeaderResponse struct {
@@ -1310,9 +1326,11 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\x15PromoteMemberResponse\"-\n" +
 	"\x13RemoveMemberRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\"\x16\n" +
-	"\x14RemoveMemberResponse\"'\n" +
+	"\x14RemoveMemberResponse\"S\n" +
 	"\x15TransferLeaderRequest\x12\x0e\n" +
-	"\x02to\x18\x01 \x01(\tR\x02to\"0\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"0\n" +
 	"\x16TransferLeaderResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x11\n" +
 	"\x0fSnapshotRequest\"M\n" +

@@ -874,9 +874,10 @@ type Session struct {
 	// Who has it, if it is attached; missing where it is not known, and client_unknown says why.
 	Client        *SessionClient `protobuf:"bytes,12,opt,name=client,proto3" json:"client,omitempty"`
 	ClientUnknown string         `protobuf:"bytes,13,opt,name=client_unknown,json=clientUnknown,proto3" json:"client_unknown,omitempty"`
-	Owned         []*Link        `protobuf:"bytes,14,rep,name=owned,proto3" json:"owned,omitempty"`          // what it holds, in the order of their order ids
-	Awaited       []*Link        `protobuf:"bytes,15,rep,name=awaited,proto3" json:"awaited,omitempty"`      // what it waits for
-	Continued     bool           `protobuf:"varint,16,opt,name=continued,proto3" json:"continued,omitempty"` // the page before has the first of what it holds and waits for
+	Owned         []*Link        `protobuf:"bytes,14,rep,name=owned,proto3" json:"owned,omitempty"`           // what it holds, in the order of their order ids
+	Awaited       []*Link        `protobuf:"bytes,15,rep,name=awaited,proto3" json:"awaited,omitempty"`       // what it waits for
+	Continued     bool           `protobuf:"varint,16,opt,name=continued,proto3" json:"continued,omitempty"`  // the page before has the first of what it holds and waits for
+	Attachment    string         `protobuf:"bytes,17,opt,name=attachment,proto3" json:"attachment,omitempty"` // names the stream that it is attached to, "none" without one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1021,6 +1022,13 @@ func (x *Session) GetContinued() bool {
 		return x.Continued
 	}
 	return false
+}
+
+func (x *Session) GetAttachment() string {
+	if x != nil {
+		return x.Attachment
+	}
+	return ""
 }
 
 type SessionClient struct {
@@ -1353,10 +1361,14 @@ func (x *ResourceBucket) GetUsed() float64 {
 }
 
 type EndSessionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the log and for whoever watches; up to 128 bytes of it
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
+	Session uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	Reason  string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the log and for whoever watches; up to 128 bytes of it
+	// What the caller has seen, if it is to be so still; otherwise FAILED_PRECONDITION "It has changed since: …".
+	Semaphore     uint64 `protobuf:"varint,4,opt,name=semaphore,proto3" json:"semaphore,omitempty"`            // by its id: the session owns or awaits it,
+	OrderId       uint64 `protobuf:"varint,5,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"` // with this order id; 0: not asked for
+	Attachment    string `protobuf:"bytes,6,opt,name=attachment,proto3" json:"attachment,omitempty"`           // see Session; empty: not asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1412,6 +1424,27 @@ func (x *EndSessionRequest) GetReason() string {
 	return ""
 }
 
+func (x *EndSessionRequest) GetSemaphore() uint64 {
+	if x != nil {
+		return x.Semaphore
+	}
+	return 0
+}
+
+func (x *EndSessionRequest) GetOrderId() uint64 {
+	if x != nil {
+		return x.OrderId
+	}
+	return 0
+}
+
+func (x *EndSessionRequest) GetAttachment() string {
+	if x != nil {
+		return x.Attachment
+	}
+	return ""
+}
+
 type EndSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1449,11 +1482,14 @@ func (*EndSessionResponse) Descriptor() ([]byte, []int) {
 }
 
 type DeleteSemaphoreRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
-	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"` // instead of the name
-	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
+	Name   []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Id     uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"` // instead of the name
+	Force  bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
+	Reason string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // for the log; up to 128 bytes of it
+	// The order id of the first owner as the caller has seen it, 0 for no owner, if it is to be so still.
+	OwnerOrderId  *uint64 `protobuf:"varint,6,opt,name=owner_order_id,json=ownerOrderId,proto3,oneof" json:"owner_order_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1514,6 +1550,20 @@ func (x *DeleteSemaphoreRequest) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *DeleteSemaphoreRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeleteSemaphoreRequest) GetOwnerOrderId() uint64 {
+	if x != nil && x.OwnerOrderId != nil {
+		return *x.OwnerOrderId
+	}
+	return 0
 }
 
 type DeleteSemaphoreResponse struct {
@@ -2139,7 +2189,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\a \x01(\x04R\rtimeoutMillis\x12\x12\n" +
 	"\x04data\x18\b \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
-	"data_bytes\x18\t \x01(\x04R\tdataBytes\"\xb8\x04\n" +
+	"data_bytes\x18\t \x01(\x04R\tdataBytes\"\xd8\x04\n" +
 	"\aSession\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12 \n" +
@@ -2158,7 +2208,10 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x0eclient_unknown\x18\r \x01(\tR\rclientUnknown\x12+\n" +
 	"\x05owned\x18\x0e \x03(\v2\x15.coordd.admin.v1.LinkR\x05owned\x12/\n" +
 	"\aawaited\x18\x0f \x03(\v2\x15.coordd.admin.v1.LinkR\aawaited\x12\x1c\n" +
-	"\tcontinued\x18\x10 \x01(\bR\tcontinued\"r\n" +
+	"\tcontinued\x18\x10 \x01(\bR\tcontinued\x12\x1e\n" +
+	"\n" +
+	"attachment\x18\x11 \x01(\tR\n" +
+	"attachment\"r\n" +
 	"\rSessionClient\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x12\n" +
@@ -2185,17 +2238,25 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04asks\x18\x06 \x01(\bR\x04asks\x12\x1a\n" +
 	"\bassigned\x18\a \x01(\x01R\bassigned\x12\x18\n" +
 	"\agranted\x18\b \x01(\x01R\agranted\x12\x12\n" +
-	"\x04used\x18\t \x01(\x01R\x04used\"Y\n" +
+	"\x04used\x18\t \x01(\x01R\x04used\"\xb2\x01\n" +
 	"\x11EndSessionRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x14\n" +
-	"\x12EndSessionResponse\"f\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tsemaphore\x18\x04 \x01(\x04R\tsemaphore\x12\x19\n" +
+	"\border_id\x18\x05 \x01(\x04R\aorderId\x12\x1e\n" +
+	"\n" +
+	"attachment\x18\x06 \x01(\tR\n" +
+	"attachment\"\x14\n" +
+	"\x12EndSessionResponse\"\xbc\x01\n" +
 	"\x16DeleteSemaphoreRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05force\x18\x04 \x01(\bR\x05force\"\x19\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12)\n" +
+	"\x0eowner_order_id\x18\x06 \x01(\x04H\x00R\fownerOrderId\x88\x01\x01B\x11\n" +
+	"\x0f_owner_order_id\"\x19\n" +
 	"\x17DeleteSemaphoreResponse\"9\n" +
 	"\x0fVersionsRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -2352,6 +2413,7 @@ func file_server_adminpb_inspect_proto_init() {
 	if File_server_adminpb_inspect_proto != nil {
 		return
 	}
+	file_server_adminpb_inspect_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

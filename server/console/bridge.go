@@ -37,10 +37,13 @@ const (
 // Methods are the methods that the console may call, and whether they change something.
 var Methods = map[string]bool{
 	adminpb.Inspect_List_FullMethodName:            false,
+	adminpb.Inspect_Versions_FullMethodName:        false,
+	"/coordd.admin.v1.Inspect/Events":              false,
 	adminpb.Inspect_EndSession_FullMethodName:      true,
 	adminpb.Inspect_DeleteSemaphore_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName:          false,
 	adminpb.Cluster_TransferLeader_FullMethodName:  true,
+	adminpb.Console_Servers_FullMethodName:         false,
 }
 
 // Bridge calls methods of gRPC.
@@ -95,9 +98,21 @@ func (b *Bridge) call(ctx context.Context, name string, body []byte) (answer pro
 	if proto.Size(answer) > maxAnswerBytes {
 		return nil, "", errLarge
 	}
+	version, err = versionOf(answer)
+	return answer, version, err
+}
+
+// versionOf returns a hash of an answer that its handler has made for this call, without the time at which it did.
+func versionOf(answer proto.Message) (string, error) {
+	fields := answer.ProtoReflect()
+	if stamp := fields.Descriptor().Fields().ByName("time_millis"); stamp != nil {
+		at := fields.Get(stamp)
+		fields.Clear(stamp)
+		defer fields.Set(stamp, at)
+	}
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(answer)
 	sum := sha256.Sum256(encoded)
-	return answer, hex.EncodeToString(sum[:8]), err
+	return hex.EncodeToString(sum[:8]), err
 }
 
 // from returns the context of a request with the address that it comes from. No header about that is believed.

@@ -58,6 +58,7 @@ func New(config Config) *Console {
 	c, mux := &Console{Config: config}, http.NewServeMux()
 	mux.HandleFunc("POST /api/session", c.signIn)
 	mux.HandleFunc("DELETE /api/session", c.signOut)
+	mux.HandleFunc("POST /api/live", c.live)
 	mux.HandleFunc("POST /api/{service}/{method}", c.serveCall)
 	c.safe = http.NewCrossOriginProtection().Handler(mux)
 	return c
@@ -65,8 +66,6 @@ func New(config Config) *Console {
 
 // ServeHTTP serves the paths below /api/, to pages that are this server's own.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	strict(w.Header())
-	w.Header().Set("Cache-Control", "no-store")
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case !listen.HostKnown(r.Host, c.Hosts):
@@ -109,6 +108,33 @@ func (c *Console) serveCall(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(versionHeader, version)
 		write(w, http.StatusOK, body)
 	}
+}
+
+// live answers once a view of a page has changed, with which of them have, or after livePatience.
+func (c *Console) live(w http.ResponseWriter, r *http.Request) {
+	body, err := read(w, r)
+	var views []view
+	if err == nil {
+		views, err = parseViews(body)
+	}
+	// the listener's time for a request is shorter
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(livePatience + writePatience))
+	for over := time.Now().Add(livePatience); err == nil; {
+		var ctx context.Context
+		if ctx, err = c.signedIn(r); err != nil { // it may end meanwhile
+			break
+		}
+		if changed := c.changed(ctx, views); len(changed) > 0 || time.Now().After(over) {
+			answer(w, http.StatusOK, map[string][]int{"changed": changed})
+			return
+		}
+		select {
+		case <-time.After(livePeriod):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	refuse(w, err)
 }
 
 // NewKey returns a key to sign in with as an administrator, once, and within keyLifetime.

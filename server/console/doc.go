@@ -15,9 +15,12 @@
 //
 //	coordd.admin.v1.Inspect/List, EndSession, DeleteSemaphore
 //	coordd.admin.v1.Cluster/Status, TransferLeader
+//	coordd.admin.v1.Console/Servers
 //
 // EndSession, DeleteSemaphore and TransferLeader change something. They are served with --console=write only, to a
-// caller with the right, and want a reason, which goes into the log.
+// caller with the right, and want a reason, which goes into the log. The page names what it has shown: the semaphore
+// and the order id that the session owns or awaits, or its attachment; the order id of the first owner, "0" for no
+// owner; the term. Where it is another way now the refusal is 412 "It has changed since: …".
 //
 // An answer has the header X-Coordd-Version. A request may give the version that it has as X-Coordd-Have: while the
 // answer would be the same, it is 304 without a body.
@@ -39,16 +42,14 @@
 // user and with his password. No cookie is ever set. Over a plain connection sign-in is refused, unless the browser
 // has connected to this machine or to its own: see Console.private.
 //
-// # Not served yet
+// # Changes
 //
-// These come next, in this form:
+// A page asks again each 0.5 to 2 s, with the version that it has, while it is visible. One tab of a browser may hold
 //
-//   - POST /api/live with {"views": [{"method": "/coordd.admin.v1.Inspect/List", "request": {…}, "have": "VERSION"}]},
-//     up to 8 of them, answers {"changed": [0, …]}, the places of those whose answer has another version now, as soon
-//     as there is one, or {"changed": []} after 20 s.
-//   - coordd.admin.v1.Console/Servers answers for each server its ClusterStatus and what it keeps of the last hour.
-//   - EndSessionRequest gets semaphore and order_id, which the session must still own or await, and attachment, as
-//     Session has it; DeleteSemaphoreRequest gets reason and owner_order_id, of the first owner as seen, "0" for no
-//     owner; TransferLeaderRequest gets reason and term. Where it is another way now the refusal is 412 "It has
-//     changed since: …".
+//	POST /api/live {"views": [{"method": "/coordd.admin.v1.Inspect/List", "request": {…}, "have": "VERSION"}]}
+//
+// with up to 8 views. The answer is {"changed": [0, …]}, the places of those that have another version now, as soon as
+// there is one, or {"changed": []} after 20 s.
+//
+// Answers are small enough for one connection; a server has 32 for all its browsers, see listen.OfBrowser.
 package console

@@ -23,14 +23,16 @@ var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// strict sets the headers of all answers of the console.
-func strict(header http.Header) {
-	header.Set("Content-Security-Policy", policy)
-	header.Set("X-Frame-Options", "DENY")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+// Strict adds the headers that all answers of a listener with a console have.
+func Strict(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Frame-Options": "DENY",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin"} {
+			w.Header().Set(name, value)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Files serves the page at / and its files below /console/.
@@ -44,7 +46,6 @@ func Files() http.Handler {
 		etag := fmt.Sprintf(`"%x"`, sha256.Sum256(content))
 		kind := cmp.Or(types[path.Ext(name)], "text/plain; charset=utf-8")
 		serve := func(w http.ResponseWriter, r *http.Request) {
-			strict(w.Header())
 			w.Header().Set("Cache-Control", "no-cache")
 			w.Header().Set("ETag", etag)
 			w.Header().Set("Content-Type", kind)

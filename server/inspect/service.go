@@ -78,6 +78,9 @@ func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) 
 	}
 	defer cancel()
 	node, _, err := s.find(ctx, caller, r.GetPath(), "")
+	if err == nil {
+		err = s.asSeen(ctx, caller, node, r)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +109,14 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 	if r.GetId() != 0 {
 		semaphore = coordination.SemaphoreID(r.GetId())
 	}
+	if r.OwnerOrderId != nil {
+		switch order, err := s.orderOf(ctx, node, semaphore, 0); {
+		case err != nil:
+			return nil, err
+		case order != r.GetOwnerOrderId():
+			return nil, changed("another session owns the semaphore, or none")
+		}
+	}
 	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore,
 			Force: r.GetForce()}
@@ -114,6 +125,51 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 		answer = withAdvice(answer)
 	}
 	return &adminpb.DeleteSemaphoreResponse{}, calls.GRPCStatus(ctx, answer, err)
+}
+
+// asSeen refuses to end a session that has changed since the caller saw it. What changes between this and the end
+// itself changes too late for the caller.
+func (s *Service) asSeen(ctx context.Context, caller coordination.Caller, node coordination.NodeID,
+	r *adminpb.EndSessionRequest) error {
+	if r.GetOrderId() != 0 {
+		order, err := s.orderOf(ctx, node, coordination.SemaphoreID(r.GetSemaphore()),
+			coordination.SessionID(r.GetSession()))
+		switch {
+		case err != nil:
+			return err
+		case order != r.GetOrderId():
+			return changed("the session has given the semaphore up")
+		}
+	}
+	if r.GetAttachment() == "" {
+		return nil
+	}
+	page, err := s.sessions(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS, Path: r.GetPath(),
+		Session: r.GetSession()}, caller)
+	switch {
+	case err != nil:
+		return err
+	case len(page.GetServers()) == 0:
+		return changed("the session has ended")
+	case attachment(page, 0) != r.GetAttachment():
+		return changed("a client has attached to the session, or has gone")
+	}
+	return nil
+}
+
+// orderOf is coordination.OrderOf by what this server has applied.
+func (s *Service) orderOf(ctx context.Context, node coordination.NodeID, semaphore coordination.SemaphoreID,
+	session coordination.SessionID) (order uint64, err error) {
+	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		order = uint64(coordination.OrderOf(m, node, semaphore, session))
+		return outcome.Done()
+	})
+	return order, calls.GRPCStatus(ctx, outcome.Done(), err)
+}
+
+// changed is the refusal of an act on something that is no longer as the caller has seen it.
+func changed(how string) error {
+	return status.Error(codes.FailedPrecondition, "It has changed since: "+how)
 }
 
 // withAdvice adds to a refusal of the protocol what to do instead.

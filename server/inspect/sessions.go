@@ -79,6 +79,7 @@ func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsRespo
 	members := s.Group.Log().Members()
 	attached := make(map[uint64][]int) // the sessions whose streams a server has
 	for i, p := range page.GetResponse().GetSessions() {
+		p.Attachment = attachment(page, i)
 		if p.GetAttached() && i < len(page.GetServers()) && i < len(page.GetStreams()) {
 			server := page.GetServers()[i]
 			p.Server = members.NameOf(server)
@@ -110,6 +111,14 @@ func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsRespo
 		})
 	}
 	asked.Wait()
+}
+
+// attachment names the stream that a session of a page is attached to.
+func attachment(page *clusterpb.SessionsResponse, i int) string {
+	if i >= len(page.GetServers()) || i >= len(page.GetStreams()) || page.GetStreams()[i] == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%x-%x", page.GetServers()[i], page.GetStreams()[i])
 }
 
 // clientsOf asks a server who the clients of its streams are. If that remains unknown it says why.

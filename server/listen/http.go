@@ -16,9 +16,10 @@ import (
 )
 
 // What a client of the HTTP listener may take. Its clients are probes and monitoring programs, which ask for
-// little.
+// little, and browsers, whose connections have a share of their own: see OfBrowser.
 const (
 	maxHTTPConnections = 64
+	maxBrowsers        = 32
 	maxHTTPHeaderBytes = 16 << 10
 	// httpHeaderPatience limits the time for a request's headers, httpReadPatience that for the whole request,
 	// httpWritePatience that for the response, and httpIdlePatience the wait for the next request.
@@ -38,7 +39,8 @@ type HTTPServer struct {
 	server   http.Server
 	serving  sync.WaitGroup // the listener's goroutine
 	requests sync.WaitGroup
-	most     int
+	// most bounds the connections of programs, and of browsers
+	most, mostBrowsers int
 
 	mutex   sync.Mutex
 	closing bool
@@ -49,6 +51,7 @@ type HTTPServer struct {
 // httpConn is a connection of an HTTPServer.
 type httpConn struct {
 	address string
+	browser bool
 	busy    bool   // it has a request
 	since   uint64 // the change from when it is so
 }
@@ -65,12 +68,15 @@ func ServeDebugHTTP(listener net.Listener, handler http.Handler, logger *slog.Lo
 
 func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience,
 	writePatience time.Duration) *HTTPServer {
-	h := &HTTPServer{most: most, open: make(map[net.Conn]*httpConn)}
+	h := &HTTPServer{most: most, mostBrowsers: maxBrowsers, open: make(map[net.Conn]*httpConn)}
 	h.server = http.Server{
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
 		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
 		ConnState: h.note,
-		ErrorLog:  slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause its lines
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, browserKey{}, func() { h.ofBrowser(conn) })
+		},
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause its lines
 	}
 	h.serving.Go(func() {
 		if err := h.server.Serve(listener); err != http.ErrServerClosed {
@@ -106,9 +112,7 @@ func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		h.noted++
 		h.open[conn] = &httpConn{address: netguard.Network(conn.RemoteAddr()), since: h.noted}
-		if len(h.open) > h.most {
-			victim = h.victim(conn)
-		}
+		victim = h.victim(conn, h.most)
 	case http.StateActive, http.StateIdle:
 		if c := h.open[conn]; c != nil {
 			h.noted++
@@ -123,14 +127,45 @@ func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// victim takes out the connection that makes room for the newest: of the address that has the most, the one that
-// has had no request for longest, or else the one whose request is the oldest. The mutex is held.
-func (h *HTTPServer) victim(newest net.Conn) (victim net.Conn) {
-	has := make(map[string]int)
-	for conn, c := range h.open {
-		if conn != newest {
-			has[c.address]++
+type browserKey struct{}
+
+// OfBrowser counts the connection of each request among those of browsers: they make room for each other only, and
+// leave room for probes and monitoring programs. A connection counts as a program's until its first request.
+func OfBrowser(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if count, is := r.Context().Value(browserKey{}).(func()); is {
+			count()
 		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *HTTPServer) ofBrowser(conn net.Conn) {
+	h.mutex.Lock()
+	var victim net.Conn
+	if c := h.open[conn]; c != nil && !c.browser {
+		c.browser = true
+		victim = h.victim(conn, h.mostBrowsers)
+	}
+	h.mutex.Unlock()
+	if victim != nil {
+		_ = victim.Close()
+	}
+}
+
+// victim takes out the connection that makes room for the newest of its kind, nil if there are at most most: of the
+// address that has the most, the one that has had no request for longest, or else the one whose request is the oldest.
+// The mutex is held.
+func (h *HTTPServer) victim(newest net.Conn, most int) (victim net.Conn) {
+	has, kind, all := make(map[string]int), h.open[newest].browser, 1
+	for conn, c := range h.open {
+		if conn != newest && c.browser == kind {
+			has[c.address]++
+			all++
+		}
+	}
+	if all <= most {
+		return nil
 	}
 	before := func(a, b *httpConn) bool {
 		switch {
@@ -142,7 +177,7 @@ func (h *HTTPServer) victim(newest net.Conn) (victim net.Conn) {
 		return a.since < b.since
 	}
 	for conn, c := range h.open {
-		if conn != newest && (victim == nil || before(c, h.open[victim])) {
+		if conn != newest && c.browser == kind && (victim == nil || before(c, h.open[victim])) {
 			victim = conn
 		}
 	}

@@ -210,3 +210,51 @@ func TestHTTPStopEndsRequests(t *testing.T) {
 		t.Error("the listener is still open")
 	}
 }
+
+// TestBrowsersLeaveRoom: browsers make room for each other, and neither read slowly nor in numbers do they take the
+// room of probes.
+func TestBrowsersLeaveRoom(t *testing.T) {
+	goesOn := make(chan struct{})
+	defer close(goesOn)
+	page := OfBrowser(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-goesOn }))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{})
+	h := serveHTTP(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/page" {
+			begun <- struct{}{}
+			page.ServeHTTP(w, r)
+		}
+	}), slog.New(slog.DiscardHandler), 1, time.Minute, httpWritePatience)
+	t.Cleanup(h.Stop)
+	address := listener.Addr().String()
+	var browsers []net.Conn
+	for range maxBrowsers + 2 {
+		conn := dialHTTP(t, address)
+		browsers = append(browsers, conn)
+		if _, err := fmt.Fprint(conn, "GET /page HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		for ofBrowsers := 0; ofBrowsers < min(len(browsers), maxBrowsers); {
+			h.mutex.Lock()
+			ofBrowsers = 0
+			for _, c := range h.open {
+				if c.browser {
+					ofBrowsers++
+				}
+			}
+			h.mutex.Unlock()
+		}
+	}
+	closedByServer(t, browsers[0])
+	closedByServer(t, browsers[1])
+	if code := get(t, dialHTTP(t, address)); code != http.StatusOK {
+		t.Errorf("a probe beside them: %d", code)
+	}
+	if n := h.Open(); n != maxBrowsers+1 {
+		t.Errorf("%d connections are open", n)
+	}
+}

@@ -63,6 +63,16 @@ func TLS(address string, open func(address string) (net.Listener, error), files 
 	return &TLSListener{Listener: listener, files: reloader}, nil
 }
 
+// HTTP encrypts the connections of a listener for HTTP with the same certificate. Clients need none.
+func (l *TLSListener) HTTP(inner net.Listener) net.Listener {
+	return tls.NewListener(inner, &tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config := l.files.configuration().Clone()
+			config.NextProtos, config.ClientAuth = []string{"http/1.1"}, tls.NoClientCert
+			return config, nil
+		}})
+}
+
 // FileError is about a certificate, key or authority that cannot be used.
 type FileError struct{ Err error }
 

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// TestConsoleEndsWhatWasSeen ends a session by the lock that it was shown with. Once that is another way the act is
+// refused, and nothing has happened. The reason is in the log.
+func TestConsoleEndsWhatWasSeen(t *testing.T) {
+	var log logText
+	s, conn := startTest(t, func(config *Config) {
+		withConsole(config)
+		config.Logger = log.logger()
+	})
+	stream := openTest(t, t.Context(), conn, start(60_000))
+	next(t, stream)
+	b := signedIn(t, s)
+	see := func() (*adminpb.Semaphore, *adminpb.Session) {
+		t.Helper()
+		locks, sessions := &adminpb.Page{}, &adminpb.Page{}
+		b.call(adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES}, locks)
+		b.call(adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS}, sessions)
+		if len(locks.GetSemaphores()) != 1 || len(sessions.GetSessions()) != 1 {
+			t.Fatalf("%v, %v", locks, sessions)
+		}
+		return locks.GetSemaphores()[0], sessions.GetSessions()[0]
+	}
+	acquireNext := func(id uint64) {
+		t.Helper()
+		send(t, stream, acquire(id, "lock", nil))
+		next(t, stream)
+	}
+	acquireNext(1)
+	lock, session := see()
+	end := &adminpb.EndSessionRequest{Path: testNode, Session: session.GetId(), Reason: "it hangs",
+		Semaphore: lock.GetId(), OrderId: lock.GetOwners()[0].GetOrderId(), Attachment: session.GetAttachment()}
+	body := func() string {
+		text, err := protojson.Marshal(end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	send(t, stream, release(2, "lock"))
+	next(t, stream)
+	b.want(endPath, body(), http.StatusPreconditionFailed, "the session has given the semaphore up")
+	acquireNext(3)
+	b.want(endPath, body(), http.StatusPreconditionFailed, "It has changed since")
+
+	lock, _ = see()
+	b.want("/api"+adminpb.Inspect_DeleteSemaphore_FullMethodName,
+		fmt.Sprintf(`{"path":%q,"id":"%d","force":true,"reason":"stale","ownerOrderId":"0"}`, testNode, lock.GetId()),
+		http.StatusPreconditionFailed, "It has changed since: another session owns the semaphore, or none")
+	end.Semaphore, end.OrderId, end.Attachment = lock.GetId(), lock.GetOwners()[0].GetOrderId(), "none"
+	b.want(endPath, body(), http.StatusPreconditionFailed, "a client has attached to the session, or has gone")
+	end.Attachment = session.GetAttachment()
+	b.want(endPath, body(), http.StatusOK, "{}")
+	if f := next(t, stream).GetFailure(); f == nil {
+		t.Error("the session goes on")
+	}
+	b.want(endPath, body(), http.StatusPreconditionFailed, "It has changed since")
+	if text := log.String(); !strings.Contains(text, `because of \"it hangs\"`) ||
+		!strings.Contains(text, "act=Inspect/EndSession") {
+		t.Errorf("the reason is not in the log:\n%s", text)
+	}
+}
+
+// TestConsoleHandsOver hands the leadership over as long as the leader is the one that the page showed.
+func TestConsoleHandsOver(t *testing.T) {
+	c := startClusterWith(t, 3, withConsole)
+	c.leadWith(0)
+	b := signedIn(t, c.servers[1])
+	servers := &adminpb.ServersResponse{}
+	b.call(adminpb.Console_Servers_FullMethodName, &adminpb.ServersRequest{}, servers)
+	if len(servers.GetServers()) != 3 {
+		t.Fatalf("got %v", servers)
+	}
+	for i, server := range servers.GetServers() {
+		if server.GetName() != fmt.Sprint("server-", i) || server.GetUnknown() != "" || server.GetStatus() == nil ||
+			server.GetStartedMillis() == 0 {
+			t.Errorf("server %d: %v", i, server)
+		}
+	}
+	transfer := "/api" + adminpb.Cluster_TransferLeader_FullMethodName
+	request := fmt.Sprintf(`{"to":"server-2","reason":"maintenance","term":"%d"}`,
+		servers.GetServers()[0].GetStatus().GetTerm())
+	b.want(transfer, request, http.StatusOK, "leader")
+	c.eventually("another leader", func() bool { return c.servers[2].Leads() })
+	b.want(transfer, request, http.StatusPreconditionFailed, "It has changed since: server-2 leads")
+	c.stop(0)
+	b.call(adminpb.Console_Servers_FullMethodName, &adminpb.ServersRequest{}, servers)
+	if got := servers.GetServers()[0]; got.GetUnknown() != "server server-0 does not answer" {
+		t.Errorf("a server that is down: %v", got)
+	}
+}
+
+// TestConsoleIsTold: a page that waits for changes learns of the first, and which of its views it is in.
+func TestConsoleIsTold(t *testing.T) {
+	s, conn := startTest(t, withConsole)
+	b := signedIn(t, s)
+	semaphores, resources := `{"kind":"SEMAPHORES"}`, `{"kind":"RESOURCES"}`
+	have := func(request string) string {
+		answer, _ := b.ask(listPath, request)
+		return answer.Header.Get(versionOfAnswer)
+	}
+	stream := openTest(t, t.Context(), conn, start(60_000))
+	next(t, stream)
+	view := func(request, have string) string {
+		return fmt.Sprintf(`{"method":%q,"request":%s,"have":%q}`, adminpb.Inspect_List_FullMethodName, request, have)
+	}
+	waits := fmt.Sprintf(`{"views":[%s,%s]}`, view(resources, have(resources)), view(semaphores, have(semaphores)))
+	told := make(chan string)
+	go func() {
+		_, text := b.ask("/api/live", waits)
+		told <- text
+	}()
+	send(t, stream, acquire(1, "lock", nil))
+	next(t, stream)
+	if got := <-told; got != `{"changed":[1]}` {
+		t.Errorf("got %s", got)
+	}
+	for _, body := range []string{`{}`, `{"views":[{}]}`, `{"views":[` + strings.Repeat(view(resources, "")+",", 8) +
+		view(resources, "") + `]}`,
+		fmt.Sprintf(`{"views":[{"method":%q}]}`, adminpb.Inspect_EndSession_FullMethodName)} {
+		b.want("/api/live", body, http.StatusBadRequest, "live: want")
+	}
+}
+
+const versionOfAnswer = "X-Coordd-Version"
