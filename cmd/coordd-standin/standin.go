@@ -139,7 +139,7 @@ func (p *program) serve(s serve.Settings, values map[string]serve.Given, with []
 	if p.Environ.Value("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(standinGCPercent))
 	}
-	process := serve.Process{Env: &p.Env, StopTimeout: p.stopTimeout}
+	process := serve.Process{Env: &p.Env, StopTimeout: p.stopTimeout, LogConsole: true}
 	process.Start = func(ctx context.Context, s serve.Settings, values map[string]serve.Given,
 		logger *slog.Logger) (serve.Server, error) {
 		running, err := start(ctx, s, values, logger, with)

@@ -55,6 +55,8 @@ type Process struct {
 	Start        StartFunc
 	// StopTimeout limits how long a stopping server waits for clients.
 	StopTimeout time.Duration
+	// LogConsole logs a link to the console, which a server that guards anything must not do.
+	LogConsole bool
 }
 
 // Run runs a server until it is asked to stop or ends by itself. It returns nil
@@ -82,7 +84,7 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 		logger.Warn("cannot print the connection string", "error", err)
 	}
 
-	p.offerConsole(server, s)
+	p.offerConsole(server, s, logger)
 
 	select {
 	case <-server.Done():
@@ -103,18 +105,22 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 	}
 }
 
-// offerConsole prints a link to the console where a person has started the server, and every client may do everything.
-func (p *Process) offerConsole(from Server, s Settings) {
+// offerConsole shows a link to the console where every client may do everything: at the terminal at which the server
+// was started, or in the log.
+func (p *Process) offerConsole(from Server, s Settings, logger *slog.Logger) {
 	console, has := from.(interface{ ConsoleLink() string })
 	file, is := p.Stderr.(*os.File)
-	if !has || !is || s.Auth.Mode == server.AuthRequired {
+	if is {
+		info, err := file.Stat()
+		is = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	if !has || !p.LogConsole && (s.Auth.Mode == server.AuthRequired || !is) {
 		return
 	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 { // a log file or a pipe
-		return
-	}
-	if link := console.ConsoleLink(); link != "" {
+	if link := console.ConsoleLink(); link != "" && is {
 		_, _ = fmt.Fprintln(file, "console, for one browser within 5 minutes:", link)
+	} else if link != "" {
+		logger.Info("console, for one browser within 5 minutes", "link", link)
 	}
 }
 

@@ -73,6 +73,9 @@ func (p *Process) ConnectionString() string { return p.server().ConnectionString
 // TLSConnectionString is the same for the TLS listener, empty without one.
 func (p *Process) TLSConnectionString() string { return p.server().TLSConnectionString() }
 
+// ConsoleLink is server.Server.ConsoleLink.
+func (p *Process) ConsoleLink() string { return p.server().ConsoleLink() }
+
 // HTTPAddr is where orders are taken, nil if nowhere.
 func (p *Process) HTTPAddr() net.Addr { return p.server().HTTPAddr() }
 
