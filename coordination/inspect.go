@@ -340,9 +340,8 @@ func (i *inspector) sessions(n *node) bool {
 			i.at.ID, i.at.Order, i.at.Near = uint64(s.id), 0, 0
 		}
 		i.at.Links = LinksOfSession
-		seen := InspectedSession{Node: n.id, Path: n.path, ID: s.id, Description: s.description,
-			TimeoutMillis: s.timeoutMillis, BeganMillis: s.beganMillis, Protected: s.protectionKey != "",
-			Continued: continued}
+		seen := s.inspected(n)
+		seen.Continued = continued
 		all := i.links(n, s.links.first, &seen.Links)
 		i.found.Sessions = append(i.found.Sessions, seen)
 		if !all {
@@ -435,6 +434,20 @@ func (i *inspector) otherEnd(l *link) uint64 {
 		return uint64(l.semaphore.id)
 	}
 	return uint64(l.session.id)
+}
+
+func (s *session) inspected(n *node) InspectedSession {
+	return InspectedSession{Node: n.id, Path: n.path, ID: s.id, Description: s.description,
+		TimeoutMillis: s.timeoutMillis, BeganMillis: s.beganMillis, Protected: s.protectionKey != ""}
+}
+
+// InspectSession returns a session without its links, false if it does not exist.
+func InspectSession(m *Machine, node NodeID, id SessionID) (InspectedSession, bool) {
+	n := m.nodes[node]
+	if n == nil || n.sessions[id] == nil {
+		return InspectedSession{}, false
+	}
+	return n.sessions[id].inspected(n), true
 }
 
 func (l *link) inspected() InspectedLink {

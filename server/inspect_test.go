@@ -345,6 +345,8 @@ func TestOrderedLists(t *testing.T) {
 		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, Path: testNode, Prefix: []byte("b")}, "b", false},
 		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, Path: testNode + "x"}, "", false},
 		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, PageSize: 2}, "ab", true},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, Search: []byte("z")}, "", false},
+		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, Search: []byte(testNode)}, "abc", false},
 		{&adminpb.PageRequest{Order: adminpb.PageRequest_NAME, PageSize: 3}, "abc", false},
 	} {
 		if names, page := ask(test.request); names != test.names || page.GetMore() != test.more {
@@ -356,6 +358,14 @@ func TestOrderedLists(t *testing.T) {
 	if page.GetTotal() != 3 || len(names) != 3 || names[2] != 'b' || lock.GetOwners()[0].GetSession() != holder ||
 		lock.GetWaiters()[0].GetSession() != waiter || len(page.GetSemaphores()[2].GetWaiters()) != 0 {
 		t.Errorf("%q of %d: %v", names, page.GetTotal(), page)
+	}
+	if page.GetTimeMillis() < lock.GetOwners()[0].GetSinceMillis() || len(page.GetHolders()) != 3 {
+		t.Errorf("at %d the holders are %v", page.GetTimeMillis(), page.GetHolders())
+	}
+	for _, s := range page.GetHolders() {
+		if s.GetId() != holder || s.GetPath() != testNode || s.GetClient().GetAddress() == "" || len(s.GetOwned()) > 0 {
+			t.Errorf("a holder is %v", s)
+		}
 	}
 	for _, wrong := range []*adminpb.PageRequest{{Kind: adminpb.PageRequest_SEMAPHORES, Order: 4},
 		{Kind: adminpb.PageRequest_SESSIONS, Order: adminpb.PageRequest_NAME},

@@ -306,8 +306,10 @@ type PageRequest struct {
 	DataBytes uint32             `protobuf:"varint,8,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of the data of each semaphore, owner and waiter; 0: none of it
 	Filter    PageRequest_Filter `protobuf:"varint,9,opt,name=filter,proto3,enum=coordd.admin.v1.PageRequest_Filter" json:"filter,omitempty"`
 	// Of semaphores that are held or awaited. With another order than KEY the answer is one page of up to 1000 rows without
-	// a token: the first of them, each with one owner and one waiter, the oldest, as they were up to a second ago.
+	// a token: the first of them, each with one owner and one waiter, the oldest, as they were up to a second ago. Behind
+	// those that are awaited OLDEST_WAIT has the others by LONGEST_HELD.
 	Order         PageRequest_Order `protobuf:"varint,10,opt,name=order,proto3,enum=coordd.admin.v1.PageRequest_Order" json:"order,omitempty"`
+	Search        []byte            `protobuf:"bytes,11,opt,name=search,proto3" json:"search,omitempty"` // with an order: only semaphores that have it in their name, or in the path of their node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +414,13 @@ func (x *PageRequest) GetOrder() PageRequest_Order {
 	return PageRequest_KEY
 }
 
+func (x *PageRequest) GetSearch() []byte {
+	if x != nil {
+		return x.Search
+	}
+	return nil
+}
+
 // Has elements of the kind that was asked for.
 type Page struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -424,8 +433,12 @@ type Page struct {
 	Unknown []string `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	// With another order than KEY: whether there are more than the page has, and, for administrators, how many semaphores are
 	// held or awaited in all.
-	More          bool   `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
-	Total         uint64 `protobuf:"varint,8,opt,name=total,proto3" json:"total,omitempty"`
+	More  bool   `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	Total uint64 `protobuf:"varint,8,opt,name=total,proto3" json:"total,omitempty"`
+	// With another order than KEY: the sessions of the owners of the first 256 semaphores, as far as the leader answers,
+	// without what they hold and wait for; and the time by the clock of the asked server, since 1970.
+	Holders       []*Session `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"`
+	TimeMillis    uint64     `protobuf:"varint,10,opt,name=time_millis,json=timeMillis,proto3" json:"time_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,6 +525,20 @@ func (x *Page) GetMore() bool {
 func (x *Page) GetTotal() uint64 {
 	if x != nil {
 		return x.Total
+	}
+	return 0
+}
+
+func (x *Page) GetHolders() []*Session {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *Page) GetTimeMillis() uint64 {
+	if x != nil {
+		return x.TimeMillis
 	}
 	return 0
 }
@@ -2110,7 +2137,7 @@ var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xb8\x04\n" +
+	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xd0\x04\n" +
 	"\vPageRequest\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.coordd.admin.v1.PageRequest.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -2124,7 +2151,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"data_bytes\x18\b \x01(\rR\tdataBytes\x12;\n" +
 	"\x06filter\x18\t \x01(\x0e2#.coordd.admin.v1.PageRequest.FilterR\x06filter\x128\n" +
 	"\x05order\x18\n" +
-	" \x01(\x0e2\".coordd.admin.v1.PageRequest.OrderR\x05order\"T\n" +
+	" \x01(\x0e2\".coordd.admin.v1.PageRequest.OrderR\x05order\x12\x16\n" +
+	"\x06search\x18\v \x01(\fR\x06search\"T\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05NODES\x10\x01\x12\x0e\n" +
@@ -2140,7 +2168,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x03KEY\x10\x00\x12\x0f\n" +
 	"\vOLDEST_WAIT\x10\x01\x12\x10\n" +
 	"\fLONGEST_HELD\x10\x02\x12\b\n" +
-	"\x04NAME\x10\x03\"\xca\x02\n" +
+	"\x04NAME\x10\x03\"\x9f\x03\n" +
 	"\x04Page\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.coordd.admin.v1.NodeR\x05nodes\x12:\n" +
 	"\n" +
@@ -2151,7 +2179,11 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12\x18\n" +
 	"\aunknown\x18\x06 \x03(\tR\aunknown\x12\x12\n" +
 	"\x04more\x18\a \x01(\bR\x04more\x12\x14\n" +
-	"\x05total\x18\b \x01(\x04R\x05total\"\xa3\x01\n" +
+	"\x05total\x18\b \x01(\x04R\x05total\x122\n" +
+	"\aholders\x18\t \x03(\v2\x18.coordd.admin.v1.SessionR\aholders\x12\x1f\n" +
+	"\vtime_millis\x18\n" +
+	" \x01(\x04R\n" +
+	"timeMillis\"\xa3\x01\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x1a\n" +
@@ -2379,33 +2411,34 @@ var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	7,  // 4: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
 	9,  // 5: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
 	11, // 6: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
-	8,  // 7: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
-	8,  // 8: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
-	10, // 9: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
-	8,  // 10: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
-	8,  // 11: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	12, // 12: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
-	12, // 13: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
-	13, // 14: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	19, // 15: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
-	3,  // 16: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	4,  // 17: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	14, // 18: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	16, // 19: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	18, // 20: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
-	21, // 21: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
-	23, // 22: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	5,  // 23: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	15, // 24: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	17, // 25: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	20, // 26: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
-	22, // 27: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
-	24, // 28: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	9,  // 7: coordd.admin.v1.Page.holders:type_name -> coordd.admin.v1.Session
+	8,  // 8: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
+	8,  // 9: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
+	10, // 10: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
+	8,  // 11: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
+	8,  // 12: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
+	12, // 13: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
+	12, // 14: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
+	13, // 15: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	19, // 16: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
+	3,  // 17: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 18: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	14, // 19: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	16, // 20: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	18, // 21: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	21, // 22: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	23, // 23: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	5,  // 24: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	15, // 25: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	17, // 26: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	20, // 27: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	22, // 28: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	24, // 29: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }

@@ -148,6 +148,60 @@ func (x *SessionsResponse) GetStreams() []uint64 {
 	return nil
 }
 
+// Asks the leader for these sessions, each by its node and its id there, without their links. The answer is a
+// SessionsResponse with those that exist, in the order of the request.
+type HoldersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []uint64               `protobuf:"varint,1,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	Sessions      []uint64               `protobuf:"varint,2,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldersRequest) Reset() {
+	*x = HoldersRequest{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldersRequest) ProtoMessage() {}
+
+func (x *HoldersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldersRequest.ProtoReflect.Descriptor instead.
+func (*HoldersRequest) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HoldersRequest) GetNodes() []uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *HoldersRequest) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
 // Asks for the clients of streams that the asked server holds.
 type ClientsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -158,7 +212,7 @@ type ClientsRequest struct {
 
 func (x *ClientsRequest) Reset() {
 	*x = ClientsRequest{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[2]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -170,7 +224,7 @@ func (x *ClientsRequest) String() string {
 func (*ClientsRequest) ProtoMessage() {}
 
 func (x *ClientsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[2]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -183,7 +237,7 @@ func (x *ClientsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientsRequest.ProtoReflect.Descriptor instead.
 func (*ClientsRequest) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{2}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ClientsRequest) GetStreams() []uint64 {
@@ -203,7 +257,7 @@ type ClientsResponse struct {
 
 func (x *ClientsResponse) Reset() {
 	*x = ClientsResponse{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[3]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -215,7 +269,7 @@ func (x *ClientsResponse) String() string {
 func (*ClientsResponse) ProtoMessage() {}
 
 func (x *ClientsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[3]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -228,7 +282,7 @@ func (x *ClientsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientsResponse.ProtoReflect.Descriptor instead.
 func (*ClientsResponse) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{3}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ClientsResponse) GetClients() []*adminpb.SessionClient {
@@ -250,7 +304,7 @@ type BucketsRequest struct {
 
 func (x *BucketsRequest) Reset() {
 	*x = BucketsRequest{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[4]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +316,7 @@ func (x *BucketsRequest) String() string {
 func (*BucketsRequest) ProtoMessage() {}
 
 func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[4]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +329,7 @@ func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsRequest.ProtoReflect.Descriptor instead.
 func (*BucketsRequest) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{4}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BucketsRequest) GetNodes() []uint64 {
@@ -304,7 +358,7 @@ type BucketsResponse struct {
 
 func (x *BucketsResponse) Reset() {
 	*x = BucketsResponse{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -316,7 +370,7 @@ func (x *BucketsResponse) String() string {
 func (*BucketsResponse) ProtoMessage() {}
 
 func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -329,7 +383,7 @@ func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsResponse.ProtoReflect.Descriptor instead.
 func (*BucketsResponse) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{5}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BucketsResponse) GetBuckets() []*adminpb.ResourceBucket {
@@ -358,7 +412,10 @@ const file_server_clusterpb_inspect_proto_rawDesc = "" +
 	"\x10SessionsResponse\x121\n" +
 	"\bresponse\x18\x01 \x01(\v2\x15.coordd.admin.v1.PageR\bresponse\x12\x18\n" +
 	"\aservers\x18\x02 \x03(\x04R\aservers\x12\x18\n" +
-	"\astreams\x18\x03 \x03(\x04R\astreams\"*\n" +
+	"\astreams\x18\x03 \x03(\x04R\astreams\"B\n" +
+	"\x0eHoldersRequest\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\x04R\x05nodes\x12\x1a\n" +
+	"\bsessions\x18\x02 \x03(\x04R\bsessions\"*\n" +
 	"\x0eClientsRequest\x12\x18\n" +
 	"\astreams\x18\x01 \x03(\x04R\astreams\"K\n" +
 	"\x0fClientsResponse\x128\n" +
@@ -382,29 +439,30 @@ func file_server_clusterpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_clusterpb_inspect_proto_rawDescData
 }
 
-var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_server_clusterpb_inspect_proto_goTypes = []any{
 	(*SessionsRequest)(nil),        // 0: coordd.relay.v1.SessionsRequest
 	(*SessionsResponse)(nil),       // 1: coordd.relay.v1.SessionsResponse
-	(*ClientsRequest)(nil),         // 2: coordd.relay.v1.ClientsRequest
-	(*ClientsResponse)(nil),        // 3: coordd.relay.v1.ClientsResponse
-	(*BucketsRequest)(nil),         // 4: coordd.relay.v1.BucketsRequest
-	(*BucketsResponse)(nil),        // 5: coordd.relay.v1.BucketsResponse
-	(*adminpb.PageRequest)(nil),    // 6: coordd.admin.v1.PageRequest
-	(*adminpb.Page)(nil),           // 7: coordd.admin.v1.Page
-	(*adminpb.SessionClient)(nil),  // 8: coordd.admin.v1.SessionClient
-	(*adminpb.ResourceBucket)(nil), // 9: coordd.admin.v1.ResourceBucket
+	(*HoldersRequest)(nil),         // 2: coordd.relay.v1.HoldersRequest
+	(*ClientsRequest)(nil),         // 3: coordd.relay.v1.ClientsRequest
+	(*ClientsResponse)(nil),        // 4: coordd.relay.v1.ClientsResponse
+	(*BucketsRequest)(nil),         // 5: coordd.relay.v1.BucketsRequest
+	(*BucketsResponse)(nil),        // 6: coordd.relay.v1.BucketsResponse
+	(*adminpb.PageRequest)(nil),    // 7: coordd.admin.v1.PageRequest
+	(*adminpb.Page)(nil),           // 8: coordd.admin.v1.Page
+	(*adminpb.SessionClient)(nil),  // 9: coordd.admin.v1.SessionClient
+	(*adminpb.ResourceBucket)(nil), // 10: coordd.admin.v1.ResourceBucket
 }
 var file_server_clusterpb_inspect_proto_depIdxs = []int32{
-	6, // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
-	7, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
-	8, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
-	9, // 3: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	7,  // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
+	8,  // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
+	9,  // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
+	10, // 3: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	4,  // [4:4] is the sub-list for method output_type
+	4,  // [4:4] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_server_clusterpb_inspect_proto_init() }
@@ -418,7 +476,7 @@ func file_server_clusterpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_clusterpb_inspect_proto_rawDesc), len(file_server_clusterpb_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -16,6 +17,8 @@ type Inspected struct {
 	coordination.Inspected
 	// Standings are those of the sessions, in their order; nil unless this server leads.
 	Standings []Standing
+	// WallMillis is the time of the turn by which locks are granted, since 1970.
+	WallMillis uint64
 }
 
 // Standing is the leader's state of a session.
@@ -35,13 +38,47 @@ func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from co
 	rows int) (Inspected, error) {
 	rows = min(rows, MaxInspectedRows)
 	return captureCore(ctx, g, rows, func(c *core) Inspected {
-		found := Inspected{Inspected: c.replica.Machine().Inspect(q, from, rows)}
+		found := Inspected{Inspected: c.replica.Machine().Inspect(q, from, rows), WallMillis: c.clock.WallMillis()}
 		if c.replica.Reign() == 0 {
 			return found
 		}
 		found.Standings = make([]Standing, len(found.Sessions))
 		for i := range found.Sessions {
 			found.Standings[i] = c.standing(&found.Sessions[i])
+		}
+		return found
+	})
+}
+
+// InspectSemaphore is an Inspect of one semaphore and the first of its links. It finds nothing if the semaphore does
+// not exist.
+func InspectSemaphore(ctx context.Context, g *Group, node scheme.Path, name string) (Inspected, error) {
+	return captureCore(ctx, g, MaxInspectedRows, func(c *core) Inspected {
+		m := c.replica.Machine()
+		entry, _ := m.Tree().Lookup(node)
+		found := Inspected{WallMillis: c.clock.WallMillis()}
+		if row := m.FindSemaphore(entry.Node, name); row.ID != 0 {
+			q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Path: node, Semaphore: row.ID}
+			found.Inspected = m.Inspect(q, coordination.InspectionPlace{}, MaxInspectedRows)
+		}
+		return found
+	})
+}
+
+// InspectSessionsOf finds those of the named sessions that exist, up to MaxInspectedRows of them, without their links.
+func InspectSessionsOf(ctx context.Context, g *Group, nodes, sessions []uint64) (Inspected, error) {
+	most := min(len(nodes), len(sessions), MaxInspectedRows)
+	return captureCore(ctx, g, most, func(c *core) (found Inspected) {
+		for i, node := range nodes[:most] {
+			seen, there := coordination.InspectSession(c.replica.Machine(), coordination.NodeID(node),
+				coordination.SessionID(sessions[i]))
+			if !there {
+				continue
+			}
+			found.Sessions = append(found.Sessions, seen)
+			if c.replica.Reign() != 0 {
+				found.Standings = append(found.Standings, c.standing(&seen))
+			}
 		}
 		return found
 	})

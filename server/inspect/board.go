@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -66,6 +67,7 @@ func (s *Boards) show(made *board) {
 // change.
 type board struct {
 	total  uint64
+	millis uint64 // the time at its beginning, since 1970
 	orders map[adminpb.PageRequest_Order][]*boardRow
 }
 
@@ -82,12 +84,14 @@ type boardRow struct {
 // compare has the comparison of each order. What is unknown comes last among those that wait, or are held.
 var compare = map[adminpb.PageRequest_Order]func(a, b *boardRow) int{
 	adminpb.PageRequest_OLDEST_WAIT: func(a, b *boardRow) int {
-		return cmp.Or(boolean(b.waited, a.waited), cmp.Compare(a.waits-1, b.waits-1), byName(a, b))
+		return cmp.Or(boolean(b.waited, a.waited), cmp.Compare(a.waits-1, b.waits-1), byHold(a, b))
 	},
-	adminpb.PageRequest_LONGEST_HELD: func(a, b *boardRow) int {
-		return cmp.Or(boolean(b.held, a.held), cmp.Compare(a.holds-1, b.holds-1), byName(a, b))
-	},
-	adminpb.PageRequest_NAME: byName,
+	adminpb.PageRequest_LONGEST_HELD: byHold,
+	adminpb.PageRequest_NAME:         byName,
+}
+
+func byHold(a, b *boardRow) int {
+	return cmp.Or(boolean(b.held, a.held), cmp.Compare(a.holds-1, b.holds-1), byName(a, b))
 }
 
 func byName(a, b *boardRow) int {
@@ -122,6 +126,7 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.millis = cmp.Or(b.millis, found.WallMillis)
 		for i := range found.Semaphores {
 			seen := &found.Semaphores[i]
 			if !seen.Continued || last == nil || uint64(seen.ID) != last.shown.GetId() || seen.Node != last.node {
@@ -178,22 +183,23 @@ func (b *board) cut(order adminpb.PageRequest_Order) {
 	b.orders[order] = rows[:kept]
 }
 
-// page answers a request with an order from a board; all reports that the caller may see everything.
+// page answers a request with an order from a board, and returns the owners whose sessions the answer is to have; all
+// reports that the caller may see everything.
 func (s *Boards) page(ctx context.Context, r *adminpb.PageRequest, caller coordination.Caller,
-	all bool) (*adminpb.Page, error) {
+	all bool) (*adminpb.Page, *clusterpb.HoldersRequest, error) {
 	if compare[r.GetOrder()] == nil || r.GetKind() != adminpb.PageRequest_SEMAPHORES || r.GetPageToken() != "" {
-		return nil, status.Error(codes.InvalidArgument,
+		return nil, nil, status.Error(codes.InvalidArgument,
 			"order: want KEY, or OLDEST_WAIT, LONGEST_HELD or NAME for SEMAPHORES without a page token")
 	}
 	if err := s.group.CatchUp(ctx); err != nil {
-		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+		return nil, nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	b, err := s.board(ctx)
 	if err != nil {
-		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+		return nil, nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	rows := b.orders[r.GetOrder()]
-	page := &adminpb.Page{More: uint64(len(rows)) < b.total}
+	page := &adminpb.Page{More: uint64(len(rows)) < b.total, TimeMillis: b.millis}
 	if all {
 		page.Total = b.total
 	}
@@ -201,26 +207,32 @@ func (s *Boards) page(ctx context.Context, r *adminpb.PageRequest, caller coordi
 	wanted := func(row *boardRow) bool {
 		at := row.shown.GetPath()
 		return (r.GetPath() == "" || at == path || strings.HasPrefix(at, path+"/")) &&
-			strings.HasPrefix(string(row.shown.GetName()), string(r.GetPrefix()))
+			bytes.HasPrefix(row.shown.GetName(), r.GetPrefix()) &&
+			(bytes.Contains(row.shown.GetName(), r.GetSearch()) || strings.Contains(at, string(r.GetSearch())))
 	}
+	owners := &clusterpb.HoldersRequest{}
 	visible := make(map[coordination.NodeID]bool)
 	most := int(min(cmp.Or(r.GetPageSize(), maxPageRows), maxOrderedRows))
 	for chunk := range slices.Chunk(rows, maxPageRows) {
 		if err := s.mayRead(ctx, caller, chunk, visible); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, row := range chunk {
 			switch {
 			case !visible[row.node] || !wanted(row):
 			case len(page.GetSemaphores()) == most:
 				page.More = true
-				return page, nil
+				return page, owners, nil
 			default:
 				page.Semaphores = append(page.Semaphores, row.shown)
+				if row.held && len(owners.GetNodes()) < maxPageRows {
+					owners.Nodes = append(owners.Nodes, uint64(row.node))
+					owners.Sessions = append(owners.Sessions, row.shown.GetOwners()[0].GetSession())
+				}
 			}
 		}
 	}
-	return page, nil
+	return page, owners, nil
 }
 
 // mayRead finds out which nodes of rows the caller may read.

@@ -117,9 +117,7 @@ func (l *listing) add(found *group.Inspected) {
 			continue
 		}
 		if last := len(to.Sessions) - 1; last < 0 || !seen.Continued || to.Sessions[last].GetId() != uint64(seen.ID) {
-			to.Sessions = append(to.Sessions, sessionToPB(seen, standing))
-			l.page.Servers = append(l.page.Servers, standing.Server)
-			l.page.Streams = append(l.page.Streams, uint64(standing.Stream))
+			addSession(l.page, seen, standing)
 		}
 		p := to.Sessions[len(to.Sessions)-1]
 		p.Owned, p.Awaited = l.addLinks(seen.Links, p.Owned, p.Awaited)
@@ -129,6 +127,13 @@ func (l *listing) add(found *group.Inspected) {
 		to.Resources = append(to.Resources, resourceToPB(seen))
 		l.resources = append(l.resources, coordination.ResourceKey{Node: seen.Node, ID: seen.ID})
 	}
+}
+
+// addSession adds a session and its stream to a page.
+func addSession(to *clusterpb.SessionsResponse, seen *coordination.InspectedSession, standing *group.Standing) {
+	to.Response.Sessions = append(to.Response.Sessions, sessionToPB(seen, standing))
+	to.Servers = append(to.Servers, standing.Server)
+	to.Streams = append(to.Streams, uint64(standing.Stream))
 }
 
 func (l *listing) addLinks(links []coordination.InspectedLink, owners, waiters []*adminpb.Link) (_, _ []*adminpb.Link) {

@@ -49,7 +49,12 @@ func (s *Service) List(ctx context.Context, r *adminpb.PageRequest) (*adminpb.Pa
 	}
 	defer cancel()
 	if r.GetOrder() != adminpb.PageRequest_KEY {
-		return s.Boards.page(ctx, r, caller, s.administers(caller))
+		page, owners, err := s.Boards.page(ctx, r, caller, s.administers(caller))
+		if err != nil {
+			return nil, err
+		}
+		s.fillHolders(ctx, page, owners, caller)
+		return page, nil
 	}
 	l, err := newListing(r, caller)
 	switch {
@@ -266,6 +271,7 @@ type Peer struct {
 // Register registers the answers.
 func (p Peer) Register(services *peers.Services) {
 	peers.Answer(services, p.Sessions)
+	peers.Answer(services, p.Holders)
 	peers.Answer(services, p.Clients)
 	peers.Answer(services, p.Buckets)
 }

@@ -29,16 +29,16 @@ type Connection interface {
 	Connection() *adminpb.SessionClient
 }
 
-// sessions has the leader list sessions, wherever it is.
-func (s *Service) sessions(ctx context.Context, r *adminpb.PageRequest,
-	caller coordination.Caller) (page *clusterpb.SessionsResponse, err error) {
+// askLeader asks the leader for sessions, wherever it is: here is called if it is on this server, and elsewhere
+// answers the question.
+func (s *Service) askLeader(ctx context.Context, question proto.Message,
+	here func(ctx context.Context) (*clusterpb.SessionsResponse, error)) (page *clusterpb.SessionsResponse, err error) {
 	unasked := s.Group.AskLeader(ctx, func(bool) group.Asked {
 		if s.Group.Leads() {
-			page, err = s.sessionsHere(ctx, r, caller)
+			page, err = here(ctx)
 		} else if conn := s.Group.RelayConn(); conn != nil {
 			page = &clusterpb.SessionsResponse{}
-			err = peers.Ask(ctx, conn, &clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject),
-				Enforced: caller.Enforced}, page)
+			err = peers.Ask(ctx, conn, question, page)
 			if code := status.Code(err); ctx.Err() == nil && (code == codes.Unavailable || code == codes.Canceled) {
 				return group.LeaderGone
 			}
@@ -54,6 +54,15 @@ func (s *Service) sessions(ctx context.Context, r *adminpb.PageRequest,
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, unasked)
 	}
 	return page, err
+}
+
+// sessions asks the leader to list sessions.
+func (s *Service) sessions(ctx context.Context, r *adminpb.PageRequest,
+	caller coordination.Caller) (*clusterpb.SessionsResponse, error) {
+	question := &clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
+	return s.askLeader(ctx, question, func(ctx context.Context) (*clusterpb.SessionsResponse, error) {
+		return s.sessionsHere(ctx, r, caller)
+	})
 }
 
 // sessionsHere lists sessions as the leader. Errors: errLeadsElsewhere, those for clients.
@@ -159,4 +168,56 @@ func (s *Service) clientsHere(streams []uint64) *clusterpb.ClientsResponse {
 		}
 	}
 	return response
+}
+
+// fillHolders adds the sessions of owners to a page, and their clients. The page is good without those that are not
+// known in time.
+func (s *Service) fillHolders(ctx context.Context, page *adminpb.Page, owners *clusterpb.HoldersRequest,
+	caller coordination.Caller) {
+	if len(owners.GetNodes()) == 0 {
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, clientPatience)
+	defer cancel()
+	found, err := s.askLeader(asking, owners, func(ctx context.Context) (*clusterpb.SessionsResponse, error) {
+		return s.holdersHere(ctx, owners)
+	})
+	if err != nil {
+		s.Logger.Debug("the leader did not tell who holds locks", "error", err)
+		return
+	}
+	s.fillClients(ctx, found, caller)
+	page.Holders = found.GetResponse().GetSessions()
+}
+
+// holdersHere returns sessions as the leader knows them. Errors: errLeadsElsewhere, those for clients.
+func (s *Service) holdersHere(ctx context.Context, r *clusterpb.HoldersRequest) (*clusterpb.SessionsResponse, error) {
+	found, err := group.InspectSessionsOf(ctx, s.Group, r.GetNodes(), r.GetSessions())
+	switch {
+	case err != nil:
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	case len(found.Standings) < len(found.Sessions):
+		return nil, errLeadsElsewhere
+	}
+	page := &clusterpb.SessionsResponse{Response: &adminpb.Page{}}
+	for i := range found.Sessions {
+		addSession(page, &found.Sessions[i], &found.Standings[i])
+	}
+	return page, nil
+}
+
+// Holders returns sessions as the leader knows them.
+func (p Peer) Holders(ctx context.Context, r *clusterpb.HoldersRequest) (*clusterpb.SessionsResponse, error) {
+	s := p.Service()
+	switch {
+	case s == nil:
+		return nil, errLeadsElsewhere
+	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetSessions()):
+		return nil, status.Errorf(codes.InvalidArgument,
+			"%d sessions of %d nodes are asked about, %d of as many at most may be", len(r.GetSessions()),
+			len(r.GetNodes()), maxPageRows)
+	}
+	ctx, cancel := s.InTime(ctx)
+	defer cancel()
+	return s.holdersHere(ctx, r)
 }
