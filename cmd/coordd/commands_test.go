@@ -361,6 +361,7 @@ func TestWrongInputOfClients(t *testing.T) {
 		"config watch app settings x":           {"only behind --"},
 		"top --every 1ms":                       {"flag --every", "1ms", "from 100ms to 1h"},
 		"top --times 0":                         {"flag --times", "above 0"},
+		"top --sort size":                       {"flag --sort", "size", "wait, held or name"},
 		"top a b":                               {"takes [PATH], 2 arguments given"},
 		"bench app": {`argument "app" is not allowed`,
 			"takes only flags"},
@@ -407,7 +408,7 @@ func TestElect(t *testing.T) {
 	inOrder(t, one.line(),
 		[]string{`leads "leader" of /local/app: session `, "token 1"})
 	coordd(t, exit.Conflict, []string{"elect", "app", "leader", "--timeout", "10ms", "--endpoint", endpoint},
-		"held by others")
+		"is held by session ", `"one"`, "coordd elect on ")
 	does(t, endpoint, "elect app leader --observe --changes 1", "leads, token 1", `data "one"`)
 	if shown := parsed(t, does(t, endpoint, "elect app leader --observe --changes 1 -o json")); at(t, shown,
 		"data") != "one" || at(t, shown, "order_id") != 1.0 {
@@ -508,12 +509,16 @@ func TestConfig(t *testing.T) {
 		"nosuchcommand"}, "nosuchcommand")
 }
 
-// The busiest locks and the longest waits are seen.
+// TestTop wants what is awaited before what is only held, with the holder, and json in lines.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	_, endpoint, c := lockServer(t)
 	s, waiter := sessionOf(t, c), sessionOf(t, c)
-	for i := range topRows + 5 {
+	if err := s.Create(t.Context(), "free", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	const locks = 15
+	for i := range locks {
 		if got, err := s.Acquire(t.Context(),
 			client.Acquisition{Name: fmt.Sprint("lock", i), Count: 1 << 63, Ephemeral: true}); !got ||
 			err != nil {
@@ -526,12 +531,24 @@ func TestTop(t *testing.T) {
 			Wait: client.Forever, Waiting: func() { waits <- struct{}{} }})
 	}()
 	<-waits
-	does(t, endpoint, "top --times 1", "NODE", "GRANTS/S", `"lock12"`, "1       1", "SINCE",
-		`"lock12"  session `+fmt.Sprint(waiter.ID()))
+	does(t, endpoint, "top --times 1", "15 held or awaited, longest wait first", "NODE  LOCK", "HELD FOR  HOLDER",
+		`app   "lock12"  `, "test    127.0.0.1:", "  1        ", `"lock0" `)
+	does(t, endpoint, "top --times 1 --sort held", "longest held first", `"lock0" `, `"lock1" `, `"lock12"`)
+	does(t, endpoint, "top --times 1 --filter lock14 --sort name", `only with "lock14"`, `"lock14"`)
 	shown := parsed(t, does(t, endpoint, "top app --times 1 -o json"))
-	if at(t, shown, "locks", 0, "name") != "lock12" || len(at(t, shown, "locks").([]any)) != topRows ||
-		at(t, shown, "waits", 0, "session") != float64(waiter.ID()) || at(t, shown, "whole") != true {
+	if at(t, shown, "locks", 0, "name") != "lock12" || len(at(t, shown, "locks").([]any)) != locks ||
+		at(t, shown, "locks", 0, "oldest_waiter", "session") != float64(waiter.ID()) ||
+		at(t, shown, "locks", 0, "oldest_owner", "session") != float64(s.ID()) ||
+		at(t, shown, "locks", 0, "oldest_owner", "description") != "test" ||
+		at(t, shown, "locks", 0, "oldest_owner", "client", "server") == "" ||
+		at(t, shown, "whole") != true || at(t, shown, "total") != float64(locks) {
 		t.Error(shown)
+	}
+	for _, form := range []string{"json", "jsonl"} { // both a line for each look
+		looks := strings.Split(does(t, endpoint, "top --times 2 --every 100ms -o "+form), "\n")
+		if len(looks) != 2 || at(t, parsed(t, looks[1]), "locks", 0, "name") != "lock12" {
+			t.Errorf("%s: %q", form, looks)
+		}
 	}
 	p := spawn(t, "top", "--every", "100ms", "-o", "jsonl", "--endpoint", endpoint)
 	p.line()

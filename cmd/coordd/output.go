@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/internal/tty"
 )
 
 // The forms of output.
@@ -44,6 +46,9 @@ func (o *outputFlag) check() error {
 	}
 	return exit.Usagef("flag --output: value %q is not allowed: want table, json or jsonl", o.form)
 }
+
+// terminalOf is the terminal that is written to, nil if it is none.
+func terminalOf(w io.Writer) *os.File { return tty.Of(cmdline.FileOf(w)) }
 
 // rowsAtOnce is after how many rows a table is shown as far as it is known.
 const rowsAtOnce = 256

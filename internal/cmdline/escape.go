@@ -43,6 +43,13 @@ func (e *escaper) Write(text []byte) (int, error) {
 // escapedRune returns the escape of a rune, or of one byte that belongs to none, as Go's strings have it.
 func escapedRune(r []byte) string { return strings.Trim(strconv.Quote(string(r)), `"`) }
 
+// Printable escapes everything in a text that is not to be printed as it is, for a writer that does not escape.
+func Printable(text string) string {
+	var shown bytes.Buffer
+	_, _ = Escaped(&shown).Write([]byte(OneLine(text)))
+	return shown.String()
+}
+
 // OneLine escapes the line breaks and tabs of a text, which escaper leaves, and the other bytes by which a tabwriter
 // ends a cell or a line, or leaves a text as it is.
 func OneLine(text string) string { return inOneLine.Replace(text) }
