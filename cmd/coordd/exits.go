@@ -67,12 +67,15 @@ const (
 // codes.
 func ownFailure(err error) error {
 	var ended *commandEnded
-	if code := exit.Of(err); err == nil || errors.As(err, &ended) || errors.Is(err, errHeld) ||
+	var held *heldByOthers
+	if code := exit.Of(err); err == nil || errors.As(err, &ended) || errors.As(err, &held) ||
 		code >= exit.Lost {
 		return err
 	}
 	return exit.With(exit.NotRun, err)
 }
 
-// errHeld reports that a lock or unit was not acquired in time. The user chooses its exit code.
-var errHeld = errors.New("is held by others")
+// heldByOthers reports that a lock was not acquired in time. The user chooses its exit code.
+type heldByOthers struct{ by string }
+
+func (h *heldByOthers) Error() string { return "is held by " + h.by }

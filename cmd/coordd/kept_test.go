@@ -36,7 +36,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("the owner is %v, and %v was printed", owner, kept)
 	}
 	coordd(t, exit.Conflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"},
-		"held by others")
+		"is held by session "+kept["COORDD_SESSION_ID"]+` "me", coordd lock on `)
 	release := func(value, name string, want exit.Code, parts ...string) {
 		t.Helper()
 		r := newRun(newFakeServer(), keptVariable+"="+value)

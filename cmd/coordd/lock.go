@@ -301,8 +301,6 @@ type acquisition struct {
 // acquire waits until a session has the semaphore. A session that is lost while it waits is replaced by
 // another one, at the end of the queue.
 func (h *holder) acquire(ctx context.Context) (*held, error) {
-	notInTime := exit.With(exit.Code(h.flags.conflictCode),
-		fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, errHeld))
 	begun := time.Now()
 	left := func() time.Duration {
 		if h.flags.wait == client.Forever {
@@ -312,12 +310,11 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 	}
 	for first := true; ; first = false {
 		got, err := h.try(ctx, left)
+		var held *heldByOthers
 		switch {
-		case err == nil && got != nil:
-			return got, nil
 		case err == nil:
-			return nil, notInTime
-		case ctx.Err() != nil:
+			return got, nil
+		case errors.As(err, &held) || ctx.Err() != nil:
 			return nil, err
 		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND && h.createsNode:
 			h.createsNode = false
@@ -330,7 +327,7 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 		case !errors.Is(err, client.ErrLost) && (first || !passesAway(err)):
 			return nil, err
 		case left() == 0:
-			return nil, notInTime
+			return nil, h.notInTime("others")
 		}
 		fmt.Fprintf(h.env.Stderr, "coordd: %s: %v; waiting anew\n", h.verb, err)
 		select {
@@ -350,7 +347,13 @@ func passesAway(err error) bool {
 	return exit.Of(err) == exit.NotServing
 }
 
-// try is acquire with one session. The result is nil if it was not in time.
+// notInTime is the end of a wait for what others hold.
+func (h *holder) notInTime(by string) error {
+	return exit.With(exit.Code(h.flags.conflictCode),
+		fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, &heldByOthers{by}))
+}
+
+// try is acquire with one session.
 func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, error) {
 	opening, cancel := context.WithTimeout(ctx, connectMost)
 	defer cancel()
@@ -400,7 +403,9 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 		if err != nil {
 			return nil, err
 		}
-		progress := h.showQueue(ctx, session)
+		progress := &queueShown{caller: h.caller, env: h.env, verb: h.verb, node: h.node, name: h.name,
+			session: session}
+		progress.start(ctx)
 		waits, placed, ended := h.evicting(ctx, session, progress.begin)
 		acquired, err := session.Acquire(waits,
 			client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
@@ -413,11 +418,15 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 		case changedMeanwhile(err):
 			continue
 		case err != nil && ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return nil, nil
+			return nil, h.notInTime("others")
 		case err != nil:
 			return nil, h.caller.plain(err)
 		case !acquired:
-			return nil, nil
+			by := "others"
+			if d, _, err := session.Describe(ctx, h.name, client.Wanted{Owners: true}); err == nil {
+				by = h.caller.ownersText(ctx, h.node, d)
+			}
+			return nil, h.notInTime(by)
 		}
 		return h.watch(ctx, session)
 	}
@@ -506,73 +515,4 @@ func (c *caller) aboutNode(node string, err error) error {
 	default:
 		return fmt.Errorf("coordination node %s: %w", node, err)
 	}
-}
-
-// queueShown tells a person at a terminal how many are before him.
-type queueShown struct {
-	waits chan struct{}
-	over  chan struct{}
-	done  chan struct{}
-}
-
-// begin is called by the session, and must not wait.
-func (q *queueShown) begin() {
-	select {
-	case q.waits <- struct{}{}:
-	default:
-	}
-}
-
-func (q *queueShown) end() {
-	close(q.over)
-	<-q.done
-}
-
-func (h *holder) showQueue(ctx context.Context, session *client.Session) *queueShown {
-	q := &queueShown{waits: make(chan struct{}, 1), over: make(chan struct{}), done: make(chan struct{})}
-	file := terminalOf(h.env.Stderr)
-	if file == nil {
-		close(q.done)
-		return q
-	}
-	go func() {
-		defer close(q.done)
-		select {
-		case <-q.waits:
-		case <-q.over:
-			return
-		}
-		defer fmt.Fprint(file, "\r\x1b[K")
-		for {
-			if d, _, err := session.Describe(ctx, h.name,
-				client.Wanted{Owners: true, Waiters: true}); err == nil {
-				fmt.Fprintf(file, "\r\x1b[Kwaiting for %q: %s", h.name, placeText(d, session.ID()))
-			}
-			select {
-			case <-time.After(time.Second):
-			case <-q.over:
-				return
-			}
-		}
-	}()
-	return q
-}
-
-// placeText says who is before a session.
-func placeText(d *client.Description, session uint64) string {
-	before := 0
-	for _, waiter := range d.GetWaiters() {
-		if waiter.GetSessionId() == session {
-			break
-		}
-		before++
-	}
-	holder := ""
-	if owners := d.GetOwners(); len(owners) > 0 {
-		holder = fmt.Sprintf(", held by session %d", owners[0].GetSessionId())
-		if data := owners[0].GetData(); len(data) > 0 {
-			holder += fmt.Sprintf(" %.40q", data)
-		}
-	}
-	return fmt.Sprintf("%d before you%s", before, holder)
 }

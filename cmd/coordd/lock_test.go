@@ -177,14 +177,19 @@ func TestLockWaits(t *testing.T) {
 	lock := func(args ...string) *locking {
 		return startLock(t, endpoint, append([]string{"app", "door"}, append(args, "--", "echo", "in")...)...)
 	}
-	lock("-n").wantCode(t, exit.Conflict, "held by others")
-	lock("--timeout", "50ms", "--conflict-exit-code", "33").wantCode(t, 33, "held by others")
+	owner := fmt.Sprintf("is held by session %d, test, from 127.0.0.1:", s.ID())
+	lock("-n").wantCode(t, exit.Conflict, owner, ", since 2")
+	lock("--timeout", "50ms", "--conflict-exit-code", "33").wantCode(t, 33, owner)
 	lock("--count", "4").wantCode(t, exit.NotRun, "flag --count", "limit of 3")
 	lock("--shared", "-n").wantCode(t, exit.OK)
 	lock("--count", "1", "-n").wantCode(t, exit.OK)
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		l := lock()
 		waitFor(t, "it to wait", func() bool { return len(described(t, s, "door").GetWaiters()) == 1 })
+		waitFor(t, "it to name the owner", func() bool {
+			return strings.Contains(l.Logged(), fmt.Sprintf(
+				`coordd: lock: waiting for "door": 0 before you, held by session %d, test, from `, s.ID()))
+		})
 		l.Command.Process.Signal(sent)
 		l.wantCode(t, exit.Signal+exit.Code(sent))
 		if d := described(t, s, "door"); len(d.GetWaiters()) != 0 || len(d.GetOwners()) != 1 {
