@@ -1,13 +1,17 @@
 package server
 
 import (
+	"context"
+	"math"
 	"runtime/metrics"
 	"slices"
 	"time"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
@@ -37,6 +41,8 @@ type Figures struct {
 	Panics uint64
 	// Resources are those of rate limiters that somebody wants the figures of; see Server.ResourceFigures.
 	Resources []ResourceFigures
+	// Semaphores are those that the operator wants the figures of; see Server.SemaphoreFigures.
+	Semaphores []SemaphoreFigures
 }
 
 // ConnectionFigures count the connections, calls and streams of clients, and those that the limits refused or closed.
@@ -58,6 +64,49 @@ type ResourceFigures struct {
 func (s *Server) ResourceFigures(f *Figures, node, resource string) {
 	if state, is := s.group.Limiter().StateOf(node, resource); is && state.Detailed {
 		f.Resources = append(f.Resources, ResourceFigures{node, resource, state})
+	}
+}
+
+// SemaphoreFigures are those of one semaphore, zero if it does not exist.
+type SemaphoreFigures struct {
+	Node, Semaphore string
+	// HeldSince is the time of the oldest owner's grant, zero if that is not known or it has no owner.
+	HeldSince       time.Time
+	Owners, Waiters int
+	// Waited is the age of the oldest of the waits that have an end, and Used the largest part of its timeout that one
+	// of them has waited, 0 to 1. They are of the first waiters in the queue only; see group.MaxInspectedRows.
+	Waited time.Duration
+	Used   float64
+}
+
+// SemaphoreFigures adds a semaphore to the figures, as this server knows it. Unlike Figures it takes a turn of the
+// group.
+func (s *Server) SemaphoreFigures(ctx context.Context, f *Figures, node, name string) {
+	found, err := group.InspectSemaphore(ctx, s.group, scheme.SplitLoose(node), name)
+	if err != nil {
+		return
+	}
+	shown := SemaphoreFigures{Node: node, Semaphore: name}
+	for i := range found.Semaphores {
+		seen := &found.Semaphores[i]
+		shown.Owners, shown.Waiters = seen.Owners, seen.Waiters
+		for _, l := range seen.Links {
+			shown.add(&l, found.WallMillis)
+		}
+	}
+	f.Semaphores = append(f.Semaphores, shown)
+}
+
+// add adds an owner or a waiter at a time in milliseconds since 1970.
+func (f *SemaphoreFigures) add(l *coordination.InspectedLink, now uint64) {
+	switch began := l.BeganMillis; {
+	case began == 0:
+	case l.Owner && f.HeldSince.IsZero():
+		f.HeldSince = time.UnixMilli(int64(began))
+	case !l.Owner && l.TimeoutMillis != math.MaxUint64 && l.TimeoutMillis > 0:
+		waited := now - min(began, now)
+		f.Waited = max(f.Waited, time.Duration(waited)*time.Millisecond)
+		f.Used = max(f.Used, min(float64(waited)/float64(l.TimeoutMillis), 1))
 	}
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -223,11 +221,8 @@ func examineSecrets(s serve.Settings) (findings []finding) {
 const expirySoon = 30 * 24 * time.Hour
 
 func examineCertificates(s serve.Settings, now time.Time) (findings []finding) {
-	serve.Each(s, func(name string, path serve.File) {
-		if !strings.HasSuffix(name, "-cert") && !strings.HasSuffix(name, "-ca") {
-			return
-		}
-		end, err := firstEnd(string(path))
+	serve.EachCertificate(s, func(name, path string) {
+		end, err := serve.CertificateEnd(path)
 		result, text := foundWell, "is good until"
 		switch left := end.Sub(now); {
 		case err != nil:
@@ -241,34 +236,6 @@ func examineCertificates(s serve.Settings, now time.Time) (findings []finding) {
 		findings = append(findings, found("--"+name, result, "%s %s %s", path, text, end.UTC().Format(time.DateOnly)))
 	})
 	return findings
-}
-
-// firstEnd is when the first of the certificates in a file expires.
-func firstEnd(path string) (first time.Time, err error) {
-	rest, err := os.ReadFile(path)
-	if err != nil {
-		return first, err
-	}
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return first, fmt.Errorf("%s: %w", path, err)
-		}
-		if first.IsZero() || certificate.NotAfter.Before(first) {
-			first = certificate.NotAfter
-		}
-	}
-	if first.IsZero() {
-		return first, fmt.Errorf("%s has no certificate in it", path)
-	}
-	return first, nil
 }
 
 // examineServer asks the server that uses the data directory, if one does, and its cluster.

@@ -87,7 +87,7 @@ func TestDoctorExpiry(t *testing.T) {
 		t.Fatal(made)
 	}
 	s := serve.Settings{TLS: serve.TLSSettings{Certificate: serve.File(filepath.Join(place, "cert.pem"))}}
-	end, err := firstEnd(string(s.TLS.Certificate))
+	end, err := serve.CertificateEnd(string(s.TLS.Certificate))
 	if err != nil {
 		t.Fatal(err)
 	}

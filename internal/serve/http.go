@@ -12,10 +12,12 @@ import (
 
 // configuration returns the server's. Two servers on one machine both want the default address; that
 // one of them has to go without must not keep it from serving.
-func (h HTTPSettings) configuration(values map[string]Given) server.HTTP {
-	resources, _ := h.Resources.list() // which was looked at when it was set
+func (h HTTPSettings) configuration(values map[string]Given, certificates *certificateFiles) server.HTTP {
+	shown := monitor.Options{Version: cmdline.Version, Certificates: certificates.ends}
+	shown.Resources, _ = h.Resources.list() // which was looked at when it was set
+	shown.Semaphores, _ = h.Locks.list()
 	config := server.HTTP{Listen: string(h.Listen), Hosts: h.Hosts.list(), Console: h.Console, TLS: h.TLS,
-		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, cmdline.Version, resources...) },
+		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, shown) },
 		Optional: strings.HasPrefix(values[ListenHTTPName].Origin, "default")}
 	if h.Debug != "" {
 		config.ListenDebug, config.Debug = string(h.Debug), monitor.Debug()

@@ -75,6 +75,7 @@ type HTTPSettings struct {
 	Hosts     HostNames    `name:"http-hosts" value:"NAME,..."`
 	Console   string       `name:"console" default:"read" words:"off,read,write"`
 	Resources Resources    `name:"metrics-resource" value:"NODE=RESOURCE,..."`
+	Locks     Semaphores   `name:"metrics-semaphore" value:"NODE=SEMAPHORE,..."`
 	Debug     LocalAddress `name:"debug-http" value:"PATH|IP:PORT"`
 }
 
@@ -151,6 +152,7 @@ var usages = map[string]string{
 		"names that the server listens on and advertises need not be listed",
 	"metrics-resource": "resources of rate limiters that /metrics shows by themselves, up to 200, where the counters " +
 		"of the node are detailed",
+	"metrics-semaphore": "semaphores that /metrics shows by themselves, up to 200; their names have no comma",
 	"debug-http": "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine " +
 		"(default: nowhere)",
 }

@@ -155,27 +155,55 @@ func (r *Resources) UnmarshalText(text []byte) error {
 }
 
 // list takes the setting apart. A path of a resource has no = in it.
-func (r Resources) list() (resources []monitor.Resource, err error) {
-	for text := range strings.SplitSeq(string(r), ",") {
-		if r == "" {
+func (r Resources) list() ([]monitor.Resource, error) {
+	return namedList(string(r), "want paths of coordination nodes and of resources, such as "+
+		"/local/app=reports,/local/app=reports/daily", func(text string) (monitor.Resource, bool) {
+		at := strings.LastIndexByte(text, '=')
+		if at < 0 || !IsResource(text[at+1:]) {
+			return monitor.Resource{}, false
+		}
+		return monitor.Resource{Node: text[:at], Path: text[at+1:]}, true
+	})
+}
+
+// Semaphores are semaphores that have metrics of their own: NODE=SEMAPHORE, with commas between them.
+type Semaphores string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Semaphores) UnmarshalText(text []byte) error {
+	*s = Semaphores(text)
+	_, err := s.list()
+	return err
+}
+
+// list takes the setting apart. A path of a node has no = in it.
+func (s Semaphores) list() ([]monitor.Semaphore, error) {
+	return namedList(string(s), "want paths of coordination nodes and names of semaphores in UTF-8, such as "+
+		"/local/app=nightly-report,/local/app=leader", func(text string) (monitor.Semaphore, bool) {
+		node, name, found := strings.Cut(text, "=")
+		return monitor.Semaphore{Node: node, Name: name}, found && name != ""
+	})
+}
+
+// namedList takes apart a list of things below nodes that have metrics of their own.
+func namedList[T comparable](list, want string, parse func(string) (T, bool)) (things []T, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		if list == "" {
 			break
 		}
-		at := strings.LastIndexByte(text, '=')
-		if at < 0 || !strings.HasPrefix(text, "/") || !IsResource(text[at+1:]) ||
-			!utf8.ValidString(text) {
-			return nil, errors.New("want paths of coordination nodes and of resources, such as " +
-				"/local/app=reports,/local/app=reports/daily")
+		thing, allowed := parse(text)
+		if !allowed || !strings.HasPrefix(text, "/") || !utf8.ValidString(text) {
+			return nil, errors.New(want)
 		}
-		resource := monitor.Resource{Node: text[:at], Path: text[at+1:]}
-		if slices.Contains(resources, resource) {
+		if slices.Contains(things, thing) {
 			return nil, fmt.Errorf("%s is there twice", text)
 		}
-		resources = append(resources, resource)
+		things = append(things, thing)
 	}
-	if len(resources) > monitor.MaxNamedResources {
-		return nil, fmt.Errorf("want %d at most", monitor.MaxNamedResources)
+	if len(things) > monitor.MaxNamed {
+		return nil, fmt.Errorf("want %d at most", monitor.MaxNamed)
 	}
-	return resources, nil
+	return things, nil
 }
 
 // IsResource reports whether a text can be the path of a rate limiter's resource.

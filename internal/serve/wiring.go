@@ -92,7 +92,7 @@ func ServerConfig(s Settings, values map[string]Given, logger *slog.Logger) (ser
 		InMemory:  s.InMemory,
 		Logger:    logger,
 
-		HTTP: s.HTTP.configuration(values),
+		HTTP: s.HTTP.configuration(values, certificatesOf(s)),
 
 		DiskReserve: uint64(s.Reserve),
 		Resources:   settleResources(logger, !s.InMemory),

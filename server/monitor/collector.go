@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -22,22 +23,48 @@ const (
 // Resource names a resource of a rate limiter.
 type Resource struct{ Node, Path string }
 
-// MaxNamedResources bounds the resources with metrics of their own.
-const MaxNamedResources = 200
+// Semaphore names a semaphore.
+type Semaphore struct{ Node, Name string }
 
-// Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus. version is
-// the program's. resources, which are different ones and MaxNamedResources at most, are shown by themselves
-// where the counters of their nodes are detailed.
-func Metrics(s *server.Server, version string, resources ...Resource) http.Handler {
+// MaxNamed bounds the resources, and the semaphores, that have metrics of their own.
+const MaxNamed = 200
+
+// semaphorePatience bounds the turns that a scrape takes for semaphores: none of them is shown while there is no leader
+// that lets turns pass.
+const semaphorePatience = time.Second
+
+// Options select what Metrics shows besides a server's figures.
+type Options struct {
+	Version string // of the program
+	// Resources are different ones and MaxNamed at most. They are shown by themselves where the counters of their nodes
+	// are detailed.
+	Resources []Resource
+	// Semaphores are different ones and MaxNamed at most.
+	Semaphores []Semaphore
+	// Certificates returns when the certificates of each file expire, by its role; nil: there are no such files.
+	Certificates func() map[string]time.Time
+}
+
+// Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus.
+func Metrics(s *server.Server, o Options) http.Handler {
 	registry := prometheus.NewRegistry()
-	figures := func() server.Figures {
-		f := s.Figures()
-		for _, r := range resources {
-			s.ResourceFigures(&f, r.Node, r.Path)
+	started := time.Now()
+	read := func() *shown {
+		f := &shown{Figures: s.Figures(), started: started}
+		for _, r := range o.Resources {
+			s.ResourceFigures(&f.Figures, r.Node, r.Path)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), semaphorePatience)
+		defer cancel()
+		for _, named := range o.Semaphores {
+			s.SemaphoreFigures(ctx, &f.Figures, named.Node, named.Name)
+		}
+		if o.Certificates != nil {
+			f.certificates = o.Certificates()
 		}
 		return f
 	}
-	registry.MustRegister(newCollector(figures, version), collectors.NewGoCollector(),
+	registry.MustRegister(newCollector(read, o.Version), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes,
 		Timeout: scrapePatience})
@@ -45,13 +72,13 @@ func Metrics(s *server.Server, version string, resources ...Resource) http.Handl
 
 // collector reads the figures of a server once for each scrape.
 type collector struct {
-	figures func() server.Figures
+	figures func() *shown
 	version string
 	all     []*prometheus.Desc // of metrics, in their order
 	build   *prometheus.Desc
 }
 
-func newCollector(figures func() server.Figures, version string) *collector {
+func newCollector(figures func() *shown, version string) *collector {
 	c := &collector{figures: figures, version: version, build: buildInfo.describe()}
 	for i := range metrics {
 		c.all = append(c.all, metrics[i].describe())
@@ -73,7 +100,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for i := range metrics {
 		m, desc := &metrics[i], c.all[i]
 		if m.kind == histogramKind {
-			m.readings(&figures, func(r histogram.Reading, labels ...string) {
+			m.readings(figures, func(r histogram.Reading, labels ...string) {
 				out <- constHistogram(desc, r, labels)
 			})
 			continue
@@ -82,7 +109,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		if m.kind == counter {
 			kind = prometheus.CounterValue
 		}
-		m.read(&figures, func(value float64, labels ...string) {
+		m.read(figures, func(value float64, labels ...string) {
 			out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 		})
 	}

@@ -16,8 +16,8 @@ import (
 // TestScrapeOfRateLimiters wants units summed up by how their nodes' counters are set at the time, with as
 // many lines as there are sums, whatever resources there are.
 func TestScrapeOfRateLimiters(t *testing.T) {
-	s, conn := serve(t, Resource{"/local/named", "some"}, Resource{"/local/named", "none"},
-		Resource{"/local/aggregated", "some"})
+	s, conn := serve(t, Options{Resources: []Resource{{"/local/named", "some"}, {"/local/named", "none"},
+		{"/local/aggregated", "some"}}})
 	const node = "/local/chosen-by-a-client"
 	done := func(answer interface {
 		GetOperation() *Ydb_Operations.Operation

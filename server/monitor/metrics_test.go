@@ -103,11 +103,12 @@ func TestNames(t *testing.T) {
 }
 
 // serve runs a server that has been asked for some things, and returns what it shows.
-func serve(t *testing.T, named ...Resource) (s *server.Server, conn *grpc.ClientConn) {
+func serve(t *testing.T, o Options) (s *server.Server, conn *grpc.ClientConn) {
 	t.Helper()
+	o.Version = "1.2.3"
 	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
 		InMemory: true, HTTP: server.HTTP{Listen: "127.0.0.1:0",
-			Metrics: func(s *server.Server) http.Handler { return Metrics(s, "1.2.3", named...) }}})
+			Metrics: func(s *server.Server) http.Handler { return Metrics(s, o) }}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ type sessionRequest = Ydb_Coordination.SessionRequest
 
 // TestScrape does a little of everything and wants it in the figures.
 func TestScrape(t *testing.T) {
-	s, conn := serve(t)
+	s, conn := serve(t, Options{})
 	nodes := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
 	const path = "/local/chosen-by-a-client"
 	for _, path := range []string{path, "/elsewhere/chosen"} {
@@ -264,9 +265,9 @@ func TestScrape(t *testing.T) {
 
 // TestRegistered wants the library to find every metric that the table has, and to take all of them.
 func TestRegistered(t *testing.T) {
-	s, _ := serve(t)
+	s, _ := serve(t, Options{})
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(newCollector(s.Figures, "x"))
+	registry.MustRegister(newCollector(func() *shown { return &shown{Figures: s.Figures()} }, "x"))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -280,10 +281,10 @@ func TestRegistered(t *testing.T) {
 
 // TestScrapeReadsTheFiguresOnce wants all metrics of a scrape to come of one look at the server.
 func TestScrapeReadsTheFiguresOnce(t *testing.T) {
-	s, _ := serve(t)
+	s, _ := serve(t, Options{})
 	looks := 0
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(func() server.Figures { looks++; return s.Figures() }, "x"))
+	registry.MustRegister(newCollector(func() *shown { looks++; return &shown{Figures: s.Figures()} }, "x"))
 	for scrape := range 3 {
 		if found, err := registry.Gather(); err != nil || len(found) < len(metrics)/2 || looks != scrape+1 {
 			t.Errorf("%d metrics, %d looks, %v", len(found), looks, err)

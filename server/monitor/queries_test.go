@@ -43,8 +43,8 @@ func TestDashboard(t *testing.T) {
 	}
 	var dashboard struct {
 		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
+			Title, Description string
+			Targets            []struct{ Expr string }
 		}
 	}
 	if err := json.Unmarshal(content, &dashboard); err != nil {
@@ -54,6 +54,9 @@ func TestDashboard(t *testing.T) {
 	for _, panel := range dashboard.Panels {
 		if len(panel.Targets) == 0 {
 			t.Errorf("panel %q shows nothing", panel.Title)
+		}
+		if panel.Description == "" {
+			t.Errorf("panel %q has no description", panel.Title)
 		}
 		for _, target := range panel.Targets {
 			queries++
