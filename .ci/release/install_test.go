@@ -138,6 +138,9 @@ func lines(t *testing.T, comment, host string) []string {
 	return commands
 }
 
+// patience bounds a wait that only a failing test comes to the end of.
+const patience = 5 * time.Minute
+
 // mostCommands bounds the commands between the top of README and a lock.
 const mostCommands = 3
 
@@ -164,6 +167,7 @@ func shell(t *testing.T, command *exec.Cmd, commands []string, want string) {
 	defer func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }()
 	await := func(text string) {
 		t.Helper()
+		late := time.After(patience)
 		for !strings.Contains(printed.text(), text) {
 			select {
 			case err := <-ended:
@@ -171,6 +175,8 @@ func shell(t *testing.T, command *exec.Cmd, commands []string, want string) {
 					t.Fatalf("%q\nended (%v) before this was printed: %q\n%s", commands, err, text, printed.text())
 				}
 				return
+			case <-late:
+				t.Fatalf("%q\nhave not printed %q:\n%s", commands, text, printed.text())
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
@@ -261,10 +267,10 @@ func TestInsideBinary(t *testing.T) {
 	shell(t, on(machine(t)), append(lines(t, "# a static binary", host), lines(t, "coordd serve", host)...), wantLock)
 }
 
-// goSurroundings has an empty module cache: everything but our module comes from the earlier downloads of this machine.
+// goSurroundings has a module cache that lacks our module: all others are there from earlier downloads, and compiled.
 func goSurroundings(t *testing.T, folder string) *exec.Cmd {
 	t.Helper()
-	home := t.TempDir()
+	base := t.TempDir()
 	cache, err := output("go", "env", "GOCACHE")
 	if err != nil {
 		t.Fatal(err)
@@ -273,11 +279,18 @@ func goSurroundings(t *testing.T, folder string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
+	script := `mount -t tmpfs tmpfs "$1" && mkdir "$1/upper" "$1/work" "$1/home" &&
+		mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$2" &&
+		rm -rf "$2/cache/download/github.com/coordd" && mount -t tmpfs tmpfs /var/lib` // where root's data would be
+	if printed, err := exec.Command("sh", "-euc", script, "sh", base, modules).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "--lazy", "/var/lib", modules, base).Run() })
+	home := base + "/home"
 	command := exec.Command("bash")
 	command.Dir, command.SysProcAttr = home, &syscall.SysProcAttr{}
 	command.Env = []string{"HOME=" + home, "PATH=" + home + "/go/bin:" + os.Getenv("PATH"), "GOCACHE=" + cache,
-		"GOPROXY=file://" + folder + "/proxy,file://" + modules + "/cache/download", "GOSUMDB=off",
-		"GOFLAGS=-modcacherw", "GOTOOLCHAIN=local"}
+		"GOMODCACHE=" + modules, "GOPROXY=file://" + folder + "/proxy,off", "GOSUMDB=off", "GOTOOLCHAIN=local"}
 	return command
 }
 
@@ -303,7 +316,7 @@ func TestInsideGoTest(t *testing.T) {
 	folder := inside(t)
 	command := goSurroundings(t, folder)
 	for name, source := range map[string]string{"go.mod": "testdata/alone/go.mod", "go.sum": "testdata/alone/go.sum",
-		"alone.go": "testdata/alone/alone.go", "lock_test.go": "lock_test.go"} {
+		"lock_test.go": "lock_test.go"} {
 		content, err := os.ReadFile("../../compat/go/standin/" + source)
 		if err != nil {
 			t.Fatal(err)

@@ -20,14 +20,14 @@ import (
 	"testing"
 )
 
-// The tests make releases in clones of this repository's last commit, which get the tag there.
-const (
-	tag     = "v0.1.0"
-	version = "0.1.0"
-	later   = "v0.1.1" // the release that an upgrade comes to
-)
+// later is the release that an upgrade comes to.
+const later = "v99.0.0"
 
+// The tests make releases in clones of this repository's last commit, which get the tag there that README.md names.
 var (
+	tag     string
+	version string // without the v
+
 	scratch string
 	commit  string // of this repository, whatever is committed while the tests run
 )
@@ -44,6 +44,13 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		readme, err := os.ReadFile("../../README.md")
+		named := regexp.MustCompile(`/releases/download/(v(\S+?))/`).FindSubmatch(readme)
+		if err != nil || named == nil {
+			fmt.Fprintln(os.Stderr, "README.md names no version:", err)
+			return 1
+		}
+		tag, version = string(named[1]), string(named[2])
 		return m.Run()
 	}())
 }
@@ -77,7 +84,7 @@ func (m maker) make() (string, error) {
 	if m.apart {
 		cache = home + "/cache"
 	}
-	script := fmt.Sprintf("umask %s && git clone --quiet --no-hardlinks %s %s && cd %s && "+
+	script := fmt.Sprintf("umask %s && git clone --quiet --no-hardlinks --no-tags %s %s && cd %s && "+
 		"git checkout --quiet %s && git tag %s && make --no-print-directory release PLATFORMS=%s", m.umask, root, clone,
 		clone, commit, m.tag, m.platforms)
 	command := exec.Command("bash", "-euc", script)

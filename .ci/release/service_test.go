@@ -150,12 +150,12 @@ func TestInsidePackage(t *testing.T) {
 	}
 	shell(t, on(root), take, wantLock)
 	// An operator in the group needs no login and is not root; another user has no socket.
-	sh(t, root, "useradd --create-home --groups coordd operator && useradd --create-home stranger")
+	sh(t, root, "useradd --create-home --groups coordd coordd-operator && useradd --create-home coordd-stranger")
 	const status = `su %s -s /bin/sh -c "coordd cluster status"`
-	if said := sh(t, root, fmt.Sprintf(status, "operator")); !strings.Contains(said, "leader") {
+	if said := sh(t, root, fmt.Sprintf(status, "coordd-operator")); !strings.Contains(said, "leader") {
 		t.Errorf("cluster status: %q", said)
 	}
-	if said := sh(t, root, "! "+fmt.Sprintf(status, "stranger")); said == "" {
+	if said := sh(t, root, "! "+fmt.Sprintf(status, "coordd-stranger")); said == "" {
 		t.Error("a user outside of the group sees the status")
 	}
 
