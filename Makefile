@@ -35,7 +35,7 @@ PROTOC = PATH="$(TOOLBIN):$$PATH" goprotoc -I . --go_out=paths=source_relative:$
 # LONG are the longer programmes, those of the script .ci/long.
 LONG := $(shell sed -n 's/^\([a-z-]*\)() { \#\# .*/\1/p' .ci/long)
 .PHONY: help run build release check test lint generate generate-check compat compat-results compat-check compat-upstream \
-	compat-js compat-cpp compat-doubles conformance conformance-map differences docker-image docker-context docker-test tools golangci clean $(LONG)
+	compat-js compat-cpp compat-doubles test-console conformance conformance-map differences docker-image docker-context docker-test tools golangci clean $(LONG)
 
 help: ## list these commands
 	@awk -F ' ## ' '/^[a-z-]+(:.*|\(\) {) ## / { name = $$1; sub(/[:(].*/, "", name); printf "  make %-15s %s\n", name, $$2 }' \
@@ -110,6 +110,9 @@ compat-cpp: build ## run the programs on the C++ SDK (compat/cpp), where that is
 compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and .NET against bin/coordd, and print what they show
 	@cd compat/doubles && COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v . | \
 		grep -v '^ *\(=== \|--- PASS\)'
+
+test-console: build ## open the console in Chromium, where there is one; SCREENSHOTS=FOLDER keeps pictures of all views
+	@COORDD_BIN=$(CURDIR)/bin/coordd compat/console/run
 
 conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, server with users, binary, cluster
 	@CLUSTER_FULL=1 go test ./conformance -count=1 -timeout 30m \

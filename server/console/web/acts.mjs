@@ -1,6 +1,6 @@
 // Acts on locks and sessions. Each one describes its consequences, wants a reason, and sends the order id that the page showed,
 // so that the server refuses it if the lock has changed since.
-import { html, useEffect, useRef, useState } from './html.mjs';
+import { html, useLayoutEffect, useRef, useState } from './html.mjs';
 import { call, refresh } from './api.mjs';
 import { bytesOf, Name, Text } from './name.mjs';
 import { big, many, roughly, small } from './format.mjs';
@@ -12,7 +12,7 @@ export function Act({ title, button, method, request, done, children }) {
   const [error, setError] = useState();
   const [busy, setBusy] = useState(false);
   const [frozen] = useState({ request, children }); // the act does the thing that the text promises, whatever changes meanwhile
-  useEffect(() => { dialog.current.showModal(); }, []);
+  useLayoutEffect(() => { dialog.current.showModal(); }, []);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -46,9 +46,12 @@ export function EndSession({ semaphore, link, session, next, done }) {
   };
   const who = html`<b><${Title} of=${session} id=${link.session}/></b>`;
   const lock = html`<b><${Name} bytes=${bytesOf(semaphore.name)}/></b>`;
+  const waiter = semaphore.waiters?.[0];
+  const enough = waiter && big(semaphore.limit) - big(semaphore.count) + big(link.count) >= big(waiter.count);
+  const first = waiter && html`<b><${Title} of=${next} id=${waiter.session}/></b>`;
   return html`<${Act} title="End this session?" button="End session" method="Inspect/EndSession" request=${request} done=${done}>
     <p>${who} loses ${lock} and whatever else its session #${link.session} holds.
-      ${big(semaphore.waiterCount) > 0n ? html` <b><${Title} of=${next} id=${semaphore.waiters[0].session}/></b> gets the lock as soon as it has what it wants.` : ' Nobody waits for the lock.'}</p>
+      ${' '}${!waiter ? 'Nobody waits for the lock.' : enough ? html`${first} gets the lock at once.` : html`${first} is next, and still has to wait.`}</p>
     ${lives(session)}</${Act}>`;
 }
 

@@ -143,7 +143,7 @@ class Poll {
     }
     this.busy = false;
     for (const user of this.users) user.notify();
-    if (this.users.size === 0) return;
+    if (this.users.size === 0 || this.state.error?.code === 'Unimplemented') return;
     const pause = this.pause * (0.9 + 0.2 * Math.random());
     if (connection.lostSince) connection.next = Date.now() + pause;
     this.timer = setTimeout(() => this.turn(), pause);

@@ -14,7 +14,7 @@ function Links({ view, counts }) {
     <${Icon} name=${key}/>${title}${counts?.[key] !== undefined && html`<b>${count(counts[key])}</b>`}</a>`);
 }
 
-const Mark = () => html`<svg class="mark" viewBox="0 0 20 20" aria-hidden="true"><path d="M16.6 6.2A8 8 0 1 0 16.6 13.8"/><circle cx="10" cy="10" r="2.6"/></svg>`;
+export const Mark = () => html`<svg class="mark" viewBox="0 0 20 20" aria-hidden="true"><path d="M16.6 6.2A8 8 0 1 0 16.6 13.8"/><circle cx="10" cy="10" r="2.6"/></svg>`;
 
 /** Servers is a bar for each server, the leader's in full colour. */
 function Servers({ status }) {

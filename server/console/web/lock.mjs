@@ -2,7 +2,7 @@
 import { html, useState } from './html.mjs';
 import { useClock, useLive, useSession } from './api.mjs';
 import { lockURL, nodeURL, sessionURL } from './route.mjs';
-import { base64Of, bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
+import { base64Of, bytesOf, bytesOfText, Name, plain, Text, textOf } from './name.mjs';
 import { ago, at, big, bytes, capital, count, forever, inWords, limit, many, roughly, sdkName, small, watch } from './format.mjs';
 import { lookAt } from './look.mjs';
 import { Client, Empty, Facts, Life, Problem, Title } from './parts.mjs';
@@ -15,9 +15,15 @@ const mostShown = 50; // holders and waiters
 
 /** useOne returns the semaphore of a path and a name, null if it does not exist. */
 function useOne(path, name) {
-  const { answer, error, at: since } = useLive('Inspect/List', { kind: 'SEMAPHORES', path, prefix: base64Of(name), dataBytes: 4096 }, 1000);
+  const { answer, error, at: since } = useLive('Inspect/List', { kind: 'SEMAPHORES', path, prefix: base64Of(name), dataBytes: 4096 }, 500);
   const wanted = base64Of(name);
   return { error, since, semaphore: answer && ((answer.semaphores ?? []).find((s) => (s.name ?? '') === wanted) ?? null) };
+}
+
+/** useVersion returns the version of the data of a persistent semaphore, whose name has to be UTF-8. */
+function useVersion(semaphore, name) {
+  const has = semaphore && big(semaphore.version) > 0n && plain(name) === textOf(name);
+  return useLive(has && 'Inspect/Versions', { path: semaphore?.path, name: textOf(name) }, 3000).answer?.present;
 }
 
 function useOwner(path, id, every) {
@@ -45,7 +51,7 @@ function Lede({ semaphore, usual, holder, next, now }) {
   if (owners > 1n) who = html`<b>${capital(inWords(small(owners)))} sessions</b> hold ${count(semaphore.count)} of its ${big(semaphore.limit) > 2n ** 53n ? 'tokens' : many(semaphore.limit, 'token')}.`;
   if (!waiter) return html`<p class="lede">${who}</p>`;
   const silence = holder?.timeoutMillis ? html`, or ${roughly(small(holder.timeoutMillis))} after it falls silent` : '';
-  const when = owners === 1n ? html`when <${Title} of=${holder} id=${first?.session}/> releases it${silence}` : `when ${count(waiter.count)} of it are free`;
+  const when = owners === 1n ? html`when <${Title} of=${holder} id=${first?.session}/> releases it${silence}` : `when ${many(waiter.count, 'token')} ${waiter.count === '1' ? 'is' : 'are'} free`;
   return html`<p class="lede">${who} <b><${Title} of=${next} id=${waiter.session}/></b> is next: it gets the lock ${when}.</p>`;
 }
 
@@ -121,7 +127,7 @@ function Data({ of, length, title = 'Data', version }) {
     text = Array.from({ length: Math.ceil(data.length / 16) }, (_, i) => Array.from(data.subarray(16 * i, 16 * i + 16), (b) => b.toString(16).padStart(2, '0')).join(' ')).join('\n');
   }
   const part = big(length) > BigInt(data.length) ? `, the first ${bytes(data.length)} of them here` : '';
-  return html`<section class="card wide"><h2>${title} <small>${bytes(length)}${part}${version ? `, version ${version}` : ''}</small></h2>
+  return html`<section class="card wide"><h2>${title} <small>${bytes(length)}${part}${version && html`, version ${version.version}${big(version.changedMillis) > 0n && `, changed ${at(small(version.changedMillis))}`}${version.author && html` by <${Text} of=${version.author}/>`}`}</small></h2>
     <pre class="data" tabindex="0"><bdi>${text}</bdi></pre></section>`;
 }
 
@@ -148,10 +154,11 @@ export function Lock({ route: { path, last: name } }) {
   const { semaphore, error, since } = useOne(path, name);
   const owner = semaphore?.owners?.[0];
   const waiter = semaphore?.waiters?.[0];
-  const holder = useOwner(path, owner?.session, 1000);
+  const holder = useOwner(path, owner?.session, 500);
   const next = useOwner(path, waiter?.session, 3000);
   const past = usePast(path, name);
   const usual = usualOf(past.holds);
+  const version = useVersion(semaphore, name);
   const [act, setAct] = useState();
   const now = useClock();
   const answeredAgo = Date.now() - (since ?? 0);
@@ -171,7 +178,7 @@ export function Lock({ route: { path, last: name } }) {
       ${waiters > 0n && html`<span class="chip wait">${count(waiters)} waiting</span>`}${semaphore.ephemeral && html`<span class="chip none">ephemeral</span>`}
       ${look && html`<span class=${`chip ${look.kind === 'lost' ? 'bad' : 'wait'}`}>${look.note}</span>`}</span>
       <div class="acts"><${Copy} text=${location.href}>Copy link</${Copy}>
-        ${writes && owners === 1n && html`<button class="btn bad" onClick=${() => setAct('end')}>End session…</button>`}
+        ${writes && owners === 1n && holder && html`<button class="btn bad" onClick=${() => setAct('end')}>End session…</button>`}
         ${writes && idle && !semaphore.ephemeral && html`<button class="btn bad" onClick=${() => setAct('delete')}>Delete…</button>`}</div></div>
     <${Lede} semaphore=${semaphore} usual=${usual} holder=${holder} next=${next} now=${now}/></div>
     <${Problem} error=${error}/>
@@ -183,7 +190,7 @@ export function Lock({ route: { path, last: name } }) {
         <${Why} semaphore=${semaphore} next=${next} now=${now}/></${Places}>`
     : html`<section class="card"><h2>Queue</h2><p class="soft">Nobody waits for it.</p></section>`}</div>`}
     <${Past} path=${path} past=${past} owner=${owner}/>
-    ${(big(semaphore.dataBytes) > 0n || idle) && html`<${Data} of=${semaphore.data} length=${semaphore.dataBytes} version=${semaphore.version}/>`}
+    ${(big(semaphore.dataBytes) > 0n || idle) && html`<${Data} of=${semaphore.data} length=${semaphore.dataBytes} version=${version}/>`}
     ${act === 'end' && html`<${EndSession} semaphore=${semaphore} link=${owner} session=${holder} next=${next} done=${() => setAct()}/>`}
     ${act === 'delete' && html`<${DeleteLock} semaphore=${semaphore} done=${() => setAct()}/>`}`;
 }

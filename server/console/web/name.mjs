@@ -52,6 +52,9 @@ export function pieces(bytes) {
 /** plain returns bytes as text for titles and labels. */
 export const plain = (bytes) => pieces(bytes).map((p) => p.text).join('') || '(empty name)';
 
+/** textOf decodes bytes as they are, for requests that take text. */
+export const textOf = (bytes) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+
 /** Name shows bytes. */
 export function Name({ bytes }) {
   if (bytes.length === 0) return html`<bdi class="nm esc">(empty name)</bdi>`;

@@ -1,6 +1,6 @@
 import { html, useState } from './html.mjs';
 import { signIn } from './api.mjs';
-import { Heading } from './frame.mjs';
+import { Heading, Mark } from './frame.mjs';
 
 export function SignIn({ error: before }) {
   const [error, setError] = useState(before);
@@ -16,7 +16,7 @@ export function SignIn({ error: before }) {
       setBusy(false);
     }
   };
-  return html`<main class="signin"><${Heading} title="Sign in"/>
+  return html`<main class="signin"><div class="brand"><${Mark}/>coordd</div><${Heading} title="Sign in"/>
     <p class="lede">See every lock, its queue and the sessions that hold it.</p>
     ${error && html`<div class="problem" role="alert"><b>${error.message}</b></div>`}
     <section class="card"><h2>With a link</h2>
