@@ -109,7 +109,7 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 // was started, or in the log.
 func (p *Process) offerConsole(from Server, s Settings, logger *slog.Logger) {
 	console, has := from.(interface{ ConsoleLink() string })
-	file, is := p.Stderr.(*os.File)
+	file, is := cmdline.Exact(p.Stderr).(*os.File)
 	if is {
 		info, err := file.Stat()
 		is = err == nil && info.Mode()&os.ModeCharDevice != 0
