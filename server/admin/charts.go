@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,11 +54,14 @@ func (c *Charts) Add(now Reading) {
 	}
 }
 
-// All returns the samples, the oldest first.
-func (c *Charts) All() []*adminpb.Sample {
+// Since returns the samples that ended after a time, in milliseconds since 1970, the oldest first.
+func (c *Charts) Since(millis uint64) []*adminpb.Sample {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return c.samples[:len(c.samples):len(c.samples)]
+	first, _ := slices.BinarySearchFunc(c.samples, millis+1, func(s *adminpb.Sample, at uint64) int {
+		return cmp.Compare(s.GetAtMillis(), at)
+	})
+	return c.samples[first:len(c.samples):len(c.samples)]
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

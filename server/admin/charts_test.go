@@ -20,9 +20,16 @@ func TestCharts(t *testing.T) {
 			waits.Observe(time.Millisecond)
 		}
 	}
-	samples := charts.All()
+	samples := charts.Since(0)
 	if len(samples) != maxSamples {
 		t.Fatalf("%d samples", len(samples))
+	}
+	last := samples[maxSamples-1].GetAtMillis()
+	if n := len(charts.Since(last - 1)); n != 1 {
+		t.Errorf("%d samples after the last but one", n)
+	}
+	if n := len(charts.Since(last)); n != 0 {
+		t.Errorf("%d samples after the last", n)
 	}
 	for i, s := range samples {
 		if s.GetSessions() != uint64(i+2) || s.GetCallsPerSecond() != 10 || s.GetGrantsPerSecond() != 2 ||

@@ -80,14 +80,14 @@ func (s *Console) ask(ctx context.Context, m raftstore.Member, r *adminpb.Server
 }
 
 // Own answers other servers. Its clock is the time since 1970.
-func (s *Console) Own(ctx context.Context, _ *adminpb.ServersRequest) (*adminpb.Server, error) {
+func (s *Console) Own(ctx context.Context, r *adminpb.ServersRequest) (*adminpb.Server, error) {
 	now, err := s.ownStatus(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now.Members = nil
 	answer := &adminpb.Server{Status: now, Version: s.Version, StartedMillis: uint64(s.Started.UnixMilli()),
-		Samples: s.Charts.All(), ClockMillis: time.Now().UnixMilli()}
+		Samples: s.Charts.Since(r.GetSinceMillis()), ClockMillis: time.Now().UnixMilli()}
 	if at := s.Store.Figures().CheckpointStored; !at.IsZero() {
 		answer.CheckpointMillis = uint64(at.UnixMilli())
 	}

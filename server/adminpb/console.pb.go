@@ -105,6 +105,7 @@ func (x *KeyResponse) GetUrl() string {
 
 type ServersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceMillis   uint64                 `protobuf:"varint,1,opt,name=since_millis,json=sinceMillis,proto3" json:"since_millis,omitempty"` // only samples that ended later, since 1970
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +138,13 @@ func (x *ServersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ServersRequest.ProtoReflect.Descriptor instead.
 func (*ServersRequest) Descriptor() ([]byte, []int) {
 	return file_server_adminpb_console_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ServersRequest) GetSinceMillis() uint64 {
+	if x != nil {
+		return x.SinceMillis
+	}
+	return 0
 }
 
 type ServersResponse struct {
@@ -442,8 +450,9 @@ const file_server_adminpb_console_proto_rawDesc = "" +
 	"\n" +
 	"KeyRequest\"\x1f\n" +
 	"\vKeyResponse\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\"\x10\n" +
-	"\x0eServersRequest\"D\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\"3\n" +
+	"\x0eServersRequest\x12!\n" +
+	"\fsince_millis\x18\x01 \x01(\x04R\vsinceMillis\"D\n" +
 	"\x0fServersResponse\x121\n" +
 	"\aservers\x18\x01 \x03(\v2\x17.coordd.admin.v1.ServerR\aservers\"\xc2\x02\n" +
 	"\x06Server\x12\x0e\n" +

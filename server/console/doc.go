@@ -15,7 +15,7 @@
 //
 //	coordd.admin.v1.Inspect/List, EndSession, DeleteSemaphore
 //	coordd.admin.v1.Cluster/Status, TransferLeader
-//	coordd.admin.v1.Console/Servers
+//	coordd.admin.v1.Console/Servers (since_millis: only samples after those that the page has)
 //
 // EndSession, DeleteSemaphore and TransferLeader change something. They are served with --console=write only, to a
 // caller with the right, and want a reason, which goes into the log. The page names what it has shown: the semaphore
