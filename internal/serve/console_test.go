@@ -22,8 +22,8 @@ func (s *withLink) ConsoleLink() string {
 	return "http://127.0.0.1:1/#key=K"
 }
 
-// TestConsoleIsOffered: a link goes to a terminal, or where it was asked for into the log; and into no file or pipe, nor
-// where authentication is required. The null device stands for a terminal.
+// TestConsoleIsOffered: a link goes to a terminal, or where it was asked for into the log; and into no file or pipe,
+// nor where authentication is required. The null device stands for a terminal.
 func TestConsoleIsOffered(t *testing.T) {
 	terminal, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {

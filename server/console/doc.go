@@ -15,7 +15,7 @@
 //
 //	coordd.admin.v1.Inspect/List, EndSession, DeleteSemaphore
 //	coordd.admin.v1.Cluster/Status, TransferLeader
-//	coordd.admin.v1.Console/Servers (since_millis: only samples after those that the page has)
+//	coordd.admin.v1.Console/Servers (since_millis: only the samples that the page lacks)
 //
 // EndSession, DeleteSemaphore and TransferLeader change something. They are served with --console=write only, to a
 // caller with the right, and want a reason, which goes into the log. The page names what it has shown: the semaphore
