@@ -25,11 +25,13 @@ export function Act({ title, button, method, request, done, children }) {
       setBusy(false);
     }
   };
-  return html`<dialog ref=${dialog} aria-labelledby="act-title" onClose=${done}><form onSubmit=${submit}><h2 id="act-title">${title}</h2>
+  return html`<dialog ref=${dialog} aria-labelledby="act-title" onClose=${done}><form onSubmit=${submit}><h2 id="act-title">
+    ${title}</h2>
     ${frozen.children}
     <label>Reason, which goes into the audit log<input name="reason" required maxlength="128" autocomplete="off"
       pattern=".*\\S.*" title="Some words, such as a ticket"/></label>
-    ${error && html`<div class="problem" role="alert"><b>${error.message}</b>${error.status === 412 && ' Close this, and look at what it is now.'}</div>`}
+    ${error && html`<div class="problem" role="alert"><b>${error.message}</b>
+      ${error.status === 412 && ' Close this, and look at what it is now.'}</div>`}
     <div class="buttons"><button type="button" class="btn" onClick=${() => dialog.current.close()}>Cancel</button>
       <button class="btn bad" disabled=${busy}>${busy ? 'Asking the server' : button}</button></div></form></dialog>`;
 }
@@ -59,8 +61,10 @@ export function EndSession({ semaphore, link, session, next, done }) {
 export function DeleteLock({ semaphore, done }) {
   const request = { path: semaphore.path, id: semaphore.id, ownerOrderId: '0' };
   return html`<${Act} title="Delete this semaphore?" button="Delete" method="Inspect/DeleteSemaphore" request=${request} done=${done}>
-    <p><b><${Name} bytes=${bytesOf(semaphore.name)}/></b> in <b><${Text} of=${semaphore.path}/></b> and its data go for good. Programs that
-      expect it get NOT_FOUND until it is made again. If somebody has taken it meanwhile, the server refuses this.</p></${Act}>`;
+    <p><b><${Name} bytes=${bytesOf(semaphore.name)}/></b> in <b><${Text} of=${semaphore.path}/>
+      </b> and its data go for good. Programs that
+      expect it get NOT_FOUND until it is made again. If somebody has taken it meanwhile, the server refuses this.</p>
+        </${Act}>`;
 }
 
 /** EndOneSession ends a session as seen: the way in which its client has it. */
@@ -68,8 +72,10 @@ export function EndOneSession({ session, done }) {
   const request = { path: session.path, session: session.id, attachment: session.attachment };
   const held = session.owned ?? [];
   return html`<${Act} title="End this session?" button="End session" method="Inspect/EndSession" request=${request} done=${done}>
-    <p><b><${Title} of=${session}/></b> loses ${held.length === 0 ? 'nothing: it holds no lock.' : html`${many(held.length, 'lock')}:
-      ${held.slice(0, 3).map((l, i) => html`${i > 0 && ', '}<b><${Name} bytes=${bytesOf(l.name)}/></b>`)}${held.length > 3 && ' and others'}.
+    <p><b><${Title} of=${session}/>
+      </b> loses ${held.length === 0 ? 'nothing: it holds no lock.' : html`${many(held.length, 'lock')}:
+      ${held.slice(0, 3).map((l, i) => html`${i > 0 && ', '}<b><${Name} bytes=${bytesOf(l.name)}/>
+        </b>`)}${held.length > 3 && ' and others'}.
       They go to the sessions that wait for them.`}</p>${lives(session)}</${Act}>`;
 }
 
@@ -77,6 +83,7 @@ export function EndOneSession({ session, done }) {
 export function HandOver({ status, member, done }) {
   const request = { to: member.id, term: status.term };
   return html`<${Act} title="Hand over the leadership?" button="Hand over" method="Cluster/TransferLeader" request=${request} done=${done}>
-    <p>Server <b><${Text} of=${member.name || member.id}/></b> becomes the leader. Requests wait for a moment while it takes over; sessions and
+    <p>Server <b><${Text} of=${member.name || member.id}/>
+      </b> becomes the leader. Requests wait for a moment while it takes over; sessions and
       locks stay as they are.</p></${Act}>`;
 }

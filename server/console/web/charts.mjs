@@ -18,7 +18,8 @@ export function Chart({ title, values, format, now }) {
   const last = shown.at(-1);
   const area = last && `${line}L${x(last[0]).toFixed(1)} ${height}L${x(shown[0][0]).toFixed(1)} ${height}Z`;
   const label = last ? `${title}: ${format(last[1])} now, at most ${format(highest)} within an hour` : `${title}: no values yet`;
-  return html`<section class="card chart"><h2>${title} <small>${last ? `at most ${format(highest)}` : 'no values yet'}</small></h2>
+  return html`<section class="card chart"><h2>${title} <small>${last ? `at most ${format(highest)}` : 'no values yet'}
+    </small></h2>
     <div class="big">${last ? format(last[1]) : '–'}</div>
     <div ref=${element}>${width > 0 && html`<svg class="gantt" width=${width} height="78" role="img" aria-label=${label}>
       <line class="g-grid" x1="0" x2=${width} y1=${height + 0.5} y2=${height + 0.5}/>

@@ -23,7 +23,8 @@ function problemsOf(status, servers) {
     if (s.status?.diverged) found.add(s.status.diverged);
     if (s.status?.diskFull) found.add(`The disk of server ${s.name} is full down to its reserve: it takes no more commands.`);
     for (const issue of s.status?.issues ?? []) found.add(issue);
-    if (Math.abs(small(s.clockMillis ?? '0')) > largestSkew) found.add(`The clock of server ${s.name} differs by ${ago(Math.abs(small(s.clockMillis)))}.`);
+    const skew = Math.abs(small(s.clockMillis ?? '0'));
+    if (skew > largestSkew) found.add(`The clock of server ${s.name} differs by ${ago(skew)}.`);
   }
   for (const m of status.members ?? []) {
     if (isAway(status, m)) found.add(`The leader does not hear server ${nameOf(m)}.`);
@@ -49,7 +50,8 @@ function Ring({ status }) {
     ${around.map((m, i) => {
     const [x, y] = place(i);
     const kind = m.id === status.leader ? 'r-leads' : isAway(status, m) ? 'r-gone' : 'r-follows';
-    return html`<g class=${kind}><circle cx=${x} cy=${y} r="22"/><text x=${x} y=${y + 4} text-anchor="middle">${nameOf(m).slice(0, 5)}</text></g>`;
+    return html`<g class=${kind}><circle cx=${x} cy=${y} r="22"/><text x=${x} y=${y + 4} text-anchor="middle">
+      ${nameOf(m).slice(0, 5)}</text></g>`;
   })}</svg>`;
 }
 
@@ -62,7 +64,8 @@ function Server({ m, status, server, act, now }) {
   const since = (millis) => (millis ? `${ago(now - small(millis))} ago` : '');
   const ahead = small(server?.clockMillis ?? '0');
   const skew = ahead ? `${ago(Math.abs(ahead))} ${ahead > 0 ? 'ahead' : 'behind'}` : '';
-  return html`<tr><td class="w"><span class=${`chip ${leads ? '' : away ? 'bad' : 'none'}`}><${Text} of=${nameOf(m)}/></span></td>
+  return html`<tr><td class="w"><span class=${`chip ${leads ? '' : away ? 'bad' : 'none'}`}><${Text} of=${nameOf(m)}/>
+    </span></td>
     <td>${away ? html`<span class="lost">is away</span>` : roles[m.role] ?? 'is no member'}</td><td>${lag}</td>
     <td class="mono"><${Text} of=${m.clientAddress || m.peerAddress || ''}/></td>
     <td>${own && big(own.freeBytes) > 0n ? `${bytes(own.freeBytes)} free` : server?.unknown && 'does not answer'}</td>
@@ -92,7 +95,8 @@ export function Cluster() {
   const { answer: all } = useLive(administers && 'Console/Servers', {}, 5000);
   const [target, setTarget] = useState();
   const now = useClock();
-  if (!status) return html`<${Heading} title="Cluster"/><${Problem} error=${error}/>${!error && html`<p class="lede">Asking the server.</p>`}`;
+  if (!status) return html`<${Heading} title="Cluster"/><${Problem} error=${error}/>
+    ${!error && html`<p class="lede">Asking the server.</p>`}`;
   const members = status.members ?? [];
   const servers = all?.servers ?? [];
   const leader = members.find((m) => m.id === status.leader);
@@ -104,8 +108,10 @@ export function Cluster() {
     <p class="lede"><b>${well}</b> ${members.length > 1 ? html`${capital(inWords(members.length))} servers${leader && html`; <b><${Text} of=${nameOf(leader)}/></b>${' '}
       leads`} in term ${count(status.term)}.` : 'One server, without others to take over from it.'}</p>
     <${Problem} error=${error}/>${problems.map((text) => html`<div class="problem"><${Text} of=${text}/></div>`)}
-    <section class="card wide cluster"><h2>Servers</h2><div class="beside">${members.length > 1 && html`<${Ring} status=${status}/>`}
-      <div class="scroll" tabindex="0" role="region" aria-label="Servers"><table class="past"><thead><tr>${columns.map((c) => html`<th>${c}</th>`)}<th><span class="vh">Act</span></th></tr></thead>
+    <section class="card wide cluster"><h2>Servers</h2><div class="beside">
+      ${members.length > 1 && html`<${Ring} status=${status}/>`}
+      <div class="scroll" tabindex="0" role="region" aria-label="Servers"><table class="past"><thead><tr>
+        ${columns.map((c) => html`<th>${c}</th>`)}<th><span class="vh">Act</span></th></tr></thead>
         <tbody>${members.map((m) => html`<${Server} key=${m.id} m=${m} status=${status} server=${servers.find((s) => s.id === m.id)} act=${act} now=${now}/>`)}</tbody></table></div></div></section>
     ${servers.length > 0 && html`<${Charts} servers=${servers} now=${now}/>`}
     <section class="card wide"><h2>Server ${status.serverName || status.serverId}</h2><${Facts} rows=${[

@@ -2,7 +2,7 @@
 import { html } from './html.mjs';
 import { lockURL, sessionURL } from './route.mjs';
 import { bytesOf, Name, Text } from './name.mjs';
-import { big, bytes, count, inWords, many, roughly, small } from './format.mjs';
+import { big, bytes, capital, count, inWords, many, roughly, small } from './format.mjs';
 
 /** classes group the kinds of events by what a reader looks for; the first one that has a kind is its class. */
 export const classes = [
@@ -23,8 +23,9 @@ export const silence = (e) => `expired${e.silentMillis ? ` after ${roughly(small
 
 const Session = ({ e }) => (e.session ? html`<a href=${sessionURL(e.path ?? '', e.session)}>${e.description
   ? html`<${Text} of=${e.description}/>` : `session ${e.session}`}</a>` : '');
-const Lock = ({ e }) => html`<a href=${lockURL(e.path ?? '', bytesOf(e.semaphore))}><${Name} bytes=${bytesOf(e.semaphore)}/></a>`;
-const User = ({ e }) => (e.user ? html`<${Text} of=${e.user}/>` : 'an administrator');
+const Lock = ({ e }) => html`<a href=${lockURL(e.path ?? '', bytesOf(e.semaphore))}><${Name} bytes=${bytesOf(e.semaphore)}/>
+  </a>`;
+const User = ({ e, first }) => (e.user ? html`<${Text} of=${e.user}/>` : `${first ? 'An' : 'an'} administrator`);
 const Reason = ({ e }) => (e.reason ? html`: “<${Text} of=${e.reason}/>”` : '');
 
 /** Held names what a session lost. */
@@ -34,7 +35,8 @@ function Held({ e }) {
   if (total === 0n) return '';
   const more = total - BigInt(names.length);
   return html`; it ${big(e.held) > 0n ? 'held' : 'waited for'} ${names.map((n, i) => html`${i > 0 && ', '}
-    <a href=${lockURL(e.path ?? '', bytesOf(n))}><${Name} bytes=${bytesOf(n)}/></a>`)}${more > 0n && ` and ${count(more)} more`}`;
+    <a href=${lockURL(e.path ?? '', bytesOf(n))}><${Name} bytes=${bytesOf(n)}/>
+      </a>`)}${more > 0n && ` and ${count(more)} more`}`;
 }
 
 const sentences = {
@@ -43,7 +45,7 @@ const sentences = {
   SESSION_DETACHED: (e) => html`<${Session} e=${e}/> lost its client`,
   SESSION_STOPPED: (e) => html`<${Session} e=${e}/> was stopped by its client<${Held} e=${e}/>`,
   SESSION_EXPIRED: (e) => html`<${Session} e=${e}/> ${silence(e)}<${Held} e=${e}/>`,
-  SESSION_ENDED: (e) => html`<${User} e=${e}/> ended <${Session} e=${e}/><${Reason} e=${e}/><${Held} e=${e}/>`,
+  SESSION_ENDED: (e) => html`<${User} e=${e} first/> ended <${Session} e=${e}/><${Reason} e=${e}/><${Held} e=${e}/>`,
   LOCK_GRANTED: (e) => html`<${Session} e=${e}/> got <${Lock} e=${e}/>`,
   LOCK_AWAITED: (e) => html`<${Session} e=${e}/> waits for <${Lock} e=${e}/>`,
   LOCK_LOST: (e) => html`<${Session} e=${e}/> does not hold <${Lock} e=${e}/> any more`,
@@ -51,8 +53,9 @@ const sentences = {
   SEMAPHORE_CREATED: (e) => html`<${Lock} e=${e}/> was made${e.session ? html` by <${Session} e=${e}/>` : ''}`,
   SEMAPHORE_DELETED: (e) => html`<${Lock} e=${e}/> was deleted${e.user ? html` by <${User} e=${e}/>` : ''}<${Reason} e=${e}/>`,
   DATA_CHANGED: (e) => html`The data of <${Lock} e=${e}/> changed, ${bytes(e.count)} after ${bytes(e.before)}`,
-  NODE_DROPPED: (e) => html`<${User} e=${e}/> dropped the node, with ${many(e.count ?? '0', 'session')} and ${many(e.before ?? '0', 'held lock')}`,
-  ADMINISTERED: (e) => html`<${User} e=${e}/>: <${Text} of=${e.act ?? ''}/> <b><${Text} of=${e.target ?? ''}/></b><${Reason} e=${e}/>`,
+  NODE_DROPPED: (e) => html`<${User} e=${e} first/> dropped the node, with ${many(e.count ?? '0', 'session')} and ${many(e.before ?? '0', 'held lock')}`,
+  ADMINISTERED: (e) => html`<${User} e=${e} first/>: <${Text} of=${e.act ?? ''}/> <b><${Text} of=${e.target || e.path || ''}/></b>
+    <${Reason} e=${e}/>`,
   LEADER: (e) => (e.server ? html`Server <${Text} of=${e.server}/> leads, term ${e.term}` : 'No server leads'),
   GAP: (e) => (e.skipped ? `${many(e.skipped, 'event')} are missing here` : 'Events are missing here'),
 };
@@ -71,6 +74,8 @@ export function worst(events, period) {
   if (expired.length === 0 && ended === 0) return html`<b>Nothing was lost ${period}.</b> Every lock was released by its holder.`;
   const from = new Set(expired.map((e) => e.client?.address?.replace(/(:\d+)?$/, '')).filter(Boolean));
   const place = expired.length > 1 && from.size === 1 ? `, all from ${[...from][0]}` : '';
-  return html`<b>${expired.length === 1 ? 'One session' : `${inWords(expired.length).replace(/^./, (c) => c.toUpperCase())} sessions`} expired ${period}${place}</b>,
-    with ${count(locks)} held ${locks === 1n ? 'lock' : 'locks'}.${ended > 0 ? ` ${inWords(ended).replace(/^./, (c) => c.toUpperCase())} ${ended === 1 ? 'was' : 'were'} ended by an administrator.` : ''}`;
+  const end = `${capital(inWords(ended))} ${ended === 1 ? 'was' : 'were'} ended by an administrator.`;
+  if (expired.length === 0) return html`<b>No session expired ${period}.</b> ${end}`;
+  return html`<b>${capital(inWords(expired.length))} ${expired.length === 1 ? 'session' : 'sessions'} expired ${period}${place}</b>,
+    with ${count(locks)} held ${locks === 1n ? 'lock' : 'locks'}. ${ended > 0 && end}`;
 }

@@ -40,7 +40,7 @@ export function roughly(millis) {
   for (const [unit, name] of [[86400, 'day'], [3600, 'hour'], [60, 'minute']]) {
     if (s >= unit) return many(Math.floor(s / unit), name);
   }
-  return many(Math.floor(s), 'second');
+  return s < 1 ? 'under a second' : many(Math.floor(s), 'second');
 }
 
 /** watch is a running time, as a stop watch shows it. */

@@ -14,7 +14,8 @@ function Links({ view, counts }) {
     <${Icon} name=${key}/>${title}${counts?.[key] !== undefined && html`<b>${count(counts[key])}</b>`}</a>`);
 }
 
-export const Mark = () => html`<svg class="mark" viewBox="0 0 20 20" aria-hidden="true"><path d="M16.6 6.2A8 8 0 1 0 16.6 13.8"/><circle cx="10" cy="10" r="2.6"/></svg>`;
+export const Mark = () => html`<svg class="mark" viewBox="0 0 20 20" aria-hidden="true">
+  <path d="M16.6 6.2A8 8 0 1 0 16.6 13.8"/><circle cx="10" cy="10" r="2.6"/></svg>`;
 
 /** Servers is a bar for each server, the leader's in full colour. */
 function Servers({ status }) {
@@ -24,7 +25,8 @@ function Servers({ status }) {
   return html`<a class="servers" href="#/cluster" aria-label="Servers of the cluster">${members.map((m) => {
     const leads = m.id === status.leader;
     const away = status.leaderAnswered && !m.active && !leads;
-    return html`<span class=${`server ${leads ? 'leads' : ''} ${away ? 'away' : ''}`}><i></i><span><${Text} of=${nameOf(m)}/>${leads ? ' leads' : away ? ' is away' : ''}</span></span>`;
+    return html`<span class=${`server ${leads ? 'leads' : ''} ${away ? 'away' : ''}`}><i></i><span>
+      <${Text} of=${nameOf(m)}/>${leads ? ' leads' : away ? ' is away' : ''}</span></span>`;
   })}</a>`;
 }
 
@@ -70,7 +72,8 @@ export function Frame({ route, children }) {
     <header class="rail"><a class="brand" href="#/locks"><${Mark}/>coordd</a>
       <nav aria-label="Views"><${Links} view=${route.view} counts=${counts}/></nav>
       <${Servers} status=${status}/>
-      <div class="foot"><${Live}/><div class="user">${session.user ? html`<${Text} of=${session.user}/>` : 'administrator'}${rightsText(session)}</div>
+      <div class="foot"><${Live}/><div class="user">
+        ${session.user ? html`<${Text} of=${session.user}/>` : 'administrator'}${rightsText(session)}</div>
         <div><button class="plain" onClick=${signOut}>Sign out</button></div></div></header>
     <main ref=${main} id="main" tabindex="-1"><${Offline}/>${children}</main>
     <nav class="tabs" aria-label="Views on a narrow screen"><${Links} view=${route.view}/></nav></div>`;
@@ -90,6 +93,10 @@ export function useNodes() {
 
 /** Heading is the title of a view, which gets the focus when the view changes. */
 export function Heading({ title, children }) {
+  const heading = useRef();
   useEffect(() => { document.title = `${title} · coordd`; }, [title]);
-  return html`<h1 tabindex="-1">${children ?? title}</h1>`;
+  useEffect(() => { // a view that has its answer now may have replaced the heading that had the focus
+    if (document.activeElement === document.body) heading.current.focus({ preventScroll: true });
+  }, []);
+  return html`<h1 ref=${heading} tabindex="-1">${children ?? title}</h1>`;
 }

@@ -67,12 +67,16 @@ export function Past({ path, past, owner }) {
     const gap = small(after.from) - small(holds[i].endedMillis);
     return html`<${Text} of=${name(after.session, after.end)}/>${gap >= 1000 && `, ${ago(gap)} later`}`;
   };
-  return html`<section class="card wide"><h2>Previous holders <small>the last ${holds.length}, as far as this server has seen them</small></h2>
-    <table class="past"><thead><tr><th>Holder</th><th>From</th><th class="num">Held for</th><th>How it ended</th><th>Then</th></tr></thead><tbody>
-    ${holds.map((h, i) => html`<tr key=${h.orderId}><td class="w"><a href=${sessionURL(path, h.session)}><${Text} of=${name(h.session, h.end)}/></a></td>
+  return html`<section class="card wide">
+    <h2>Previous holders <small>the last ${holds.length}, as far as this server has seen them</small></h2>
+    <table class="past"><thead><tr><th>Holder</th><th>From</th><th class="num">Held for</th><th>How it ended</th>
+      <th>Then</th></tr></thead><tbody>
+    ${holds.map((h, i) => html`<tr key=${h.orderId}><td class="w"><a href=${sessionURL(path, h.session)}>
+      <${Text} of=${name(h.session, h.end)}/></a></td>
       <td class="at">${h.grantedMillis ? at(small(h.grantedMillis)) : 'unknown'}</td>
       <td class="num">${h.grantedMillis && ago(small(h.endedMillis) - small(h.grantedMillis))}</td>
-      <td class=${`end ${lost(h) ? 'bad' : ''}`}><${End} hold=${h}/></td><td class="next soft">${next(i)}</td></tr>`)}</tbody></table></section>`;
+      <td class=${`end ${lost(h) ? 'bad' : ''}`}><${End} hold=${h}/></td><td class="next soft">${next(i)}</td></tr>`)}
+        </tbody></table></section>`;
 }
 
 /** lanesOf makes the holds for Lanes. */

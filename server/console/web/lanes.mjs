@@ -53,14 +53,18 @@ export function Lanes({ holds, waits, now }) {
   }
   const anchor = (i) => (i === 0 ? 'start' : i === grid.length - 1 ? 'end' : 'middle');
   const label = `Holders and queue of the last two hours: ${recent.length} holds by ${names.length} sessions, at most ${highest} waited.`;
-  return html`<div ref=${element}>${width > 0 && html`<svg class="gantt" width=${width} height=${floor + 24} role="img" aria-label=${label}>
+  return html`<div ref=${element}>
+    ${width > 0 && html`<svg class="gantt" width=${width} height=${floor + 24} role="img" aria-label=${label}>
     ${grid.map((t, i) => html`<line class="g-grid" x1=${x(t)} x2=${x(t)} y1="4" y2=${floor}/>
-      <text x=${x(t)} y=${floor + 18} text-anchor=${anchor(i)}>${i === grid.length - 1 ? `now, ${minuteOf(t)}` : minuteOf(t)}</text>`)}
-    ${names.map((name, i) => html`<text class="lab" x="0" y=${20 + i * lane}>${shorten(name, narrow ? 11 : 19)}<title>${name}</title></text>`)}
+      <text x=${x(t)} y=${floor + 18} text-anchor=${anchor(i)}>
+        ${i === grid.length - 1 ? `now, ${minuteOf(t)}` : minuteOf(t)}</text>`)}
+    ${names.map((name, i) => html`<text class="lab" x="0" y=${20 + i * lane}>${shorten(name, narrow ? 11 : 19)}<title>
+      ${name}</title></text>`)}
     ${recent.filter((h) => names.includes(h.who)).map((h) => html`<rect class=${`g-${h.how}`} x=${x(h.from)} rx="3" height="17"
       width=${Math.max(3, x(h.to ?? now) - x(h.from) - 1)} y=${8 + names.indexOf(h.who) * lane}>
       <title>${h.who}, ${roughly((h.to ?? now) - h.from)}</title></rect>`)}
     <text class="lab" x="0" y=${floor - 3}>queue</text>
-    ${queue.length > 0 && html`<path class="g-q" d=${`${line}L${x(now)} ${floor}Z`}/>`}<path class="g-ql" d=${`${line}L${x(now)} ${y(length)}`}/>
+    ${queue.length > 0 && html`<path class="g-q" d=${`${line}L${x(now)} ${floor}Z`}/>`}
+      <path class="g-ql" d=${`${line}L${x(now)} ${y(length)}`}/>
   </svg>`}</div>`;
 }

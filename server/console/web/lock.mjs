@@ -47,11 +47,15 @@ function Lede({ semaphore, usual, holder, next, now }) {
   const first = semaphore.owners?.[0];
   const waiter = semaphore.waiters?.[0];
   let who = html`Nobody holds it${waiter ? '' : ', and nobody waits for it'}.`;
-  if (owners === 1n) who = html`<b><${Title} of=${holder} id=${first.session}/></b> has held it for <b>${first.sinceMillis ? ago(now - small(first.sinceMillis)) : 'an unknown time'}</b>${usual && `; its last holders needed ${roughly(usual)}`}.`;
-  if (owners > 1n) who = html`<b>${capital(inWords(small(owners)))} sessions</b> hold ${count(semaphore.count)} of its ${big(semaphore.limit) > 2n ** 53n ? 'tokens' : many(semaphore.limit, 'token')}.`;
+  if (owners === 1n) who = html`<b><${Title} of=${holder} id=${first.session}/></b> has held it for <b>
+    ${first.sinceMillis ? ago(now - small(first.sinceMillis)) : 'an unknown time'}</b>
+    ${usual && `; its last holders needed ${roughly(usual)}`}.`;
+  if (owners > 1n) who = html`<b>
+    ${capital(inWords(small(owners)))} sessions</b> hold ${count(semaphore.count)} of its ${big(semaphore.limit) > 2n ** 53n ? 'tokens' : many(semaphore.limit, 'token')}.`;
   if (!waiter) return html`<p class="lede">${who}</p>`;
   const silence = holder?.timeoutMillis ? html`, or ${roughly(small(holder.timeoutMillis))} after it falls silent` : '';
-  const when = owners === 1n ? html`when <${Title} of=${holder} id=${first?.session}/> releases it${silence}` : `when ${many(waiter.count, 'token')} ${waiter.count === '1' ? 'is' : 'are'} free`;
+  const when = owners === 1n ? html`when <${Title} of=${holder} id=${first?.session}/> releases it${silence}`
+    : `when ${many(waiter.count, 'token')} ${waiter.count === '1' ? 'is' : 'are'} free`;
   return html`<p class="lede">${who} <b><${Title} of=${next} id=${waiter.session}/></b> is next: it gets the lock ${when}.</p>`;
 }
 
@@ -59,20 +63,23 @@ function Lede({ semaphore, usual, holder, next, now }) {
 function Links({ path, links, but }) {
   const others = (links ?? []).filter((l) => l.semaphore !== but);
   if (others.length === 0) return null;
-  return html`${others.slice(0, 8).map((l, i) => html`${i > 0 && ', '}<a href=${lockURL(path, bytesOf(l.name))}><${Name} bytes=${bytesOf(l.name)}/></a>`)}${others.length > 8 && ` and ${others.length - 8} more`}`;
+  return html`${others.slice(0, 8).map((l, i) => html`${i > 0 && ', '}<a href=${lockURL(path, bytesOf(l.name))}>
+    <${Name} bytes=${bytesOf(l.name)}/></a>`)}${others.length > 8 && ` and ${others.length - 8} more`}`;
 }
 
 function Holder({ semaphore, link, session, now, answeredAgo }) {
   const client = session?.client;
   const since = link.sinceMillis && small(link.sinceMillis);
   return html`<section class="card"><h2>Holder</h2><div class="who big-who"><${Title} of=${session} id=${link.session}/></div>
-    <div class="soft">${client ? [client.user, sdkName(client.sdk)].filter(Boolean).map((t, i) => html`${i > 0 && ', '}<${Text} of=${t}/>`) : session?.clientUnknown}</div>
+    <div class="soft">${client ? [client.user, sdkName(client.sdk)].filter(Boolean).map((t, i) => html`${i > 0 && ', '}
+      <${Text} of=${t}/>`) : session?.clientUnknown}</div>
     ${since && html`<div class="big">${watch(now - since)}<small>since ${at(since)}</small></div>`}
     <${Life} of=${session} now=${now} answeredAgo=${answeredAgo}/>
     <${Facts} rows=${[
     ['Fencing token', html`<code>${link.orderId}</code> <${Copy} text=${link.orderId}>Copy</${Copy}>`],
     ['Holds', big(semaphore.limit) > 1n && big(semaphore.limit) < forever && `${count(link.count)} of ${count(semaphore.limit)}`],
-    ['Session', html`<a href=${sessionURL(semaphore.path, link.session)}>#${link.session}</a>${session?.beganMillis && `, since ${at(small(session.beganMillis))}`}`],
+    ['Session', html`<a href=${sessionURL(semaphore.path, link.session)}>#${link.session}</a>
+      ${session?.beganMillis && `, since ${at(small(session.beganMillis))}`}`],
     ['From', client?.address && html`<span class="mono"><${Text} of=${client.address}/></span>`],
     ['Through', session?.server && html`server <${Text} of=${session.server}/>`],
     ['Also holds', Links({ path: semaphore.path, links: session?.owned, but: semaphore.id })],
@@ -90,8 +97,10 @@ function Place({ place, link, semaphore, now, waits }) {
   const share = bounded && time ? Math.min(100, (100 * time) / small(timeout)) : 0;
   return html`<li><span class=${`pos ${waits ? '' : 'on'}`}>${place}</span><div><div class="who">
       <a href=${sessionURL(semaphore.path, link.session)}><${Title} of=${session} id=${link.session}/></a></div>
-      <div class="sub"><${Client} of=${session}/>${session && ', '}${waits ? 'wants' : 'has'}\u00a0${count(link.count)}, token\u00a0${link.orderId}</div></div>
-    <div class="t"><b>${time ? ago(time) : 'unknown'}</b> ${waits && html`<span class="faint">${bounded ? `of ${limit(small(timeout))}` : 'no limit'}</span>`}
+      <div class="sub"><${Client} of=${session}/>
+        ${session && ', '}${waits ? 'wants' : 'has'}\u00a0${count(link.count)}, token\u00a0${link.orderId}</div></div>
+    <div class="t"><b>${time ? ago(time) : 'unknown'}</b> ${waits && html`<span class="faint">
+      ${bounded ? `of ${limit(small(timeout))}` : 'no limit'}</span>`}
       ${bounded && html`<div class="due"><i style=${{ width: `${share}%` }}></i></div>`}</div></li>`;
 }
 
@@ -116,6 +125,10 @@ function Why({ semaphore, next, now }) {
     ${timeout !== forever && w.sinceMillis ? ` It gives up in ${ago(left)}.` : ' It waits without a limit.'}</p>`;
 }
 
+/** Version names the version of data, and its change. */
+const Version = ({ of }) => html`version ${of.version}${big(of.changedMillis) > 0n && `, changed ${at(small(of.changedMillis))}`}${
+  of.author && html` by <${Text} of=${of.author}/>`}`;
+
 /** Data shows data as text, or its bytes in hexadecimal if it is not UTF-8. */
 function Data({ of, length, title = 'Data', version }) {
   const data = bytesOf(of);
@@ -124,10 +137,12 @@ function Data({ of, length, title = 'Data', version }) {
     text = new TextDecoder('utf-8', { fatal: true }).decode(data);
   } catch { /* shown as bytes */ }
   if (text === undefined || /[^\P{C}\n\t\r]/u.test(text)) {
-    text = Array.from({ length: Math.ceil(data.length / 16) }, (_, i) => Array.from(data.subarray(16 * i, 16 * i + 16), (b) => b.toString(16).padStart(2, '0')).join(' ')).join('\n');
+    const line = (i) => Array.from(data.subarray(16 * i, 16 * i + 16), (b) => b.toString(16).padStart(2, '0')).join(' ');
+    text = Array.from({ length: Math.ceil(data.length / 16) }, (_, i) => line(i)).join('\n');
   }
   const part = big(length) > BigInt(data.length) ? `, the first ${bytes(data.length)} of them here` : '';
-  return html`<section class="card wide"><h2>${title} <small>${bytes(length)}${part}${version && html`, version ${version.version}${big(version.changedMillis) > 0n && `, changed ${at(small(version.changedMillis))}`}${version.author && html` by <${Text} of=${version.author}/>`}`}</small></h2>
+  return html`<section class="card wide"><h2>${title} <small>
+    ${bytes(length)}${part}${version && html`, <${Version} of=${version}/>`}</small></h2>
     <pre class="data" tabindex="0"><bdi>${text}</bdi></pre></section>`;
 }
 
@@ -162,20 +177,25 @@ export function Lock({ route: { path, last: name } }) {
   const [act, setAct] = useState();
   const now = useClock();
   const answeredAgo = Date.now() - (since ?? 0);
-  const crumbs = html`<p class="crumbs"><a href="#/locks">Locks</a> / <a href=${nodeURL(path)} class="mono"><${Text} of=${path}/></a></p>`;
+  const crumbs = html`<p class="crumbs"><a href="#/locks">Locks</a> / <a href=${nodeURL(path)} class="mono">
+    <${Text} of=${path}/></a></p>`;
   const title = html`<${Heading} title=${plain(name)}><${Name} bytes=${name}/></${Heading}>`;
   if (!semaphore) {
-    return html`${crumbs}${title}${error?.status ? html`<${Problem} error=${error}/>` : semaphore === null ? html`<${Gone} path=${path} name=${name}/>` : html`<p class="lede">Asking the server.</p>`}`;
+    const missing = semaphore === null ? html`<${Gone} path=${path} name=${name}/>` : html`<p class="lede">Asking the server.</p>`;
+    return html`${crumbs}${title}${error?.status ? html`<${Problem} error=${error}/>` : missing}`;
   }
   const owners = big(semaphore.ownerCount);
   const waiters = big(semaphore.waiterCount);
   const look = lookAt(semaphore, holder, usual, now, answeredAgo);
   const idle = owners === 0n && waiters === 0n;
   const writes = me.rights?.includes('act');
-  const chip = big(semaphore.limit) > 2n ** 53n ? `${count(owners)} ${owners === 1n ? 'holder' : 'holders'}` : `${owners ? 'held' : 'free'}, ${count(semaphore.count)} of ${count(semaphore.limit)}`;
+  const chip = big(semaphore.limit) > 2n ** 53n ? many(owners, 'holder')
+    : `${owners ? 'held' : 'free'}, ${count(semaphore.count)} of ${count(semaphore.limit)}`;
   const places = { semaphore, now };
-  return html`${crumbs}<div class="head1"><div class="title">${title}<span class="chips"><span class=${`chip ${owners ? '' : 'none'}`}>${chip}</span>
-      ${waiters > 0n && html`<span class="chip wait">${count(waiters)} waiting</span>`}${semaphore.ephemeral && html`<span class="chip none">ephemeral</span>`}
+  return html`${crumbs}<div class="head1"><div class="title">${title}<span class="chips">
+    <span class=${`chip ${owners ? '' : 'none'}`}>${chip}</span>
+      ${waiters > 0n && html`<span class="chip wait">
+        ${count(waiters)} waiting</span>`}${semaphore.ephemeral && html`<span class="chip none">ephemeral</span>`}
       ${look && html`<span class=${`chip ${look.kind === 'lost' ? 'bad' : 'wait'}`}>${look.note}</span>`}</span>
       <div class="acts"><${Copy} text=${location.href}>Copy link</${Copy}>
         ${writes && owners === 1n && holder && html`<button class="btn bad" onClick=${() => setAct('end')}>End session…</button>`}

@@ -35,8 +35,10 @@ function LockRow({ row, now }) {
   const { s, look } = row;
   const waits = waitsOf(s, now);
   const held = heldFor(s, now);
-  const time = (millis, late) => html`<div class=${`age ${late ? 'late' : ''}`}>${millis === undefined ? '' : ago(millis)}</div>`;
-  return html`<div class="cell c-name"><a class="name" href=${lockURL(s.path, bytesOf(s.name))}><${Name} bytes=${bytesOf(s.name)}/></a>
+  const time = (millis, late) => html`<div class=${`age ${late ? 'late' : ''}`}>${millis === undefined ? '' : ago(millis)}
+    </div>`;
+  return html`<div class="cell c-name"><a class="name" href=${lockURL(s.path, bytesOf(s.name))}>
+    <${Name} bytes=${bytesOf(s.name)}/></a>
       <div class="sub mono"><${Text} of=${s.path}/></div></div>
     <div class="cell c-holder"><${Holder} s=${s} holder=${row.holder} look=${look}/></div>
     <div class="c-cap"><${Tokens} of=${s}/></div>
@@ -48,7 +50,8 @@ function LockRow({ row, now }) {
 /** Sentence sums the list up: the worst of it, in words. */
 function Sentence({ rows, total, now }) {
   const looks = rows.filter((row) => row.look);
-  const link = (s) => html`<a href=${lockURL(s.path, bytesOf(s.name))} title=${plain(bytesOf(s.name))}><${Name} bytes=${bytesOf(s.name)}/></a>`;
+  const link = (s) => html`<a href=${lockURL(s.path, bytesOf(s.name))} title=${plain(bytesOf(s.name))}>
+    <${Name} bytes=${bytesOf(s.name)}/></a>`;
   if (looks.length === 0) {
     const oldest = rows.find((row) => row.s.waiters?.length);
     return html`<p class="lede"><b>No lock needs a look.</b> ${capital(many(total, 'lock'))} ${`${total}` === '1' ? 'is' : 'are'} held or awaited
@@ -58,7 +61,8 @@ function Sentence({ rows, total, now }) {
     const n = small(s.waiterCount);
     return n === 0 ? '' : ` and ${inWords(n)} ${n === 1 ? 'waits' : 'wait'} for it, the first for ${roughly(waitsOf(s, now)[0] ?? 0)}`;
   };
-  return html`<p class="lede"><b>${capital(inWords(looks.length))} ${looks.length === 1 ? 'lock needs' : 'locks need'} a look.</b>${
+  return html`<p class="lede"><b>
+    ${capital(inWords(looks.length))} ${looks.length === 1 ? 'lock needs' : 'locks need'} a look.</b>${
     looks.slice(0, 2).map((row) => html` ${link(row.s)} ${row.look.phrase}${row.look.wait ? '' : queue(row)}.`)}</p>`;
 }
 

@@ -26,14 +26,16 @@ export function lookAt(semaphore, holder, usual, now, answeredAgo = 0) {
   }
   const held = heldFor(semaphore, now);
   if (usual && held > leastHeldMillis && held > usualTimes * usual) {
-    return { kind: 'late', held: true, note: `${Math.floor(held / usual)} times its usual ${ago(usual)}`, phrase: `has been held for ${roughly(held)}` };
+    return { kind: 'late', held: true, note: `${Math.floor(held / usual)} times its usual ${ago(usual)}`,
+      phrase: `has been held for ${roughly(held)}` };
   }
   for (const w of semaphore.waiters ?? []) {
     const timeout = big(w.timeoutMillis);
     const wait = now - small(w.sinceMillis);
     if (!w.sinceMillis || timeout === 0n || timeout === forever || wait < shareOfTimeout * small(timeout)) continue;
     const left = small(timeout) - wait;
-    return { kind: 'late', wait: true, note: `a wait of ${limit(small(timeout))} ends in ${ago(left)}`, phrase: `is awaited by a session that gives up in ${roughly(left)}` };
+    return { kind: 'late', wait: true, note: `a wait of ${limit(small(timeout))} ends in ${ago(left)}`,
+      phrase: `is awaited by a session that gives up in ${roughly(left)}` };
   }
   return undefined;
 }

@@ -43,7 +43,8 @@ function App() {
   if (!state.ready) return null;
   if (!session) return html`<${SignIn} error=${state.error}/>`;
   const View = views[route.view] ?? Unknown;
-  return html`<${Frame} route=${route}><${View} key=${`${route.view}${route.path}/${route.last.join()}`} route=${route}/></${Frame}>`;
+  return html`<${Frame} route=${route}><${View} key=${`${route.view}${route.path}/${route.last.join()}`} route=${route}/>
+    </${Frame}>`;
 }
 
 render(html`<${App}/>`, document.querySelector('#app'));

@@ -58,7 +58,8 @@ export const textOf = (bytes) => new TextDecoder('utf-8', { ignoreBOM: true }).d
 /** Name shows bytes. */
 export function Name({ bytes }) {
   if (bytes.length === 0) return html`<bdi class="nm esc">(empty name)</bdi>`;
-  return html`<bdi class="nm">${pieces(bytes).map((p) => (p.escaped ? html`<span class="esc">${p.text}</span>` : p.text))}</bdi>`;
+  return html`<bdi class="nm">${pieces(bytes).map((p) => (p.escaped ? html`<span class="esc">${p.text}</span>` : p.text))}
+    </bdi>`;
 }
 
 /** Text shows a text of a client, such as a description. */

@@ -23,7 +23,8 @@ export function Tokens({ of }) {
   }
   const text = `${count(held)} of ${count(limit)}`;
   if (limit <= 12n) {
-    return html`<div class="cap" aria-hidden="true">${Array.from({ length: small(limit) }, (_, i) => cell(BigInt(i) >= held))}</div>
+    return html`<div class="cap" aria-hidden="true">
+      ${Array.from({ length: small(limit) }, (_, i) => cell(BigInt(i) >= held))}</div>
       <div class="capn">${text}</div>`;
   }
   const share = held === 0n ? 0 : Math.max(4, small((held * 1000n) / limit) / 10);
@@ -34,8 +35,10 @@ export function Tokens({ of }) {
 /** Queue shows the waiters: a tick for each of the first ten, as high as its wait's share of the oldest one. */
 export function Queue({ waits, length, calm }) {
   if (big(length) === 0n) return html`<span class="zero" aria-label="nobody waits">–</span>`;
-  const ticks = Array.from({ length: Math.min(10, small(length)) }, (_, i) => (waits[i] === undefined ? 14 : Math.max(14, (100 * waits[i]) / (waits[0] || 1))));
-  return html`<div class=${`ticks ${calm ? 'calm' : ''}`} aria-hidden="true">${ticks.map((h) => html`<i style=${{ height: `${h}%` }}></i>`)}</div>
+  const share = (i) => (waits[i] === undefined ? 14 : Math.max(14, (100 * waits[i]) / (waits[0] || 1)));
+  const ticks = Array.from({ length: Math.min(10, small(length)) }, (_, i) => share(i));
+  return html`<div class=${`ticks ${calm ? 'calm' : ''}`} aria-hidden="true">
+    ${ticks.map((h) => html`<i style=${{ height: `${h}%` }}></i>`)}</div>
     <span><b>${count(length)}</b> <span class="faint">waiting</span></span>`;
 }
 
@@ -74,7 +77,8 @@ export function Search({ label, value, change }) {
 
 /** Choice is a row of buttons of which one is pressed. */
 export const Choice = ({ label, options, value, change }) => html`<div class="seg" role="group" aria-label=${label}>
-  ${options.map(([key, text]) => html`<button type="button" aria-pressed=${key === value} onClick=${() => change(key)}>${text}</button>`)}</div>`;
+  ${options.map(([key, text]) => html`<button type="button" aria-pressed=${key === value} onClick=${() => change(key)}>
+    ${text}</button>`)}</div>`;
 
 /** Empty suggests the next step where there is nothing to show. */
 export const Empty = ({ title, children }) => html`<div class="empty"><p><b>${title}</b></p>${children}</div>`;
@@ -101,10 +105,12 @@ export function Life({ of, answeredAgo = 0, now }) {
   const share = timeout ? Math.min(100, (100 * left) / timeout) : 0;
   const text = of.attached ? `A client has the session. It ends ${roughly(timeout)} after the client’s last sign of life.`
     : `${of.detachedMillis ? `Silent for ${ago(now - small(of.detachedMillis))}` : 'Silent'}: the session ends in ${ago(left)} if its client stays away.`;
-  return html`<div class=${`life ${of.attached ? '' : 'lost'}`} aria-hidden="true"><i style=${{ width: `${share}%` }}></i></div><p class="note">${text}</p>`;
+  return html`<div class=${`life ${of.attached ? '' : 'lost'}`} aria-hidden="true"><i style=${{ width: `${share}%` }}></i>
+    </div><p class="note">${text}</p>`;
 }
 
 /** Facts is a list of terms and their values; those without a value are left out. */
 export function Facts({ rows }) {
-  return html`<dl class="facts">${rows.filter(([, value]) => value).map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl>`;
+  return html`<dl class="facts">${rows.filter(([, value]) => value).map(([term, value]) => html`<dt>${term}</dt><dd>${value}
+    </dd>`)}</dl>`;
 }

@@ -58,7 +58,8 @@ export function Rows({ label, head, count, groups = [], item, near, steady }) {
   }
   const space = (key, height) => (height > 0 ? html`<li key=${key} class="space" aria-hidden="true" style=${{ height: `${height}px` }}></li>` : null);
   return html`<div class="table">${head && html`<div class="head">${head}</div>`}
-    <ul ref=${list} class="list" aria-label=${label} onKeyDown=${move} ...${steady}>${space('above', top(first))}${shown}${space('below', top(count) - top(last))}</ul></div>`;
+    <ul ref=${list} class="list" aria-label=${label} onKeyDown=${move} ...${steady}>
+      ${space('above', top(first))}${shown}${space('below', top(count) - top(last))}</ul></div>`;
 }
 
 /** move moves the focus from row to row with the arrow keys. */

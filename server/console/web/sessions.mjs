@@ -23,27 +23,35 @@ function SessionRow({ s, now, answeredAgo }) {
   const { owned = [], awaited = [], client } = s;
   const left = small(s.leftMillis) - answeredAgo;
   const share = Math.max(0, Math.min(100, (100 * left) / (small(s.timeoutMillis) || 1)));
-  const state = s.attached ? html`<div>${s.beganMillis ? ago(now - small(s.beganMillis)) : 'unknown'}</div><div class="sub">attached</div>`
+  const state = s.attached ? html`<div>${s.beganMillis ? ago(now - small(s.beganMillis)) : 'unknown'}</div>
+    <div class="sub">attached</div>`
     : html`<div class="sub"><span class="lost">ends in ${ago(left)}</span></div>
       <div class="life lost" aria-hidden="true"><i style=${{ width: `${share}%` }}></i></div>`;
   return html`<div class="cell c-name"><a class="name" href=${sessionURL(s.path, s.id)}><${Title} of=${s}/></a>
       <div class="sub">#${s.id} <span class="mono"><${Text} of=${s.path}/></span></div></div>
-    <div class="cell c-holder"><div>${client ? html`<${Text} of=${host(client.address)}/>` : html`<span class="faint">${s.clientUnknown || 'no client'}</span>`}</div>
-      <div class="sub">${client && [sdk(client.sdk), client.user].filter(Boolean).map((t, i) => html`${i > 0 && ' · '}<${Text} of=${t}/>`)}</div></div>
-    <div class="cell c-queue"><div>${s.server && html`<span class="only-narrow">server </span><${Text} of=${s.server}/>`}</div></div>
+    <div class="cell c-holder"><div>${client ? html`<${Text} of=${host(client.address)}/>` : html`<span class="faint">
+      ${s.clientUnknown || 'no client'}</span>`}</div>
+      <div class="sub">${client && [sdk(client.sdk), client.user].filter(Boolean).map((t, i) => html`${i > 0 && ' · '}
+        <${Text} of=${t}/>`)}</div></div>
+    <div class="cell c-queue"><div>${s.server && html`<span class="only-narrow">server </span><${Text} of=${s.server}/>`}
+      </div></div>
     <div class="cell c-for num">${state}</div>
     <div class="cell c-cap"><div>${owned.length ? html`holds <${Links} path=${s.path} links=${owned}/>` : html`<span class="faint">holds nothing</span>`}</div>
-      <div class="sub">${awaited.length > 0 && html`<span class="late">waits for <${Links} path=${s.path} links=${awaited}/></span>`}</div></div>`;
+      <div class="sub">${awaited.length > 0 && html`<span class="late">waits for <${Links} path=${s.path} links=${awaited}/>
+        </span>`}</div></div>`;
 }
 
 function Sentence({ total, detached, settings }) {
   if (total === undefined) return null;
   const gone = detached?.sessions ?? [];
-  if (gone.length === 0) return html`<p class="lede"><b>Every session has its client.</b> ${capital(many(total, 'session'))} in all.</p>`;
+  if (gone.length === 0) return html`<p class="lede">
+    <b>Every session has its client.</b> ${capital(many(total, 'session'))} in all.</p>`;
   const next = gone.toSorted((a, b) => small(a.leftMillis) - small(b.leftMillis))[0];
   const number = detached.nextPageToken ? `more than ${gone.length}` : inWords(gone.length);
-  return html`<p class="lede"><b>${capital(number)} of ${many(total, 'session')} ${gone.length === 1 ? 'has' : 'have'} no client.</b>
-    ${' '}<a href=${sessionURL(next.path, next.id)}><${Title} of=${next}/></a> ends first, in ${roughly(small(next.leftMillis))}, and loses
+  return html`<p class="lede"><b>
+    ${capital(number)} of ${many(total, 'session')} ${gone.length === 1 ? 'has' : 'have'} no client.</b>
+    ${' '}<a href=${sessionURL(next.path, next.id)}><${Title} of=${next}/>
+      </a> ends first, in ${roughly(small(next.leftMillis))}, and loses
     ${' '}${many((next.owned ?? []).length, 'lock')}.${settings.show !== 'gone' && html` <a href="#/sessions?show=gone">Show them</a>.`}</p>`;
 }
 
@@ -75,7 +83,8 @@ export function Sessions({ route: { settings } }) {
   return html`<${Heading} title="Sessions"/><${Sentence} total=${total} detached=${detached} settings=${settings}/>
     <div class="bar"><${Search} label="Description, number, address, user" value=${settings.find ?? ''} change=${(text) => setSettings({ find: text })}/>
       <${Choice} label="Show" value=${show} options=${[['', 'All'], ['here', 'With a client'], ['gone', 'Without']]} change=${(value) => setSettings({ show: value })}/>
-      <span class="count" role="status">${pages.done ? many(pages.length, 'session') : `${count(all ? total : pages.length)}${all ? ' sessions' : ' found so far'}`}</span></div>
+      <span class="count" role="status">
+        ${pages.done ? many(pages.length, 'session') : `${count(all ? total : pages.length)}${all ? ' sessions' : ' found so far'}`}</span></div>
     <${Problem} error=${pages.error}/>
     ${pages.done && pages.length === 0 ? none
     : html`<div class="sessions"><${Rows} label="Sessions" head=${head} count=${rows} item=${item} near=${near}/></div>`}`;
@@ -83,8 +92,10 @@ export function Sessions({ route: { settings } }) {
 
 /** Table lists what one session holds or waits for. */
 function Table({ title, links, path, now, waits }) {
-  return html`<section class="card"><h2>${title}</h2>${links.length === 0 ? html`<p class="soft">Nothing.</p>` : html`<ul class="line dots">
-    ${links.map((l) => html`<li key=${l.orderId}><i class=${`dot ${waits ? 'h-wait' : 'h-data'}`} aria-hidden="true"></i><div><div class="who">
+  return html`<section class="card"><h2>${title}</h2>
+    ${links.length === 0 ? html`<p class="soft">Nothing.</p>` : html`<ul class="line dots">
+    ${links.map((l) => html`<li key=${l.orderId}><i class=${`dot ${waits ? 'h-wait' : 'h-data'}`} aria-hidden="true"></i>
+      <div><div class="who">
       <a href=${lockURL(path, bytesOf(l.name))}><${Name} bytes=${bytesOf(l.name)}/></a></div>
       <div class="sub">${many(l.count, 'token')}, fencing token ${l.orderId}</div></div>
       <div class="t"><b>${l.sinceMillis ? ago(now - small(l.sinceMillis)) : 'unknown'}</b></div></li>`)}</ul>`}</section>`;
@@ -98,16 +109,20 @@ export function Session({ route: { path, last } }) {
   const now = useClock();
   const s = answer?.sessions?.[0];
   const name = s?.description || `session ${id}`;
-  const crumbs = html`<p class="crumbs"><a href="#/sessions">Sessions</a> / <a href=${nodeURL(path)} class="mono"><${Text} of=${path}/></a></p>`;
+  const crumbs = html`<p class="crumbs"><a href="#/sessions">Sessions</a> / <a href=${nodeURL(path)} class="mono">
+    <${Text} of=${path}/></a></p>`;
   if (!s) {
     return html`${crumbs}<${Heading} title=${`session ${id}`}/>${error?.status ? html`<${Problem} error=${error}/>` : answer
-      ? html`<${Empty} title="There is no such session now."><p>It was stopped by its client, expired, or was ended. What it held has gone to
+      ? html`<${Empty} title="There is no such session now.">
+        <p>It was stopped by its client, expired, or was ended. What it held has gone to
         those that waited.</p></${Empty}>` : html`<p class="lede">Asking the server.</p>`}`;
   }
   const { owned = [], awaited = [], client } = s;
   const lede = `It holds ${owned.length ? many(owned.length, 'lock') : 'no lock'} and waits for ${awaited.length ? many(awaited.length, 'other') : 'nothing'}.`;
-  return html`${crumbs}<div class="head1"><div class="title"><${Heading} title=${plain(bytesOfText(name))}><${Text} of=${name}/></${Heading}>
-      <span class="chips"><span class=${`chip ${s.attached ? '' : 'bad'}`}>${s.attached ? 'attached' : 'without a client'}</span></span>
+  return html`${crumbs}<div class="head1"><div class="title"><${Heading} title=${plain(bytesOfText(name))}>
+    <${Text} of=${name}/></${Heading}>
+      <span class="chips"><span class=${`chip ${s.attached ? '' : 'bad'}`}>${s.attached ? 'attached' : 'without a client'}
+        </span></span>
       <div class="acts">${me.rights?.includes('act') && html`<button class="btn bad" onClick=${() => setEnding(true)}>End session…</button>`}</div></div>
     <p class="lede">${lede}</p></div><${Problem} error=${error}/>
     <div class="cards"><section class="card"><h2>Client</h2><${Life} of=${s} now=${now} answeredAgo=${Date.now() - since}/>

@@ -35,15 +35,20 @@ function Histogram({ events, from, now }) {
   };
   const ticks = [0, 15, 30, 45, 60];
   const anchor = (i) => (i === 0 ? 'start' : i === bars ? 'end' : 'middle');
-  return html`<div ref=${element}>${width > 0 && html`<svg class="gantt" width=${width} height="86" role="img" aria-label=${`Events by time: ${many(events.length, 'event')}, at most ${Math.max(0, ...counts.map(sum))} in one bar.`}>
+  return html`<div ref=${element}>
+    ${width > 0 && html`<svg class="gantt" width=${width} height="86" role="img" aria-label=${`Events by time: ${many(events.length, 'event')}, at most ${Math.max(0, ...counts.map(sum))} in one bar.`}>
     <line class="g-grid" x1="0" x2=${width} y1="64.5" y2="64.5"/>${counts.map(stack)}
-    ${ticks.map((i) => html`<text x=${x(i)} y="81" text-anchor=${anchor(i)}>${i === bars ? 'now' : now - from > 86400_000 ? at(from + i * step).slice(0, 6) : minuteOf(from + i * step)}</text>`)}</svg>`}</div>`;
+    ${ticks.map((i) => html`<text x=${x(i)} y="81" text-anchor=${anchor(i)}>
+      ${i === bars ? 'now' : now - from > 86400_000 ? at(from + i * step).slice(0, 6) : minuteOf(from + i * step)}</text>`)}
+      </svg>`}</div>`;
 }
 
 function EventRow({ e }) {
   return html`<div class="cell e-time">${at(small(e.timeMillis))}</div>
-    <div class="cell e-text"><div><i class=${`dot h-${classOf(e).key}`} aria-hidden="true"></i><${Sentence} of=${e}/></div></div>
-    <div class="cell e-node sub">${e.path && html`<a class="mono" href=${nodeURL(e.path)}><${Text} of=${e.path}/></a>`}${!e.number && e.server && e.kind !== 'LEADER' && html` on <${Text} of=${e.server}/>`}</div>`;
+    <div class="cell e-text"><div><i class=${`dot h-${classOf(e).key}`} aria-hidden="true"></i><${Sentence} of=${e}/></div>
+      </div>
+    <div class="cell e-node sub">${e.path && html`<a class="mono" href=${nodeURL(e.path)}><${Text} of=${e.path}/>
+      </a>`}${!e.number && e.server && e.kind !== 'LEADER' && html` on <${Text} of=${e.server}/>`}</div>`;
 }
 
 export function Timeline({ route: { settings } }) {
@@ -59,17 +64,26 @@ export function Timeline({ route: { settings } }) {
   const { items: list, changes, resort, steady } = useSteady(items, `${period} ${settings.kind}`);
   const item = (i) => {
     const { key, e, gap } = list[i];
-    return { key, content: gap ? html`<div class="cell e-time"></div><div class="cell e-text soft">Some events may be missing: <${Text} of=${gap}/></div>` : html`<${EventRow} e=${e}/>` };
+    return { key, content: gap ? html`<div class="cell e-time"></div>
+      <div class="cell e-text soft">Some events may be missing: <${Text} of=${gap}/></div>` : html`<${EventRow} e=${e}/>` };
   };
   const chips = [['', 'All'], ...classes.filter((c) => events.some((e) => classOf(e) === c) || settings.kind === c.key).map((c) => [c.key, c.title])];
+  if (error?.code === 'Unimplemented') {
+    return html`<${Heading} title="Timeline"/><${Empty} title="This server keeps no events.">
+      <p>Its version has no history of them. Its log has
+      the same: sessions that expire, and acts of administrators.</p></${Empty}>`;
+  }
   return html`<${Heading} title="Timeline"/>${answer && html`<p class="lede">${worst(events, words)}</p>`}
     <div class="bar"><${Choice} label="Period" value=${period} options=${[['hour', 'Hour'], ['day', 'Day'], ['week', 'Week']]} change=${(over) => setSettings({ over })}/>
       <${Choice} label="Kind" value=${settings.kind ?? ''} options=${chips} change=${(kind) => setSettings({ kind })}/>
       ${changes > 0 && html`<button type="button" class="btn moved" onClick=${resort}>${many(changes, 'new event')}</button>`}
-      <span class="count" role="status">${answer && `${many(shown.length, 'event')}${answer.more ? ', and older ones' : ''}`}</span></div>
+      <span class="count" role="status">
+        ${answer && `${many(shown.length, 'event')}${answer.more ? ', and older ones' : ''}`}</span></div>
     <${Problem} error=${error}/>
     ${answer && html`<section class="card"><${Histogram} events=${shown} from=${from} now=${now}/></section>`}
-    ${list.length > 0 ? html`<div class="wide events"><${Rows} label="Events" count=${list.length} item=${item} steady=${steady}/></div>`
-    : answer && html`<${Empty} title=${`Nothing to show ${words}.`}><p>Here come sessions that end with their locks, changes of configuration, and acts of administrators.
+    ${list.length > 0 ? html`<div class="wide events">
+      <${Rows} label="Events" count=${list.length} item=${item} steady=${steady}/></div>`
+    : answer && html`<${Empty} title=${`Nothing to show ${words}.`}>
+      <p>Here come sessions that end with their locks, changes of configuration, and acts of administrators.
       Grants and releases are not among them: see the page of a lock.</p></${Empty}>`}`;
 }
