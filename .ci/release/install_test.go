@@ -291,7 +291,8 @@ func goSurroundings(t *testing.T, folder string) *exec.Cmd {
 	command := exec.Command("bash")
 	command.Dir, command.SysProcAttr = home, &syscall.SysProcAttr{}
 	command.Env = []string{"HOME=" + home, "PATH=" + home + "/go/bin:" + os.Getenv("PATH"), "GOCACHE=" + cache,
-		"GOMODCACHE=" + modules, "GOPROXY=file://" + folder + "/proxy,off", "GOSUMDB=off", "GOTOOLCHAIN=local"}
+		"GOMODCACHE=" + modules, "GOPROXY=file://" + folder + "/proxy,off", "GOSUMDB=off", "GOTOOLCHAIN=local",
+		"GODEBUG=goindex=0"} // the index of an earlier test's version would be taken for this one's
 	return command
 }
 
