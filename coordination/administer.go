@@ -3,6 +3,7 @@ package coordination
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
@@ -23,7 +24,7 @@ func (m judge) administerEndSession(c *EndSession) (scheme.Step, outcome.Outcome
 		return nil, outcome.Because(outcome.NotFound, SessionMissing.Text)
 	}
 	return func() {
-		m.sessionOccurs(OccurSessionEnded, n, s, &OccurrenceMore{User: c.Subject, Reason: c.Reason})
+		m.endOccurs(OccurSessionEnded, n, s, OccurrenceMore{User: c.Subject, Reason: c.Reason, Client: c.Client})
 		m.endSession(n, s, Address{})
 	}, outcome.Done()
 }
@@ -40,7 +41,10 @@ func (m judge) administerRemoveSemaphore(c *RemoveSemaphore) (scheme.Step, outco
 	if refusal := sem.keeps(c.Force); refusal != nil {
 		return nil, because(refusal)
 	}
-	return func() { m.removeSemaphore(n, sem) }, outcome.Done()
+	return func() {
+		m.user = c.Subject
+		m.removeSemaphore(n, 0, sem)
+	}, outcome.Done()
 }
 
 func (m judge) updateData(c *UpdateData) (scheme.Step, outcome.Outcome) {
@@ -72,7 +76,10 @@ func (m judge) updateData(c *UpdateData) (scheme.Step, outcome.Outcome) {
 	}
 	return func() {
 		n.touch(sem)
+		before := len(sem.data)
 		n.setSemaphoreData(sem, c.Data, m.change(sem, c.Subject))
+		m.user = c.Subject
+		m.semaphoreOccurs(OccurDataChanged, n, 0, sem, before)
 		m.changed(n, sem, Effect{DataChanged: true})
 	}, outcome.Done()
 }
@@ -86,7 +93,10 @@ func (m judge) makeWithData(n *node, c *UpdateData) (scheme.Step, outcome.Outcom
 		return nil, because(refusal)
 	}
 	return func() {
-		n.addSemaphore(c.Name, Infinite, c.Data, false).change = m.change(nil, c.Subject)
+		sem := n.addSemaphore(c.Name, Infinite, c.Data, false)
+		sem.change = m.change(nil, c.Subject)
+		m.user = c.Subject
+		m.semaphoreOccurs(OccurSemaphoreCreated, n, 0, sem, 0)
 	}, outcome.Done()
 }
 
@@ -100,4 +110,65 @@ func (m judge) administered(id NodeID, access scheme.Access, by Caller) (*node, 
 		return nil, answer
 	}
 	return n, outcome.Done()
+}
+
+// callOccurs notes what a call has changed, unless another occurrence does, or no person has made it.
+func (m judge) callOccurs(c callCommand) {
+	if !m.observed {
+		return
+	}
+	act, path, target := "", scheme.Path(nil), ""
+	switch c := c.(type) {
+	case *CreateNode:
+		act, path = "create node", c.Path
+	case *AlterNode:
+		act, path = "alter node", c.Path
+	case *MakeDirectory:
+		act, path = "make directory", c.Path
+	case *RemoveDirectory:
+		act, path = "remove directory", c.Path
+	case *ModifyPermissions:
+		act, path, target = "change permissions", c.Path, permissionsText(&c.Change)
+	case *SetQuota:
+		act, path = "set quota", c.Path
+		target = fmt.Sprintf("%d bytes, %d entries", c.Quota.Bytes, c.Quota.Entries)
+	case *SetLimits:
+		if !c.OnlyFirst {
+			act, target = "set limits", fmt.Sprintf("%d bytes", c.Limits.State)
+		}
+	case *CreateResource:
+		act, path, target = "create resource", c.Path, c.Resource
+	case *AlterResource:
+		act, path, target = "alter resource", c.Path, c.Resource
+	case *DropResource:
+		act, path, target = "drop resource", c.Path, c.Resource
+	case *AddUser:
+		act, target = "add user", c.Name
+	case *SetPassword:
+		act, target = "set password", c.Name
+	case *RemoveUser:
+		act, target = "remove user", c.Name
+	}
+	if act == "" {
+		return
+	}
+	o := Occurrence{Kind: OccurAdministered,
+		More: &OccurrenceMore{User: c.by().Subject, Act: act, Target: target}}
+	if path != nil {
+		entry, _ := m.tree.Lookup(path)
+		o.Node, o.More.Path = entry.Node, path.String()
+	}
+	m.occurs(o)
+}
+
+// permissionsText describes a change of permissions.
+func permissionsText(c *scheme.PermissionsChange) string {
+	var words []string
+	if c.Clear {
+		words = append(words, "clear")
+	}
+	for i := range c.Actions {
+		words = append(words, c.Actions[i].String())
+	}
+	return strings.Join(words, ", ")
 }

@@ -38,8 +38,14 @@ type admission struct {
 func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
 	r.admission.readable, r.admission.crowded = readable, crowded
 	if r.leader != nil {
-		r.leader.ages.unreadable = !r.admission.isReadable(provesTime)
+		r.admit(r.leader)
 	}
+}
+
+// admit has a leader leave out what not every server can read.
+func (r *Replica[S, W]) admit(l *Leader) {
+	l.ages.unreadable = !r.admission.isReadable(provesTime)
+	l.clientless = !r.admission.isReadable(namesClient)
 }
 
 // restricted reports whether there is any command that is refused.
@@ -64,11 +70,13 @@ func (a *admission) isReadable(c Command) bool {
 }
 
 // These are commands that say more than every version of the program can read. Until all can, that is left
-// out: outcomes are remembered for longer, new sessions have no owner, and nothing ages.
+// out: outcomes are remembered for longer, new sessions have no owner, nothing ages, and no event has the client of
+// a session that ended.
 var (
 	acknowledges = &ReleaseSemaphore{Origin: Origin{Answered: 1}}
 	namesOwner   = &Attach{Identity: Identity{Kind: IdentityUser}}
 	provesTime   = &Age{}
+	namesClient  = &ExpireSession{Client: Client{SilentMillis: 1}}
 )
 
 // shrinks reports whether a command makes the state smaller, or is needed for one that does.

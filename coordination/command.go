@@ -45,6 +45,7 @@ type Attach struct {
 // StopSession ends a session at the wish of its client (§2.8).
 type StopSession struct {
 	Origin
+	Client Client // where the session holds or awaits something
 }
 
 // ExpireSession ends a session whose countdown the leader of Term saw run out. It is void if the session has
@@ -54,6 +55,7 @@ type ExpireSession struct {
 	Session     SessionID
 	AttachEpoch Epoch
 	Term        Term
+	Client      Client
 }
 
 // ExpireWaiter ends a wait that the leader of Term saw run out. It is void if the waiter has become an owner,
@@ -217,6 +219,7 @@ type EndSession struct {
 	Session SessionID
 	// Reason is shown to watchers of events, and has no other effect.
 	Reason string
+	Client Client // added by the leader
 }
 
 // RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or

@@ -168,7 +168,7 @@ func (l *Leader) Tick(now Instant) {
 			}
 			s.countdown = nil
 			l.propose(n, s, &ExpireSession{Node: n.id, Session: s.id,
-				AttachEpoch: n.node.sessions[s.id].attachEpoch, Term: l.term})
+				AttachEpoch: n.node.sessions[s.id].attachEpoch, Term: l.term, Client: s.lastClient(l, now)})
 			continue
 		}
 		delete(n.waits, d.wait.Order)

@@ -383,8 +383,8 @@ func (f *Front) Deliver(now Instant, m *Message) {
 	case MessageAttached:
 		f.state, f.grace = frontAttached, m.GraceMillis
 		f.roster = Roster{Node: m.Node, Session: m.Session, Epoch: m.Epoch, Rights: m.Rights,
-			Path: f.start.Path, Caller: f.start.Caller, Identity: f.start.Identity, Server: f.start.Server,
-			SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
+			Path: f.start.Path, Caller: f.start.Caller, Identity: f.start.Identity, Client: f.start.Client,
+			Server: f.start.Server, SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
 		f.reply(Reply{Kind: ReplyStarted, Session: m.Session})
 		f.ping(now)
 	case MessageEnd:

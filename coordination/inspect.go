@@ -520,6 +520,14 @@ func (r *Replica[S, W]) SinkOf(stream StreamID) (sink S, known bool) {
 	return sink, known
 }
 
+// ClientOf returns the client of a session, nil if this server does not lead or does not know it.
+func (r *Replica[S, W]) ClientOf(node NodeID, session SessionID) *Client {
+	if r.leader == nil || r.leader.nodes[node] == nil || r.leader.nodes[node].sessions[session] == nil {
+		return nil
+	}
+	return r.leader.nodes[node].sessions[session].client
+}
+
 func (l *Leader) standing(now Instant, node NodeID, session SessionID) (Standing, bool) {
 	n := l.machine.nodes[node]
 	if n == nil || n.sessions[session] == nil {

@@ -146,7 +146,7 @@ func TestInspectWhileThingsChange(t *testing.T) {
 		disturb := func() {
 			for range 5 {
 				if id := SessionID(1 + random.IntN(sessions)); !stays(id) {
-					m.Apply(m.index+1, 1, &StopSession{Origin{Node: 1, Session: id,
+					m.Apply(m.index+1, 1, &StopSession{Origin: Origin{Node: 1, Session: id,
 						Address: Address{Epoch: Epoch{1, uint64(id)}}}})
 				}
 				m.Apply(m.index+1, 1, &Attach{Node: 1, Epoch: Epoch{2, uint64(m.index)}, TimeoutMillis: 5000})

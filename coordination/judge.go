@@ -24,6 +24,7 @@ func (m *Machine) executeCall(c callCommand) {
 	step, answer := judge{m}.judge(c)
 	if step != nil {
 		step()
+		judge{m}.callOccurs(c)
 	}
 	call := *c.name()
 	m.calls.remember(call, m.index, answer)

@@ -29,6 +29,8 @@ type Leader struct {
 	quietEnds bool          // its end is on its way to the log, once
 	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
+	// no client is named where its session ends: for the same reason
+	clientless bool
 }
 
 // Output lists the leader's actions, in order within each list.
@@ -101,6 +103,8 @@ type ledSession struct {
 	id         SessionID
 	node       *ledNode
 	attachment *attachment // nil while detached
+	client     *Client     // of the last attachment under this leader
+	lost       Lost        // while detached
 	newest     *attachment // of those still attaching
 	seqNo      uint64      // last accepted (§2.4)
 	// no stream but attachment can claim the session: every other one has ended, or a logged attach beats it
@@ -129,6 +133,7 @@ type attachment struct {
 	node      *ledNode
 	session   *ledSession // nil for a new session that is not there yet
 	caller    Caller
+	client    *Client
 	rights    Rights
 	stopping  bool
 	abandoned bool        // the stream went away while attaching
@@ -217,6 +222,23 @@ func (l *Leader) forget(s *ledSession) *attachment {
 		a.later = nil // describes of a stream without its session are not answered
 	}
 	return a
+}
+
+// lastClient describes the client of a session for a command that ends it at a moment.
+func (s *ledSession) lastClient(l *Leader, now Instant) (c Client) {
+	switch {
+	case l.clientless:
+		return Client{}
+	case s.client != nil:
+		c = *s.client
+	}
+	if s.attachment == nil {
+		c.SilentMillis, c.Lost = inMillis(now-s.since), s.lost
+		if s.inherited {
+			c.Lost = LostLeader
+		}
+	}
+	return c
 }
 
 // Applied takes the effects of a command, written in term. It must be called for every command that is executed, before

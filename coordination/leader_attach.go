@@ -9,7 +9,8 @@ import "github.com/coordd/coordd/scheme"
 // It differs from the reference in one point: a theft is validated before the older stream is ended, so a
 // newcomer that is refused disturbs nobody (§2.5).
 func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
-	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, caller: r.Caller}
+	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, caller: r.Caller,
+		client: r.Client}
 	n, refusal := l.resolve(r.Path)
 	repeated := false
 	if refusal == nil {
@@ -137,14 +138,14 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	if old := l.forget(s); old != nil {
 		l.end(old, stolenBy(a, old))
 	}
-	a.session, s.attachment = s, a
+	a.session, s.attachment, s.client = s, a, a.client
 	switch {
 	case !a.abandoned:
 		l.send(a, Message{Kind: MessageAttached, Node: s.node.id, Session: s.id, Epoch: a.epoch,
 			Rights: a.rights, GraceMillis: s.node.node.config.EffectiveGraceMillis()})
 	case created: // nobody knows its id (§2.9)
 		s.attachment = nil
-		l.propose(s.node, s, &StopSession{Origin{Node: s.node.id, Session: s.id,
+		l.propose(s.node, s, &StopSession{Origin: Origin{Node: s.node.id, Session: s.id,
 			Address: Address{Epoch: a.epoch}}})
 	default:
 		l.detach(now, s)
@@ -205,6 +206,7 @@ func (l *Leader) Lose(now Instant, stream StreamID) {
 	if a := l.streams[stream]; a != nil && a.session != nil && a.session.attachment == a {
 		a.session.exclusive = false
 		a.later = nil
+		defer func() { a.session.lost = LostServer }()
 	}
 	l.Detach(now, stream)
 }
@@ -212,6 +214,7 @@ func (l *Leader) Lose(now Instant, stream StreamID) {
 // detach starts the countdown with the session's present timeout; no grace is added (§2.10).
 func (l *Leader) detach(now Instant, s *ledSession) {
 	l.forget(s)
+	s.lost = LostStream
 	l.occurs(OccurSessionDetached, s)
 	l.startCountdown(s, now, now.After(s.durable().timeoutMillis))
 }

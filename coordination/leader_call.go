@@ -34,6 +34,13 @@ func (l *Leader) Call(c Command, since Index, repeated bool) {
 		if call != (CallID{}) {
 			l.calling[call] = true
 		}
+		if end, is := c.(*EndSession); is {
+			if n := l.leaderSide(end.Node); n != nil && n.leaderSide(end.Session) != nil {
+				s, named := n.sessions[end.Session], *end
+				named.Client = s.lastClient(l, s.since)
+				c = &named
+			}
+		}
 		l.put(c)
 	}
 }

@@ -75,7 +75,11 @@ func (l *Leader) take(a *attachment, f *Forward) {
 		Acknowledged: f.Acknowledged, Answered: f.Answered}
 	a.session.asked = origin.Address
 	urgent := l.urgent || !a.joinsQueue(r) // by the state as it is, before anything else
-	l.propose(a.node, a.session, r.command(origin))
+	command := r.command(origin)
+	if stop, is := command.(*StopSession); is && a.session.durable().links.first != nil {
+		stop.Client = a.session.lastClient(l, 0)
+	}
+	l.propose(a.node, a.session, command)
 	l.urgent = urgent
 }
 

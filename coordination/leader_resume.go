@@ -25,7 +25,7 @@ package coordination
 // whose absence is in the log before its end is there, too (see absence).
 func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
-		caller: r.Caller, rights: r.Rights}
+		caller: r.Caller, client: r.Client, rights: r.Rights}
 	if a.node = l.leaderSide(r.Node); a.node == nil {
 		l.end(a, LinkFailure) // as when the node is dropped (§1.3)
 		return
@@ -64,7 +64,7 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	if other := l.forget(s); other != nil && other.stream != stream {
 		l.end(other, stolenBy(a, other))
 	}
-	a.session, s.attachment, s.exclusive = s, a, true
+	a.session, s.attachment, s.client, s.exclusive = s, a, a.client, true
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
 	l.send(a, Message{Kind: MessageResumed})

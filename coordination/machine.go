@@ -113,6 +113,7 @@ func (m *Machine) begin(e *Entry) {
 	e.check()
 	m.index, m.place = e.Index, 0
 	m.stampMillis = max(m.stampMillis, e.StampMillis)
+	m.entry, m.number = e.Index, 0
 	m.clock.proves(e.Term, e.ServedMillis)
 	if e.Versions {
 		m.versions.count(m.counts.Semaphores)
@@ -141,6 +142,7 @@ func (m *Machine) mustBeBetween(what string) {
 func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 	m.place = place
 	m.calm.quiet = 0
+	m.cause, m.user = 0, ""
 	before := len(m.list)
 	switch c := c.(type) {
 	case *AcquireSemaphore:
@@ -165,7 +167,7 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		}
 	case *StopSession:
 		if n, s := m.origin(&c.Origin, RequestStop); s != nil {
-			m.sessionOccurs(OccurSessionStopped, n, s, nil)
+			m.endOccurs(OccurSessionStopped, n, s, OccurrenceMore{Client: c.Client})
 			m.endSession(n, s, c.Address)
 		}
 	case *Attach:
@@ -246,7 +248,7 @@ func (m *Machine) attach(c *Attach) {
 		}
 		s := n.addSession(c, m.stampMillis)
 		s.memory.complete = true
-		m.sessionOccurs(OccurSessionStarted, n, s, nil)
+		m.sessionOccurs(OccurSessionStarted, n, s)
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch},
 			Created: true})
 		return
@@ -268,7 +270,7 @@ func (m *Machine) attach(c *Attach) {
 	s.absence = absence{}
 	m.describeSession(n, s, c.Description)
 	s.memory = memory{complete: true}
-	m.sessionOccurs(OccurSessionAttached, n, s, nil)
+	m.sessionOccurs(OccurSessionAttached, n, s)
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }
 
@@ -306,7 +308,7 @@ func (m *Machine) expireSession(c *ExpireSession, term Term) {
 		return
 	}
 	if s := n.sessions[c.Session]; s != nil && s.attachEpoch == c.AttachEpoch {
-		m.sessionOccurs(OccurSessionExpired, n, s, nil)
+		m.endOccurs(OccurSessionExpired, n, s, OccurrenceMore{Client: c.Client})
 		m.endSession(n, s, Address{})
 	}
 }

@@ -149,7 +149,7 @@ func TestSessionEndsUnderItsStream(t *testing.T) {
 
 	foreign := Epoch{Term: r.term, Counter: 1 << 40}
 	r.applyForeign(r.term, &Attach{Node: node, Epoch: foreign})
-	r.applyForeign(r.term, &StopSession{Origin{Node: node, Session: 2, Address: Address{Epoch: foreign}}})
+	r.applyForeign(r.term, &StopSession{Origin: Origin{Node: node, Session: 2, Address: Address{Epoch: foreign}}})
 	r.expect() // the leader never knew of it
 }
 
@@ -195,7 +195,7 @@ func TestReading(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	origin := Origin{Node: 3, Session: 4}
 	for _, c := range []Command{
-		&Attach{Node: 3, Session: 4}, &StopSession{origin}, &ExpireSession{Node: 3, Session: 4},
+		&Attach{Node: 3, Session: 4}, &StopSession{Origin: origin}, &ExpireSession{Node: 3, Session: 4},
 		&ExpireWaiter{Node: 3, Session: 4},
 		&CreateSemaphore{Origin: origin}, &UpdateSemaphore{Origin: origin}, &DeleteSemaphore{Origin: origin},
 		&AcquireSemaphore{Origin: origin}, &ReleaseSemaphore{Origin: origin},

@@ -113,9 +113,8 @@ func (m judge) dropNode(c *DropNode) (scheme.Step, outcome.Outcome) {
 
 func (m *Machine) forgetNode(n *node, c *DropNode) {
 	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: OccurNodeDropped, StampMillis: m.stampMillis,
-			Node: n.id, Count: uint64(len(n.sessions)),
-			More: &OccurrenceMore{User: c.Subject, Path: c.Path.String()}})
+		m.occurs(Occurrence{Kind: OccurNodeDropped, Node: n.id, Count: uint64(len(n.sessions)),
+			Before: uint64(n.counts.Owners), More: &OccurrenceMore{User: c.Subject, Path: c.Path.String()}})
 	}
 	n.walk.dropping(n)
 	m.inOrder.remove(n)

@@ -38,6 +38,8 @@ type AttachRequest struct {
 	Caller Caller
 	// Identity is the same one, if rights count.
 	Identity Identity
+	// Client describes who asks, nil if nobody knows; it is not changed any more.
+	Client *Client
 	// Nonce is the Front's own name for its wish for a new session, not 0: repeated to a new leader, it finds
 	// the session that was made for it.
 	Nonce uint64
@@ -52,6 +54,7 @@ type Roster struct {
 	Server        uint64
 	Caller        Caller
 	Identity      Identity
+	Client        *Client // as in AttachRequest
 	SeqNo         uint64
 	Rights        Rights
 	TimeoutMillis uint64

@@ -2,8 +2,11 @@ package coordination
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/coordd/coordd/scheme"
 )
 
 // occurred returns the occurrences since the last call, in short words.
@@ -12,6 +15,7 @@ func (r *rig) occurred() (words []string) {
 		OccurSessionDetached: "detached", OccurSessionStopped: "stopped", OccurSessionExpired: "expired",
 		OccurSessionEnded: "ended", OccurLockGranted: "granted", OccurLockAwaited: "awaited",
 		OccurLockLost: "lost", OccurWaitEnded: "gave up", OccurSemaphoreDeleted: "deleted",
+		OccurSemaphoreCreated: "created", OccurDataChanged: "changed",
 		OccurNodeDropped: "dropped"}
 	for _, o := range r.machine.Occurred() {
 		word := fmt.Sprintf("%d %s", o.Session, names[o.Kind])
@@ -21,7 +25,9 @@ func (r *rig) occurred() (words []string) {
 		if o.Kind == OccurNodeDropped {
 			word = fmt.Sprintf("node %d dropped with %d at %s by %s", o.Node, o.Count, o.More.Path,
 				o.More.User)
-		} else if o.More != nil {
+		} else if o.Kind == OccurAdministered {
+			word = fmt.Sprintf("%s %s %s by %s", o.More.Act, o.More.Path, o.More.Target, o.More.User)
+		} else if o.More != nil && o.More.User != "" {
 			word += fmt.Sprintf(" by %s: %s", o.More.User, o.More.Reason)
 		}
 		words = append(words, word)
@@ -43,7 +49,7 @@ func TestOccurrences(t *testing.T) {
 	r.createNode("/local/n", relaxed)
 	one := r.open(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
 	two := r.open(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
-	want("starts", "1 started", "2 started")
+	want("starts", "create node /local/n  by ", "1 started", "2 started")
 	r.request(one, 1, tryLock)
 	r.request(two, 1, waitLock)
 	want("a lock", "1 granted lock 1", "2 awaited lock 2")
@@ -72,7 +78,7 @@ func TestOccurrences(t *testing.T) {
 	r.request(one, 6, Request{Kind: RequestCreate, Name: "s", Limit: 1})
 	r.request(one, 7, Request{Kind: RequestAcquire, Name: "s", Count: 1})
 	r.request(one, 8, Request{Kind: RequestDelete, Name: "s", Force: true})
-	want("a semaphore", "1 granted s 5", "1 lost s 5", "0 deleted s 0")
+	want("a semaphore", "1 created s 0", "1 granted s 5", "1 lost s 5", "1 deleted s 0")
 	r.request(one, 9, Request{Kind: RequestStop})
 	want("stopped", "1 stopped")
 	three := r.open(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
@@ -109,5 +115,107 @@ func TestOccurrencesDoNotAllocate(t *testing.T) {
 	}
 	if without, with := cost(false), cost(true); with > without {
 		t.Errorf("%v allocations with an observer, %v without", with, without)
+	}
+}
+
+// TestEndsNameTheirClients ends sessions in each way: the occurrence has the client, which only the leader knew, and
+// every server that executes the log has the same occurrences.
+func TestEndsNameTheirClients(t *testing.T) {
+	r := newRig(t)
+	r.machine.Observe()
+	other, err := NewMachine("/local", DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Observe()
+	var copied []Occurrence
+	r.executing = func(e *Entry) {
+		other.ApplyEntry(e)
+		copied = append(copied, other.Occurred()...)
+	}
+	r.createNode("/local/n", relaxed)
+	client := &Client{Peer: "10.0.0.7:51234", Library: "ydb-go-sdk/3", User: "alice"}
+	attach := AttachRequest{Path: "/local/n", TimeoutMillis: 5000, Description: "worker-7", Client: client}
+	held := func(name string) StreamID {
+		stream := r.open(attach)
+		r.applyAll()
+		r.request(stream, 1, Request{Kind: RequestAcquire, Name: name, Count: 1, Ephemeral: true})
+		r.applyAll()
+		return stream
+	}
+	expires, lost, stops, _ := held("expires"), held("lost"), held("stops"), held("killed")
+	r.leader.Detach(r.now, expires)
+	r.leader.Lose(r.now, lost)
+	r.request(stops, 2, Request{Kind: RequestStop})
+	r.call(&EndSession{Caller: Caller{Subject: "root"}, Node: 1, Session: 4, Reason: "stuck"})
+	r.pass(6000)
+	r.tick()
+	r.applyAll()
+	var logged []Occurrence
+	ends := make(map[string]string)
+	for _, o := range r.machine.Occurred() {
+		if o.Number != 0 {
+			logged = append(logged, o)
+		}
+		if more := o.More; o.Kind == OccurLockLost {
+			ends[o.Semaphore] += fmt.Sprintf(", lost by %d", o.Cause)
+		} else if more != nil && more.Held > 0 {
+			ends[more.Names[0]] = fmt.Sprintf("%d %s %s %s %s %d %d of %s", o.Kind, more.Description,
+				more.Client.Peer, more.Client.User, more.Client.Library, more.Client.SilentMillis, more.Client.Lost,
+				more.Path)
+		}
+	}
+	who := " worker-7 10.0.0.7:51234 alice ydb-go-sdk/3 "
+	for name, want := range map[string]string{
+		"expires": fmt.Sprintf("%d%s6000 1 of /local/n, lost by %[1]d", OccurSessionExpired, who),
+		"lost":    fmt.Sprintf("%d%s6000 2 of /local/n, lost by %[1]d", OccurSessionExpired, who),
+		"stops":   fmt.Sprintf("%d%s0 0 of /local/n, lost by %[1]d", OccurSessionStopped, who),
+		"killed":  fmt.Sprintf("%d%s0 0 of /local/n, lost by %[1]d", OccurSessionEnded, who),
+	} {
+		if ends[name] != want {
+			t.Errorf("%s: %q, want %q", name, ends[name], want)
+		}
+	}
+	if !reflect.DeepEqual(logged, copied) {
+		t.Errorf("one server has\n%+v\nanother one\n%+v", logged, copied)
+	}
+}
+
+// TestCallsOccur makes each change that administrators make.
+func TestCallsOccur(t *testing.T) {
+	r := newRig(t)
+	r.machine.Observe()
+	r.createNode("/local/n", relaxed)
+	by := Caller{Subject: "root"}
+	path := pathOf("/local/n")
+	rate := ResourceProperties{MaxUnitsPerSecond: RealOf(5)}
+	for _, c := range []Command{
+		&AlterNode{Caller: by, Path: path},
+		&MakeDirectory{Caller: by, Path: pathOf("/local/d")},
+		&ModifyPermissions{Caller: by, Path: path, Change: scheme.PermissionsChange{Actions: []scheme.Action{
+			{Kind: scheme.Grant, Subject: "alice", Names: []string{"ydb.generic.use"}}}}},
+		&SetQuota{Caller: by, Path: pathOf("/local/d"), Quota: scheme.Quota{Bytes: 1 << 20, Entries: 80}},
+		&RemoveDirectory{Caller: by, Path: pathOf("/local/d")},
+		&SetLimits{Caller: by, Limits: StateLimits{State: 1 << 30}},
+		&CreateResource{Caller: by, Path: path, Resource: "r", ResourceProperties: rate},
+		&AlterResource{Caller: by, Path: path, Resource: "r", ResourceProperties: rate},
+		&DropResource{Caller: by, Path: path, Resource: "r"},
+		&AddUser{Caller: by, Name: "bob", PasswordHash: "x"},
+		&SetPassword{Caller: by, Name: "bob", PasswordHash: "y"},
+		&RemoveUser{Caller: by, Name: "bob"},
+		&RemoveUser{Caller: by, Name: "nobody"}, // refused
+	} {
+		r.call(c)
+		r.applyAll()
+	}
+	got := r.occurred()
+	want := []string{"create node /local/n  by ", "alter node /local/n  by root", "make directory /local/d  by root",
+		"change permissions /local/n grant alice ydb.generic.use by root",
+		"set quota /local/d 1048576 bytes, 80 entries by root", "remove directory /local/d  by root",
+		"set limits  1073741824 bytes by root",
+		"create resource /local/n r by root", "alter resource /local/n r by root", "drop resource /local/n r by root",
+		"add user  bob by root", "set password  bob by root", "remove user  bob by root"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
 	}
 }

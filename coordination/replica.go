@@ -144,7 +144,7 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 // serve begins a reign.
 func (r *Replica[S, W]) serve(now Instant) {
 	r.leader = NewLeader(r.machine, r.elected, now)
-	r.leader.ages.unreadable = !r.admission.isReadable(provesTime)
+	r.admit(r.leader)
 	if r.last.Term == r.elected { // raft does not do that; a stand-in that pauses does
 		r.leader.counter = r.last.Counter
 	}

@@ -10,20 +10,21 @@ import (
 
 // rig is a replica in the hands of a test: commands are applied one by one, when the test asks for it.
 type rig struct {
-	t        *testing.T
-	replica  *Replica[StreamID, CallID] // streams and calls go by their names
-	machine  *Machine
-	leader   *Leader // the present one; tests of the leader alone speak to it
-	now      Instant
-	index    Index
-	term     Term
-	inFlight []Command
-	messages []Message // not looked at yet
-	calls    []CallDone
-	barriers []uint64
-	streams  StreamID
-	lax      bool // not every command is followed by a check
-	ages     bool // time survives leader changes: otherwise a server is there that cannot read of it
+	t         *testing.T
+	replica   *Replica[StreamID, CallID] // streams and calls go by their names
+	machine   *Machine
+	leader    *Leader // the present one; tests of the leader alone speak to it
+	now       Instant
+	index     Index
+	term      Term
+	inFlight  []Command
+	messages  []Message // not looked at yet
+	calls     []CallDone
+	barriers  []uint64
+	streams   StreamID
+	executing func(*Entry) // gets each entry that is applied, unless nil
+	lax       bool         // not every command is followed by a check
+	ages      bool         // time survives leader changes: otherwise a server is there that cannot read of it
 }
 
 func newRig(t *testing.T) *rig {
@@ -101,6 +102,9 @@ func (r *rig) applyForeign(term Term, c Command) {
 	r.index++
 	e := entryOf(r.index, term, c)
 	e.ServedMillis = r.replica.Served(r.now)
+	if r.executing != nil {
+		r.executing(e)
+	}
 	r.replica.Committed(r.now, e)
 	r.take()
 	if r.lax {

@@ -23,7 +23,9 @@ func (m *Machine) createSemaphore(n *node, s *session, c *CreateSemaphore) {
 			m.refuse(&c.Origin, RequestCreate, refusal)
 			return
 		}
-		n.addSemaphore(c.Name, c.Limit, c.Data, false).change = m.change(nil, s.author(m.accounts))
+		sem := n.addSemaphore(c.Name, c.Limit, c.Data, false)
+		sem.change = m.change(nil, s.author(m.accounts))
+		m.semaphoreOccurs(OccurSemaphoreCreated, n, c.Session, sem, 0)
 		m.answer(&c.Origin, RequestCreate, false)
 	}
 }
@@ -41,7 +43,11 @@ func (m *Machine) updateSemaphore(n *node, s *session, c *UpdateSemaphore) {
 			return
 		}
 		n.touch(sem)
+		before := len(sem.data)
 		n.setSemaphoreData(sem, c.Data, m.change(sem, s.author(m.accounts)))
+		if !sem.ephemeral {
+			m.semaphoreOccurs(OccurDataChanged, n, c.Session, sem, before)
+		}
 	}
 	m.answer(&c.Origin, RequestUpdate, false)
 	if changed {
@@ -91,7 +97,7 @@ func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 		m.refuse(&c.Origin, RequestDelete, refusal)
 		return
 	}
-	m.removeSemaphore(n, sem)
+	m.removeSemaphore(n, c.Session, sem)
 	m.answer(&c.Origin, RequestDelete, false)
 }
 
@@ -106,8 +112,9 @@ func (s *semaphore) keeps(force bool) *Refusal {
 	return nil
 }
 
-// removeSemaphore removes a semaphore with its owners and waiters.
-func (m *Machine) removeSemaphore(n *node, sem *semaphore) {
+// removeSemaphore removes a semaphore with its owners and waiters, for a session, or 0.
+func (m *Machine) removeSemaphore(n *node, by SessionID, sem *semaphore) {
+	m.cause = OccurSemaphoreDeleted
 	for l := sem.waiters.first; l != nil; l = sem.waiters.first {
 		m.endWait(n, l, SemaphoreDestroyed)
 		m.linkOccurs(OccurWaitEnded, n, l)
@@ -117,10 +124,7 @@ func (m *Machine) removeSemaphore(n *node, sem *semaphore) {
 		m.linkOccurs(OccurLockLost, n, l)
 		n.remove(l)
 	}
-	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: OccurSemaphoreDeleted, StampMillis: m.stampMillis,
-			Node: n.id, Semaphore: sem.name})
-	}
+	m.semaphoreOccurs(OccurSemaphoreDeleted, n, by, sem, len(sem.data))
 	m.destroy(n, sem)
 }
 

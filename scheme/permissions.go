@@ -3,6 +3,7 @@ package scheme
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/coordd/coordd/scheme/outcome"
 )
@@ -23,6 +24,12 @@ type Action struct {
 	Kind    ActionKind
 	Subject string
 	Names   []string // not for ChangeOwner
+}
+
+// String returns the action in words, such as "grant alice ydb.generic.use".
+func (a *Action) String() string {
+	verbs := map[ActionKind]string{Grant: "grant", Revoke: "revoke", Set: "set", ChangeOwner: "owner"}
+	return strings.Join(append([]string{verbs[a.Kind], a.Subject}, a.Names...), " ")
 }
 
 // PermissionsChange describes a ModifyPermissions, which executes Clear, Interrupt and Actions in this order.

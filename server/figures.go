@@ -37,6 +37,8 @@ type Figures struct {
 
 	meters.Figures // of calls and their answers
 	Budgets        []*budget.Budget
+	// EventsLost counts the events that the history could not keep.
+	EventsLost uint64
 	// Panics counts the recovered panics.
 	Panics uint64
 	// Resources are those of rate limiters that somebody wants the figures of; see Server.ResourceFigures.
@@ -123,7 +125,7 @@ func (s *Server) Figures() Figures {
 	c := s.connections
 	f := Figures{
 		Readiness: s.readiness.Shown(), Issues: s.readiness.ShownIssues(),
-		Group: s.group.Figures(), Log: s.store.Figures(),
+		Group: s.group.Figures(), Log: s.store.Figures(), EventsLost: s.inspect.Load().History.Lost(),
 		StateBytes: used,
 		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(),
 			Refused: c.Refused(),

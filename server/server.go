@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -35,6 +36,7 @@ import (
 	"github.com/coordd/coordd/internal/clock"
 	"github.com/coordd/coordd/internal/hooks"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/raftstore/files"
 	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/raftstore/settings"
 	"github.com/coordd/coordd/server/admin"
@@ -44,6 +46,7 @@ import (
 	"github.com/coordd/coordd/server/console"
 	"github.com/coordd/coordd/server/discovery"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/history"
 	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/meters"
@@ -176,6 +179,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		}
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
+	s.inspect.Load().History.Start()
 	s.readiness.Connections = s.connections
 	s.discovery = s.newDiscovery()
 	s.readiness.Discovery = s.discovery
@@ -264,9 +268,19 @@ func (s *Server) openGroup(ctx context.Context) error {
 		c.hooks.Opened(opened)
 	}
 	s.readiness.Store, s.admin.Store = s.store, s.store
-	s.inspect.Store(&inspect.Service{Runner: s.calls, Serves: s.inspects, Logger: c.Logger,
+	s.inspect.Store(&inspect.Service{History: s.newHistory(), Runner: s.calls, Serves: s.inspects, Logger: c.Logger,
 		Boards: inspect.NewBoards(s.group)})
 	return nil
+}
+
+// newHistory makes the history of what happens on this server.
+func (s *Server) newHistory() *history.History {
+	c := history.Config{Server: s.store.Member(), Logger: s.config.Logger, Take: s.group.Events().Take,
+		Name: func(id uint64) string { return s.store.Members().NameOf(id) }, Space: s.store.Space.Writable}
+	if !s.config.InMemory {
+		c.FS, c.Dir = files.Disk{}, filepath.Join(s.config.DataDir, history.Dir)
+	}
+	return history.New(c)
 }
 
 // becomeReady returns when there is a leader, everything that matters of the log is applied, and the first

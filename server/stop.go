@@ -110,6 +110,7 @@ func (s *Server) release(ctx context.Context, ended bool) error {
 		s.serving.Wait()
 	}
 	err := s.group.Stop(ctx)
+	s.inspect.Load().History.Stop()
 	s.sessions.Stop()
 	return err
 }

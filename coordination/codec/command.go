@@ -179,6 +179,7 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 	case *coordination.StopSession:
 		w.origin(&c.Origin)
 		w.answered(&c.Origin)
+		w.client(16, &c.Client)
 		return 2
 	case *coordination.ExpireSession:
 		w.expireSession(c)
@@ -207,6 +208,7 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 		w.ofNode(&c.CallID, &c.Caller, &c.Node)
 		number(w, 6, &c.Session)
 		w.text(7, &c.Reason)
+		w.client(8, &c.Client)
 		return 24
 	case *coordination.RemoveSemaphore:
 		w.ofNode(&c.CallID, &c.Caller, &c.Node)
@@ -400,6 +402,16 @@ func (w *wire) expireSession(c *coordination.ExpireSession) {
 	number(w, 2, &c.Session)
 	w.epoch(3, &c.AttachEpoch)
 	number(w, 5, &c.Term)
+	w.client(6, &c.Client)
+}
+
+// client is five fields, the first of which is given.
+func (w *wire) client(first protowire.Number, c *coordination.Client) {
+	w.text(first, &c.Peer)
+	w.text(first+1, &c.Library)
+	w.text(first+2, &c.User)
+	number(w, first+3, &c.SilentMillis)
+	number(w, first+4, &c.Lost)
 }
 
 func (w *wire) expireWaiter(c *coordination.ExpireWaiter) {

@@ -7,7 +7,7 @@ import (
 
 // Version is the newest version of the stored format that this program knows. What it writes has the version
 // with which its form came, so that it is read by as many as can read it.
-const Version = 5
+const Version = 6
 
 // The versions with which things came. Nothing of a version is written before every server of the cluster can
 // read it.
@@ -27,6 +27,8 @@ const (
 	// VersionVersions is the version with which versions of data came. An entry that has it makes changes of data
 	// count: otherwise servers of other versions would not have the same state.
 	VersionVersions = 5
+	// VersionClients is the version with which commands that end sessions came to name their clients.
+	VersionClients = 6
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
@@ -58,7 +60,11 @@ func Since(c coordination.Command) uint64 {
 	case *coordination.DeleteSemaphore:
 		return sinceOrigin(&c.Origin)
 	case *coordination.StopSession:
-		return sinceOrigin(&c.Origin)
+		return max(sinceOrigin(&c.Origin), sinceClient(&c.Client))
+	case *coordination.ExpireSession:
+		return sinceClient(&c.Client)
+	case *coordination.EndSession:
+		return max(VersionEntries, sinceClient(&c.Client))
 	case *coordination.SetLimits:
 		return sinceLimits(&c.Limits)
 	case *coordination.SetQuota:
@@ -67,8 +73,8 @@ func Since(c coordination.Command) uint64 {
 		return VersionAges
 	case *coordination.UpdateData:
 		return VersionVersions
-	case *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
-		*coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
+	case *coordination.Mark, *coordination.RemoveSemaphore, *coordination.CreateResource,
+		*coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
 	}
 	return versionFirst
@@ -77,6 +83,13 @@ func Since(c coordination.Command) uint64 {
 func sinceOrigin(o *coordination.Origin) uint64 {
 	if o.Answered != 0 {
 		return VersionEntries
+	}
+	return versionFirst
+}
+
+func sinceClient(c *coordination.Client) uint64 {
+	if *c != (coordination.Client{}) {
+		return VersionClients
 	}
 	return versionFirst
 }

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,12 +41,24 @@ var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
 	adminpb.Cluster_Quotas_FullMethodName: true, adminpb.Inspect_List_FullMethodName: true,
 	adminpb.Inspect_Watch_FullMethodName: true, adminpb.Inspect_Versions_FullMethodName: true,
-	adminpb.Console_Servers_FullMethodName: true}
+	adminpb.Console_Servers_FullMethodName: true, adminpb.Inspect_Events_FullMethodName: true}
+
+// changes are the methods of YDB's services that change what administrators make.
+var changes = map[string]bool{
+	Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName:        true,
+	Ydb_Scheme_V1.SchemeService_MakeDirectory_FullMethodName:            true,
+	Ydb_Scheme_V1.SchemeService_RemoveDirectory_FullMethodName:          true,
+	Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName:   true,
+	Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName:    true,
+	Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName:     true,
+	Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName: true,
+	Ydb_RateLimiter_V1.RateLimiterService_AlterResource_FullMethodName:  true,
+	Ydb_RateLimiter_V1.RateLimiterService_DropResource_FullMethodName:   true,
+}
 
 // audited reports whether a call is to be found in the log.
 func audited(method string) bool {
-	return method == Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName ||
-		strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
+	return changes[method] || strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
 }
 
 // Unary writes a line for each administrative act, with who did it to what and what came of it.
@@ -73,7 +88,7 @@ func (a *Audit) Stream(service any, stream grpc.ServerStream, info *grpc.StreamS
 // log writes the line. Everything that an administrator changes has one. All else is rate-limited: refusals
 // by where they come from, and what is done or has failed by what it is, for callers can repeat it.
 func (a *Audit) log(ctx context.Context, method, target string, err error) {
-	act := strings.TrimPrefix(strings.TrimPrefix(method, "/coordd.admin.v1."), "/Ydb.Scheme.V1.")
+	act := method[strings.LastIndex(method, ".")+1:]
 	from := auth.SourceOf(ctx)
 	if p, ok := peer.FromContext(ctx); ok && !auth.FromSocket(ctx) {
 		from = p.Addr.String()
@@ -164,9 +179,16 @@ func permissionsText(r *Ydb_Scheme.ModifyPermissionsRequest) string {
 // targetActionsMax is how many changes of permissions a line names.
 const targetActionsMax = 4
 
-// targetOf is what a request is about: a user, or a member and the address that it is to have.
+// targetOf names the subject of a request: a user, a path, or a member and the address that it is to have.
 func targetOf(request any) string {
 	switch r := request.(type) {
+	case interface {
+		GetCoordinationNodePath() string
+		GetResource() *Ydb_RateLimiter.Resource
+	}:
+		return r.GetCoordinationNodePath() + ": " + r.GetResource().GetResourcePath()
+	case *Ydb_RateLimiter.DropResourceRequest:
+		return r.GetCoordinationNodePath() + ": " + r.GetResourcePath()
 	case *adminpb.AddRequest:
 		if r.GetAdministrator() {
 			return r.GetName() + ", an administrator"
@@ -198,6 +220,8 @@ func targetOf(request any) string {
 			r.GetEntries())
 	case *adminpb.SetLimitsRequest:
 		return "a state of " + statelimit.Text(r.GetStateBytes())
+	case interface{ GetPath() string }: // of a node or directory
+		return r.GetPath()
 	}
 	return ""
 }

@@ -219,8 +219,11 @@ const (
 	Event_WAIT_ENDED        Event_Kind = 13 // without the lock
 	Event_SEMAPHORE_DELETED Event_Kind = 14
 	// The client that has started or attached to a session sends a traceparent. Only the server that holds its stream tells.
-	Event_SESSION_TRACED Event_Kind = 16
-	Event_NODE_DROPPED   Event_Kind = 15 // by user, with all its sessions and semaphores, none of which is told of by itself
+	Event_SESSION_TRACED    Event_Kind = 16
+	Event_NODE_DROPPED      Event_Kind = 15 // by user, with all its sessions and semaphores, none of which is told of by itself
+	Event_SEMAPHORE_CREATED Event_Kind = 17 // a persistent one, by a session
+	Event_DATA_CHANGED      Event_Kind = 18 // of a persistent semaphore, by a session
+	Event_ADMINISTERED      Event_Kind = 19 // act and target name the change, path its place; for administrators
 )
 
 // Enum value maps for Event_Kind.
@@ -243,6 +246,9 @@ var (
 		14: "SEMAPHORE_DELETED",
 		16: "SESSION_TRACED",
 		15: "NODE_DROPPED",
+		17: "SEMAPHORE_CREATED",
+		18: "DATA_CHANGED",
+		19: "ADMINISTERED",
 	}
 	Event_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":  0,
@@ -262,6 +268,9 @@ var (
 		"SEMAPHORE_DELETED": 14,
 		"SESSION_TRACED":    16,
 		"NODE_DROPPED":      15,
+		"SEMAPHORE_CREATED": 17,
+		"DATA_CHANGED":      18,
+		"ADMINISTERED":      19,
 	}
 )
 
@@ -289,7 +298,60 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23, 0}
+}
+
+// The reason why a session that ended had no stream.
+type Event_Lost int32
+
+const (
+	Event_LOST_UNKNOWN   Event_Lost = 0 // or it had one
+	Event_STREAM_ENDED   Event_Lost = 1 // the client closed it, is gone, or did not answer pings
+	Event_SERVER_LOST    Event_Lost = 2 // the leader lost the server that had the stream
+	Event_LEADER_CHANGED Event_Lost = 3 // and the client has not come back since
+)
+
+// Enum value maps for Event_Lost.
+var (
+	Event_Lost_name = map[int32]string{
+		0: "LOST_UNKNOWN",
+		1: "STREAM_ENDED",
+		2: "SERVER_LOST",
+		3: "LEADER_CHANGED",
+	}
+	Event_Lost_value = map[string]int32{
+		"LOST_UNKNOWN":   0,
+		"STREAM_ENDED":   1,
+		"SERVER_LOST":    2,
+		"LEADER_CHANGED": 3,
+	}
+)
+
+func (x Event_Lost) Enum() *Event_Lost {
+	p := new(Event_Lost)
+	*p = x
+	return p
+}
+
+func (x Event_Lost) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Event_Lost) Descriptor() protoreflect.EnumDescriptor {
+	return file_server_adminpb_inspect_proto_enumTypes[4].Descriptor()
+}
+
+func (Event_Lost) Type() protoreflect.EnumType {
+	return &file_server_adminpb_inspect_proto_enumTypes[4]
+}
+
+func (x Event_Lost) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Event_Lost.Descriptor instead.
+func (Event_Lost) EnumDescriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23, 1}
 }
 
 type PageRequest struct {
@@ -1969,31 +2031,303 @@ func (x *WatchRequest) GetSequence() uint64 {
 	return 0
 }
 
-type Event struct {
+type EventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a node, or of a directory, whose nodes at any depth are meant, also those that were dropped; empty: all that the
+	// caller may read.
+	Path        string       `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	SinceMillis uint64       `protobuf:"varint,2,opt,name=since_millis,json=sinceMillis,proto3" json:"since_millis,omitempty"`         // since 1970
+	Kinds       []Event_Kind `protobuf:"varint,3,rep,packed,name=kinds,proto3,enum=coordd.admin.v1.Event_Kind" json:"kinds,omitempty"` // empty: all
+	Session     uint64       `protobuf:"varint,4,opt,name=session,proto3" json:"session,omitempty"`                                    // 0: all
+	Semaphore   []byte       `protobuf:"bytes,5,opt,name=semaphore,proto3" json:"semaphore,omitempty"`                                 // its name; empty: all. With the path of a node the answer has its last holds as well
+	Limit       uint32       `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`                                        // up to 1000; 0: 1000
+	// Events of earlier answers: only those older than before, and those newer than after.
+	Before        *Event `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
+	After         *Event `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsRequest) Reset() {
+	*x = EventsRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsRequest) ProtoMessage() {}
+
+func (x *EventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
+func (*EventsRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *EventsRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *EventsRequest) GetSinceMillis() uint64 {
+	if x != nil {
+		return x.SinceMillis
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetKinds() []Event_Kind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetSemaphore() []byte {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetBefore() *Event {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetAfter() *Event {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+type EventsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          Event_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=coordd.admin.v1.Event_Kind" json:"kind,omitempty"`
-	Ring          uint64                 `protobuf:"varint,2,opt,name=ring,proto3" json:"ring,omitempty"`                               // names the server's start
-	Sequence      uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`                       // within the ring, without gaps but for the ones that a GAP tells of, or a path
-	TimeMillis    uint64                 `protobuf:"varint,4,opt,name=time_millis,json=timeMillis,proto3" json:"time_millis,omitempty"` // by the leader's clock, since 1970; 0: unknown
-	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                               // of LEADER
-	Server        string                 `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`                            // of LEADER: name or id
-	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since and this is not about that
-	Node          uint64                 `protobuf:"varint,8,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
-	Semaphore     []byte                 `protobuf:"bytes,10,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // its name
-	OrderId       uint64                 `protobuf:"varint,11,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
-	Count         uint64                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"` // of what the session owns or wants; of NODE_DROPPED: the sessions that ended with it
-	User          string                 `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
-	Reason        string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
-	Skipped       uint64                 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"`        // of GAP; 0: nobody knows how many
-	Traceparent   string                 `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // of SESSION_TRACED, as W3C's Trace Context has it
+	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`   // without ring; equal index and number other than 0 name the same event
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`      // there are others, older than the last
+	Unknown       []string               `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"` // the servers whose events are missing, and why
+	Holds         []*Hold                `protobuf:"bytes,4,rep,name=holds,proto3" json:"holds,omitempty"`     // up to 20, the newest first, of those that ended since the asked server was started
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsResponse) Reset() {
+	*x = EventsResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsResponse) ProtoMessage() {}
+
+func (x *EventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
+func (*EventsResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *EventsResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *EventsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *EventsResponse) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+func (x *EventsResponse) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+// A time for which a session held a semaphore.
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	OrderId       uint64                 `protobuf:"varint,2,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	GrantedMillis uint64                 `protobuf:"varint,3,opt,name=granted_millis,json=grantedMillis,proto3" json:"granted_millis,omitempty"` // since 1970; 0: unknown
+	EndedMillis   uint64                 `protobuf:"varint,4,opt,name=ended_millis,json=endedMillis,proto3" json:"ended_millis,omitempty"`
+	Cause         Event_Kind             `protobuf:"varint,5,opt,name=cause,proto3,enum=coordd.admin.v1.Event_Kind" json:"cause,omitempty"` // as of LOCK_LOST
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Hold) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Hold) GetOrderId() uint64 {
+	if x != nil {
+		return x.OrderId
+	}
+	return 0
+}
+
+func (x *Hold) GetGrantedMillis() uint64 {
+	if x != nil {
+		return x.GrantedMillis
+	}
+	return 0
+}
+
+func (x *Hold) GetEndedMillis() uint64 {
+	if x != nil {
+		return x.EndedMillis
+	}
+	return 0
+}
+
+func (x *Hold) GetCause() Event_Kind {
+	if x != nil {
+		return x.Cause
+	}
+	return Event_KIND_UNSPECIFIED
+}
+
+type Event struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Kind       Event_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=coordd.admin.v1.Event_Kind" json:"kind,omitempty"`
+	Ring       uint64                 `protobuf:"varint,2,opt,name=ring,proto3" json:"ring,omitempty"`                               // names the server's start
+	Sequence   uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`                       // within the ring, without gaps but for the ones that a GAP tells of, or a path
+	TimeMillis uint64                 `protobuf:"varint,4,opt,name=time_millis,json=timeMillis,proto3" json:"time_millis,omitempty"` // by the leader's clock, since 1970; 0: unknown
+	Term       uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                               // of LEADER
+	Server     string                 `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`                            // of LEADER: name or id; of another one that is not in the log: the server that saw it
+	Path       string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since and this is not about that
+	Node       uint64                 `protobuf:"varint,8,opt,name=node,proto3" json:"node,omitempty"`
+	Session    uint64                 `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
+	Semaphore  []byte                 `protobuf:"bytes,10,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // its name
+	OrderId    uint64                 `protobuf:"varint,11,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	// Of what the session owns or wants; of NODE_DROPPED: the sessions that ended with it; of data: its bytes.
+	Count  uint64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
+	User   string `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
+	Reason string `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Of GAP; 0: nobody knows how many. Of an answer to Events: how many more of the kind it stands for, on its node, or of
+	// data within a second.
+	Skipped     uint64 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Traceparent string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // of SESSION_TRACED, as W3C's Trace Context has it
+	// The entry of the log, and the number of the event within it, from 1: together they name it on every server. Number 0:
+	// it is not in the log, and the server had applied the entry.
+	Index  uint64 `protobuf:"varint,17,opt,name=index,proto3" json:"index,omitempty"`
+	Number uint32 `protobuf:"varint,18,opt,name=number,proto3" json:"number,omitempty"`
+	// Of LOCK_LOST and WAIT_ENDED: the kind of the end of the session, or SEMAPHORE_DELETED. KIND_UNSPECIFIED: its client
+	// released it, or it waited for as long as it wanted to.
+	Cause       Event_Kind `protobuf:"varint,19,opt,name=cause,proto3,enum=coordd.admin.v1.Event_Kind" json:"cause,omitempty"`
+	SemaphoreId uint64     `protobuf:"varint,20,opt,name=semaphore_id,json=semaphoreId,proto3" json:"semaphore_id,omitempty"`
+	// Of LOCK_LOST: when it was granted, since 1970; of DATA_CHANGED: the bytes that there were; of NODE_DROPPED: the locks
+	// that were held.
+	Before uint64 `protobuf:"varint,21,opt,name=before,proto3" json:"before,omitempty"`
+	// Of a session that ended while it held or awaited something, or not by its client.
+	Description   string         `protobuf:"bytes,22,opt,name=description,proto3" json:"description,omitempty"`
+	Client        *SessionClient `protobuf:"bytes,23,opt,name=client,proto3" json:"client,omitempty"`                                  // the last one; for administrators, and the user of that name
+	SilentMillis  uint64         `protobuf:"varint,24,opt,name=silent_millis,json=silentMillis,proto3" json:"silent_millis,omitempty"` // for which no stream had the session
+	Lost          Event_Lost     `protobuf:"varint,25,opt,name=lost,proto3,enum=coordd.admin.v1.Event_Lost" json:"lost,omitempty"`
+	Held          uint64         `protobuf:"varint,26,opt,name=held,proto3" json:"held,omitempty"` // the semaphores of which it owned some
+	Awaited       uint64         `protobuf:"varint,27,opt,name=awaited,proto3" json:"awaited,omitempty"`
+	Names         [][]byte       `protobuf:"bytes,28,rep,name=names,proto3" json:"names,omitempty"` // of up to three of these
+	Act           string         `protobuf:"bytes,29,opt,name=act,proto3" json:"act,omitempty"`     // of ADMINISTERED, such as "add user"
+	Target        string         `protobuf:"bytes,30,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2339,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2352,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -2129,6 +2463,104 @@ func (x *Event) GetSkipped() uint64 {
 func (x *Event) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *Event) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Event) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Event) GetCause() Event_Kind {
+	if x != nil {
+		return x.Cause
+	}
+	return Event_KIND_UNSPECIFIED
+}
+
+func (x *Event) GetSemaphoreId() uint64 {
+	if x != nil {
+		return x.SemaphoreId
+	}
+	return 0
+}
+
+func (x *Event) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *Event) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Event) GetClient() *SessionClient {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
+func (x *Event) GetSilentMillis() uint64 {
+	if x != nil {
+		return x.SilentMillis
+	}
+	return 0
+}
+
+func (x *Event) GetLost() Event_Lost {
+	if x != nil {
+		return x.Lost
+	}
+	return Event_LOST_UNKNOWN
+}
+
+func (x *Event) GetHeld() uint64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Event) GetAwaited() uint64 {
+	if x != nil {
+		return x.Awaited
+	}
+	return 0
+}
+
+func (x *Event) GetNames() [][]byte {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Event) GetAct() string {
+	if x != nil {
+		return x.Act
+	}
+	return ""
+}
+
+func (x *Event) GetTarget() string {
+	if x != nil {
+		return x.Target
 	}
 	return ""
 }
@@ -2311,7 +2743,28 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xeb\x05\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xa5\x02\n" +
+	"\rEventsRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12!\n" +
+	"\fsince_millis\x18\x02 \x01(\x04R\vsinceMillis\x121\n" +
+	"\x05kinds\x18\x03 \x03(\x0e2\x1b.coordd.admin.v1.Event.KindR\x05kinds\x12\x18\n" +
+	"\asession\x18\x04 \x01(\x04R\asession\x12\x1c\n" +
+	"\tsemaphore\x18\x05 \x01(\fR\tsemaphore\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\x12.\n" +
+	"\x06before\x18\a \x01(\v2\x16.coordd.admin.v1.EventR\x06before\x12,\n" +
+	"\x05after\x18\b \x01(\v2\x16.coordd.admin.v1.EventR\x05after\"\x9b\x01\n" +
+	"\x0eEventsResponse\x12.\n" +
+	"\x06events\x18\x01 \x03(\v2\x16.coordd.admin.v1.EventR\x06events\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknown\x12+\n" +
+	"\x05holds\x18\x04 \x03(\v2\x15.coordd.admin.v1.HoldR\x05holds\"\xb8\x01\n" +
+	"\x04Hold\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x19\n" +
+	"\border_id\x18\x02 \x01(\x04R\aorderId\x12%\n" +
+	"\x0egranted_millis\x18\x03 \x01(\x04R\rgrantedMillis\x12!\n" +
+	"\fended_millis\x18\x04 \x01(\x04R\vendedMillis\x121\n" +
+	"\x05cause\x18\x05 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x05cause\"\xb1\n" +
+	"\n" +
 	"\x05Event\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x04kind\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
@@ -2330,7 +2783,21 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04user\x18\r \x01(\tR\x04user\x12\x16\n" +
 	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x18\n" +
 	"\askipped\x18\x0f \x01(\x04R\askipped\x12 \n" +
-	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\"\xba\x02\n" +
+	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x12\x14\n" +
+	"\x05index\x18\x11 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06number\x18\x12 \x01(\rR\x06number\x121\n" +
+	"\x05cause\x18\x13 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x05cause\x12!\n" +
+	"\fsemaphore_id\x18\x14 \x01(\x04R\vsemaphoreId\x12\x16\n" +
+	"\x06before\x18\x15 \x01(\x04R\x06before\x12 \n" +
+	"\vdescription\x18\x16 \x01(\tR\vdescription\x126\n" +
+	"\x06client\x18\x17 \x01(\v2\x1e.coordd.admin.v1.SessionClientR\x06client\x12#\n" +
+	"\rsilent_millis\x18\x18 \x01(\x04R\fsilentMillis\x12/\n" +
+	"\x04lost\x18\x19 \x01(\x0e2\x1b.coordd.admin.v1.Event.LostR\x04lost\x12\x12\n" +
+	"\x04held\x18\x1a \x01(\x04R\x04held\x12\x18\n" +
+	"\aawaited\x18\x1b \x01(\x04R\aawaited\x12\x14\n" +
+	"\x05names\x18\x1c \x03(\fR\x05names\x12\x10\n" +
+	"\x03act\x18\x1d \x01(\tR\x03act\x12\x16\n" +
+	"\x06target\x18\x1e \x01(\tR\x06target\"\xf5\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05BEGIN\x10\x01\x12\a\n" +
@@ -2351,7 +2818,15 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"WAIT_ENDED\x10\r\x12\x15\n" +
 	"\x11SEMAPHORE_DELETED\x10\x0e\x12\x12\n" +
 	"\x0eSESSION_TRACED\x10\x10\x12\x10\n" +
-	"\fNODE_DROPPED\x10\x0f2\xed\x03\n" +
+	"\fNODE_DROPPED\x10\x0f\x12\x15\n" +
+	"\x11SEMAPHORE_CREATED\x10\x11\x12\x10\n" +
+	"\fDATA_CHANGED\x10\x12\x12\x10\n" +
+	"\fADMINISTERED\x10\x13\"O\n" +
+	"\x04Lost\x12\x10\n" +
+	"\fLOST_UNKNOWN\x10\x00\x12\x10\n" +
+	"\fSTREAM_ENDED\x10\x01\x12\x0f\n" +
+	"\vSERVER_LOST\x10\x02\x12\x12\n" +
+	"\x0eLEADER_CHANGED\x10\x032\xb8\x04\n" +
 	"\aInspect\x12;\n" +
 	"\x04List\x12\x1c.coordd.admin.v1.PageRequest\x1a\x15.coordd.admin.v1.Page\x12U\n" +
 	"\n" +
@@ -2360,7 +2835,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\bVersions\x12 .coordd.admin.v1.VersionsRequest\x1a!.coordd.admin.v1.VersionsResponse\x12U\n" +
 	"\n" +
 	"UpdateData\x12\".coordd.admin.v1.UpdateDataRequest\x1a#.coordd.admin.v1.UpdateDataResponse\x12@\n" +
-	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01B)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
+	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01\x12I\n" +
+	"\x06Events\x12\x1e.coordd.admin.v1.EventsRequest\x1a\x1f.coordd.admin.v1.EventsResponseB)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
 var (
 	file_server_adminpb_inspect_proto_rawDescOnce sync.Once
@@ -2374,71 +2850,86 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_adminpb_inspect_proto_rawDescData
 }
 
-var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(PageRequest_Kind)(0),           // 0: coordd.admin.v1.PageRequest.Kind
 	(PageRequest_Filter)(0),         // 1: coordd.admin.v1.PageRequest.Filter
 	(PageRequest_Order)(0),          // 2: coordd.admin.v1.PageRequest.Order
 	(Event_Kind)(0),                 // 3: coordd.admin.v1.Event.Kind
-	(*PageRequest)(nil),             // 4: coordd.admin.v1.PageRequest
-	(*Page)(nil),                    // 5: coordd.admin.v1.Page
-	(*Node)(nil),                    // 6: coordd.admin.v1.Node
-	(*Semaphore)(nil),               // 7: coordd.admin.v1.Semaphore
-	(*Link)(nil),                    // 8: coordd.admin.v1.Link
-	(*Session)(nil),                 // 9: coordd.admin.v1.Session
-	(*SessionClient)(nil),           // 10: coordd.admin.v1.SessionClient
-	(*Resource)(nil),                // 11: coordd.admin.v1.Resource
-	(*ResourceSettings)(nil),        // 12: coordd.admin.v1.ResourceSettings
-	(*ResourceBucket)(nil),          // 13: coordd.admin.v1.ResourceBucket
-	(*EndSessionRequest)(nil),       // 14: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 15: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 16: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 17: coordd.admin.v1.DeleteSemaphoreResponse
-	(*VersionsRequest)(nil),         // 18: coordd.admin.v1.VersionsRequest
-	(*Version)(nil),                 // 19: coordd.admin.v1.Version
-	(*VersionsResponse)(nil),        // 20: coordd.admin.v1.VersionsResponse
-	(*UpdateDataRequest)(nil),       // 21: coordd.admin.v1.UpdateDataRequest
-	(*UpdateDataResponse)(nil),      // 22: coordd.admin.v1.UpdateDataResponse
-	(*WatchRequest)(nil),            // 23: coordd.admin.v1.WatchRequest
-	(*Event)(nil),                   // 24: coordd.admin.v1.Event
+	(Event_Lost)(0),                 // 4: coordd.admin.v1.Event.Lost
+	(*PageRequest)(nil),             // 5: coordd.admin.v1.PageRequest
+	(*Page)(nil),                    // 6: coordd.admin.v1.Page
+	(*Node)(nil),                    // 7: coordd.admin.v1.Node
+	(*Semaphore)(nil),               // 8: coordd.admin.v1.Semaphore
+	(*Link)(nil),                    // 9: coordd.admin.v1.Link
+	(*Session)(nil),                 // 10: coordd.admin.v1.Session
+	(*SessionClient)(nil),           // 11: coordd.admin.v1.SessionClient
+	(*Resource)(nil),                // 12: coordd.admin.v1.Resource
+	(*ResourceSettings)(nil),        // 13: coordd.admin.v1.ResourceSettings
+	(*ResourceBucket)(nil),          // 14: coordd.admin.v1.ResourceBucket
+	(*EndSessionRequest)(nil),       // 15: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 16: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 17: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 18: coordd.admin.v1.DeleteSemaphoreResponse
+	(*VersionsRequest)(nil),         // 19: coordd.admin.v1.VersionsRequest
+	(*Version)(nil),                 // 20: coordd.admin.v1.Version
+	(*VersionsResponse)(nil),        // 21: coordd.admin.v1.VersionsResponse
+	(*UpdateDataRequest)(nil),       // 22: coordd.admin.v1.UpdateDataRequest
+	(*UpdateDataResponse)(nil),      // 23: coordd.admin.v1.UpdateDataResponse
+	(*WatchRequest)(nil),            // 24: coordd.admin.v1.WatchRequest
+	(*EventsRequest)(nil),           // 25: coordd.admin.v1.EventsRequest
+	(*EventsResponse)(nil),          // 26: coordd.admin.v1.EventsResponse
+	(*Hold)(nil),                    // 27: coordd.admin.v1.Hold
+	(*Event)(nil),                   // 28: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	0,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
 	1,  // 1: coordd.admin.v1.PageRequest.filter:type_name -> coordd.admin.v1.PageRequest.Filter
 	2,  // 2: coordd.admin.v1.PageRequest.order:type_name -> coordd.admin.v1.PageRequest.Order
-	6,  // 3: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
-	7,  // 4: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
-	9,  // 5: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
-	11, // 6: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
-	9,  // 7: coordd.admin.v1.Page.holders:type_name -> coordd.admin.v1.Session
-	8,  // 8: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
-	8,  // 9: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
-	10, // 10: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
-	8,  // 11: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
-	8,  // 12: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	12, // 13: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
-	12, // 14: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
-	13, // 15: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	19, // 16: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
-	3,  // 17: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	4,  // 18: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	14, // 19: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	16, // 20: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	18, // 21: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
-	21, // 22: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
-	23, // 23: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	5,  // 24: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	15, // 25: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	17, // 26: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	20, // 27: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
-	22, // 28: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
-	24, // 29: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	7,  // 3: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
+	8,  // 4: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
+	10, // 5: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
+	12, // 6: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
+	10, // 7: coordd.admin.v1.Page.holders:type_name -> coordd.admin.v1.Session
+	9,  // 8: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
+	9,  // 9: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
+	11, // 10: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
+	9,  // 11: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
+	9,  // 12: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
+	13, // 13: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
+	13, // 14: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
+	14, // 15: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	20, // 16: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
+	3,  // 17: coordd.admin.v1.EventsRequest.kinds:type_name -> coordd.admin.v1.Event.Kind
+	28, // 18: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
+	28, // 19: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
+	28, // 20: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
+	27, // 21: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
+	3,  // 22: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
+	3,  // 23: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	3,  // 24: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
+	11, // 25: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
+	4,  // 26: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
+	5,  // 27: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	15, // 28: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	17, // 29: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	19, // 30: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	22, // 31: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	24, // 32: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	25, // 33: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
+	6,  // 34: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	16, // 35: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	18, // 36: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	21, // 37: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	23, // 38: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	28, // 39: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	26, // 40: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
+	34, // [34:41] is the sub-list for method output_type
+	27, // [27:34] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -2452,8 +2943,8 @@ func file_server_adminpb_inspect_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   21,
+			NumEnums:      5,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,7 @@ const (
 	Inspect_Versions_FullMethodName        = "/coordd.admin.v1.Inspect/Versions"
 	Inspect_UpdateData_FullMethodName      = "/coordd.admin.v1.Inspect/UpdateData"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
+	Inspect_Events_FullMethodName          = "/coordd.admin.v1.Inspect/Events"
 )
 
 // InspectClient is the client API for Inspect service.
@@ -64,6 +65,9 @@ type InspectClient interface {
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
+	// Returns rare events, the newest first, from the disks of all servers that answer: acts of administrators, sessions that
+	// ended with locks or without their clients, and changes of configuration. Each server keeps 64 MiB of them.
+	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (*EventsResponse, error)
 }
 
 type inspectClient struct {
@@ -143,6 +147,16 @@ func (c *inspectClient) Watch(ctx context.Context, in *WatchRequest, opts ...grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Inspect_WatchClient = grpc.ServerStreamingClient[Event]
 
+func (c *inspectClient) Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (*EventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EventsResponse)
+	err := c.cc.Invoke(ctx, Inspect_Events_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InspectServer is the server API for Inspect service.
 // All implementations must embed UnimplementedInspectServer
 // for forward compatibility.
@@ -163,6 +177,9 @@ type InspectServer interface {
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
+	// Returns rare events, the newest first, from the disks of all servers that answer: acts of administrators, sessions that
+	// ended with locks or without their clients, and changes of configuration. Each server keeps 64 MiB of them.
+	Events(context.Context, *EventsRequest) (*EventsResponse, error)
 	mustEmbedUnimplementedInspectServer()
 }
 
@@ -190,6 +207,9 @@ func (UnimplementedInspectServer) UpdateData(context.Context, *UpdateDataRequest
 }
 func (UnimplementedInspectServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedInspectServer) Events(context.Context, *EventsRequest) (*EventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Events not implemented")
 }
 func (UnimplementedInspectServer) mustEmbedUnimplementedInspectServer() {}
 func (UnimplementedInspectServer) testEmbeddedByValue()                 {}
@@ -313,6 +333,24 @@ func _Inspect_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Inspect_WatchServer = grpc.ServerStreamingServer[Event]
 
+func _Inspect_Events_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).Events(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_Events_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).Events(ctx, req.(*EventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Inspect_ServiceDesc is the grpc.ServiceDesc for Inspect service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -339,6 +377,10 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateData",
 			Handler:    _Inspect_UpdateData_Handler,
+		},
+		{
+			MethodName: "Events",
+			Handler:    _Inspect_Events_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

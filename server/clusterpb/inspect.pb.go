@@ -292,6 +292,112 @@ func (x *ClientsResponse) GetClients() []*adminpb.SessionClient {
 	return nil
 }
 
+// Asks for the events that the asked server keeps.
+type EventsQuestion struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Request *adminpb.EventsRequest `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	// The client, as commands name one.
+	Subject       []byte `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool   `protobuf:"varint,3,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsQuestion) Reset() {
+	*x = EventsQuestion{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsQuestion) ProtoMessage() {}
+
+func (x *EventsQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsQuestion.ProtoReflect.Descriptor instead.
+func (*EventsQuestion) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EventsQuestion) GetRequest() *adminpb.EventsRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *EventsQuestion) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *EventsQuestion) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+type EventsAnswer struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Response      *adminpb.EventsResponse `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsAnswer) Reset() {
+	*x = EventsAnswer{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsAnswer) ProtoMessage() {}
+
+func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
+func (*EventsAnswer) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EventsAnswer) GetResponse() *adminpb.EventsResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
 // Asks for what the asked server has of resources.
 type BucketsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -304,7 +410,7 @@ type BucketsRequest struct {
 
 func (x *BucketsRequest) Reset() {
 	*x = BucketsRequest{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -316,7 +422,7 @@ func (x *BucketsRequest) String() string {
 func (*BucketsRequest) ProtoMessage() {}
 
 func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[5]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -329,7 +435,7 @@ func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsRequest.ProtoReflect.Descriptor instead.
 func (*BucketsRequest) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{5}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BucketsRequest) GetNodes() []uint64 {
@@ -358,7 +464,7 @@ type BucketsResponse struct {
 
 func (x *BucketsResponse) Reset() {
 	*x = BucketsResponse{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[6]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +476,7 @@ func (x *BucketsResponse) String() string {
 func (*BucketsResponse) ProtoMessage() {}
 
 func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[6]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +489,7 @@ func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsResponse.ProtoReflect.Descriptor instead.
 func (*BucketsResponse) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{6}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BucketsResponse) GetBuckets() []*adminpb.ResourceBucket {
@@ -419,7 +525,13 @@ const file_server_clusterpb_inspect_proto_rawDesc = "" +
 	"\x0eClientsRequest\x12\x18\n" +
 	"\astreams\x18\x01 \x03(\x04R\astreams\"K\n" +
 	"\x0fClientsResponse\x128\n" +
-	"\aclients\x18\x01 \x03(\v2\x1e.coordd.admin.v1.SessionClientR\aclients\"D\n" +
+	"\aclients\x18\x01 \x03(\v2\x1e.coordd.admin.v1.SessionClientR\aclients\"\x80\x01\n" +
+	"\x0eEventsQuestion\x128\n" +
+	"\arequest\x18\x01 \x01(\v2\x1e.coordd.admin.v1.EventsRequestR\arequest\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x03 \x01(\bR\benforced\"K\n" +
+	"\fEventsAnswer\x12;\n" +
+	"\bresponse\x18\x01 \x01(\v2\x1f.coordd.admin.v1.EventsResponseR\bresponse\"D\n" +
 	"\x0eBucketsRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\x04R\x05nodes\x12\x1c\n" +
 	"\tresources\x18\x02 \x03(\x04R\tresources\"\\\n" +
@@ -439,30 +551,36 @@ func file_server_clusterpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_clusterpb_inspect_proto_rawDescData
 }
 
-var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_server_clusterpb_inspect_proto_goTypes = []any{
 	(*SessionsRequest)(nil),        // 0: coordd.relay.v1.SessionsRequest
 	(*SessionsResponse)(nil),       // 1: coordd.relay.v1.SessionsResponse
 	(*HoldersRequest)(nil),         // 2: coordd.relay.v1.HoldersRequest
 	(*ClientsRequest)(nil),         // 3: coordd.relay.v1.ClientsRequest
 	(*ClientsResponse)(nil),        // 4: coordd.relay.v1.ClientsResponse
-	(*BucketsRequest)(nil),         // 5: coordd.relay.v1.BucketsRequest
-	(*BucketsResponse)(nil),        // 6: coordd.relay.v1.BucketsResponse
-	(*adminpb.PageRequest)(nil),    // 7: coordd.admin.v1.PageRequest
-	(*adminpb.Page)(nil),           // 8: coordd.admin.v1.Page
-	(*adminpb.SessionClient)(nil),  // 9: coordd.admin.v1.SessionClient
-	(*adminpb.ResourceBucket)(nil), // 10: coordd.admin.v1.ResourceBucket
+	(*EventsQuestion)(nil),         // 5: coordd.relay.v1.EventsQuestion
+	(*EventsAnswer)(nil),           // 6: coordd.relay.v1.EventsAnswer
+	(*BucketsRequest)(nil),         // 7: coordd.relay.v1.BucketsRequest
+	(*BucketsResponse)(nil),        // 8: coordd.relay.v1.BucketsResponse
+	(*adminpb.PageRequest)(nil),    // 9: coordd.admin.v1.PageRequest
+	(*adminpb.Page)(nil),           // 10: coordd.admin.v1.Page
+	(*adminpb.SessionClient)(nil),  // 11: coordd.admin.v1.SessionClient
+	(*adminpb.EventsRequest)(nil),  // 12: coordd.admin.v1.EventsRequest
+	(*adminpb.EventsResponse)(nil), // 13: coordd.admin.v1.EventsResponse
+	(*adminpb.ResourceBucket)(nil), // 14: coordd.admin.v1.ResourceBucket
 }
 var file_server_clusterpb_inspect_proto_depIdxs = []int32{
-	7,  // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
-	8,  // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
-	9,  // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
-	10, // 3: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	4,  // [4:4] is the sub-list for method output_type
-	4,  // [4:4] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	9,  // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
+	10, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
+	11, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
+	12, // 3: coordd.relay.v1.EventsQuestion.request:type_name -> coordd.admin.v1.EventsRequest
+	13, // 4: coordd.relay.v1.EventsAnswer.response:type_name -> coordd.admin.v1.EventsResponse
+	14, // 5: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_server_clusterpb_inspect_proto_init() }
@@ -476,7 +594,7 @@ func file_server_clusterpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_clusterpb_inspect_proto_rawDesc), len(file_server_clusterpb_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

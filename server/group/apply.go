@@ -21,7 +21,7 @@ func (g *core) handleStore(e storeEvent) error {
 		g.replica.Following()
 		g.setLeader()
 		g.uplink.Toward(e.term, e.leader)
-		g.events.Lead(g.clock.WallMillis(), e.term, e.leader)
+		g.events.Lead(g.clock.WallMillis(), e.term, e.leader, eventPlace{g})
 	case e.restored > uint64(g.replica.Machine().Index()):
 		// otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
@@ -141,8 +141,27 @@ func (g *core) noteEvents() {
 			break
 		}
 	}
-	g.events.Add(now, occurred)
+	g.events.Add(now, occurred, eventPlace{g})
 }
+
+// eventPlace is the state at an event. The turn is held.
+type eventPlace struct{ *core }
+
+// PathOfNode implements events.Where.
+func (g eventPlace) PathOfNode(id coordination.NodeID) string {
+	if path := g.replica.Machine().PathOfNode(id); path != nil {
+		return path.String()
+	}
+	return ""
+}
+
+// ClientOf implements events.Where.
+func (g eventPlace) ClientOf(id coordination.NodeID, session coordination.SessionID) *coordination.Client {
+	return g.replica.ClientOf(id, session)
+}
+
+// Leads implements events.Where.
+func (g eventPlace) Leads() bool { return g.replica.Reign() != 0 }
 
 // setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
 // themselves, once they have their answers.
@@ -160,7 +179,7 @@ func (g *core) setLeader() {
 	}
 	g.link = streams.NewLocal(g.self, reign, g.replica.Term())
 	g.streams.Follow(g.link)
-	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
+	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member(), eventPlace{g})
 	g.uplink.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
 	g.markReady()
 }

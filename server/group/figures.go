@@ -4,6 +4,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/server/group/compare"
+	"github.com/coordd/coordd/server/group/events"
 )
 
 // Figures are the metrics of a group on this server.
@@ -34,6 +35,8 @@ type Figures struct {
 	RelaysIn     int
 	RelayOut     bool
 	RelaysOpened uint64
+	// Ends counts the sessions that ended and the locks that were lost while this server led.
+	Ends events.Ends
 	// Diverged reports whether this server knows of servers with different states.
 	Diverged bool
 }
@@ -52,6 +55,7 @@ func (g *Group) Figures() Figures {
 	f.Streams, f.Limiter, f.CopiedBytes = g.streams.Count(), g.limiter.Figures(), g.streams.Copies.Used()
 	f.RequestBytes, f.QueuedStreams = g.RequestBytes()
 	f.Lag, f.LagKnown = g.Lag()
+	f.Ends = g.events.Ends()
 	_, f.Diverged = g.Divergence()
 	return f
 }

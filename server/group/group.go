@@ -178,8 +178,8 @@ func (g *Group) Lag() (entries uint64, known bool) {
 	return max(committed, applied) - applied, committed != 0
 }
 
-// Watch begins to read the events of this server, see events.Ring.Watch.
-func (g *Group) Watch(ring, sequence uint64) *events.Watcher { return g.events.Watch(ring, sequence) }
+// Events keeps the events of this server.
+func (g *Group) Events() *events.Ring { return g.events }
 
 // NewStream makes a stream of a client, which is pinged by policy. It takes part from Enter on.
 func (g *Group) NewStream(client streams.Client, caller streams.Caller,

@@ -8,12 +8,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore/peers"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/calls"
-	"github.com/coordd/coordd/server/clusterpb"
+	"github.com/coordd/coordd/server/history"
 )
 
 // Service answers clients.
@@ -24,6 +23,8 @@ type Service struct {
 	Serves func(ctx context.Context) error
 	Logger *slog.Logger
 	Boards *Boards
+	// History is that of this server.
+	History *history.History
 }
 
 // begin admits a call and bounds it.
@@ -259,58 +260,4 @@ func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
 		return 0, 0, errMissing
 	}
 	return node, semaphore, nil
-}
-
-// Peer answers the other servers of the cluster.
-type Peer struct {
-	// Service is that of the server. It is asked for when there is a call: the log is opened before there is
-	// one.
-	Service func() *Service
-}
-
-// Register registers the answers.
-func (p Peer) Register(services *peers.Services) {
-	peers.Answer(services, p.Sessions)
-	peers.Answer(services, p.Holders)
-	peers.Answer(services, p.Clients)
-	peers.Answer(services, p.Buckets)
-}
-
-// Sessions lists sessions as the leader knows them.
-func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse, error) {
-	s := p.Service()
-	if s == nil {
-		return nil, errLeadsElsewhere
-	}
-	ctx, cancel := s.InTime(ctx)
-	defer cancel()
-	return s.sessionsHere(ctx, r.GetRequest(),
-		coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})
-}
-
-// Clients lists the clients of streams that this server holds.
-func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterpb.ClientsResponse, error) {
-	s := p.Service()
-	switch {
-	case s == nil:
-		return nil, status.Error(codes.Unavailable, "This server has not started yet")
-	case len(r.GetStreams()) > maxPageRows:
-		return nil, status.Errorf(codes.InvalidArgument, "%d streams are asked about, %d at most may be",
-			len(r.GetStreams()), maxPageRows)
-	}
-	return s.clientsHere(r.GetStreams()), nil
-}
-
-// Buckets lists what this server has of resources.
-func (p Peer) Buckets(_ context.Context, r *clusterpb.BucketsRequest) (*clusterpb.BucketsResponse, error) {
-	s := p.Service()
-	switch {
-	case s == nil:
-		return nil, status.Error(codes.Unavailable, "This server has not started yet")
-	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetResources()):
-		return nil, status.Errorf(codes.InvalidArgument,
-			"%d resources of %d nodes are asked about, %d of as many at most may be", len(r.GetResources()),
-			len(r.GetNodes()), maxPageRows)
-	}
-	return s.bucketsHere(r), nil
 }

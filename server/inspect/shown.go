@@ -69,3 +69,10 @@ func linkToPB(l *coordination.InspectedLink, data int) *adminpb.Link {
 		OrderId: uint64(l.Order), Count: l.Count, SinceMillis: l.BeganMillis, TimeoutMillis: l.TimeoutMillis,
 		Data: l.Data[:min(len(l.Data), data)], DataBytes: uint64(len(l.Data))}
 }
+
+// redact removes the parts of an event that only administrators and the user of its client see.
+func redact(e *adminpb.Event, user string, administers bool) {
+	if !administers && (user == "" || e.GetClient().GetUser() != user) {
+		e.Client, e.Reason = nil, ""
+	}
+}

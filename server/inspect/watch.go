@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/streams"
+	"github.com/coordd/coordd/server/history"
 )
 
 // maxEventsAtOnce is how many events are taken from the ring at once.
@@ -25,23 +26,6 @@ var (
 	errWatchNode = status.Error(codes.NotFound, "There is no such coordination node whose rows you may read")
 	errStopping  = status.Error(codes.Unavailable, streams.ErrStopped.Error())
 )
-
-var eventKinds = map[coordination.OccurrenceKind]adminpb.Event_Kind{
-	coordination.OccurSessionStarted:   adminpb.Event_SESSION_STARTED,
-	coordination.OccurSessionAttached:  adminpb.Event_SESSION_ATTACHED,
-	coordination.OccurSessionDetached:  adminpb.Event_SESSION_DETACHED,
-	coordination.OccurSessionStopped:   adminpb.Event_SESSION_STOPPED,
-	coordination.OccurSessionExpired:   adminpb.Event_SESSION_EXPIRED,
-	coordination.OccurSessionEnded:     adminpb.Event_SESSION_ENDED,
-	coordination.OccurLockGranted:      adminpb.Event_LOCK_GRANTED,
-	coordination.OccurLockAwaited:      adminpb.Event_LOCK_AWAITED,
-	coordination.OccurLockLost:         adminpb.Event_LOCK_LOST,
-	coordination.OccurWaitEnded:        adminpb.Event_WAIT_ENDED,
-	coordination.OccurSemaphoreDeleted: adminpb.Event_SEMAPHORE_DELETED,
-	coordination.OccurNodeDropped:      adminpb.Event_NODE_DROPPED,
-	coordination.OccurSessionTraced:    adminpb.Event_SESSION_TRACED,
-	coordination.OccurLeader:           adminpb.Event_LEADER,
-}
 
 // watch is a Watch under way.
 type watch struct {
@@ -67,7 +51,7 @@ func (s *Service) Watch(r *adminpb.WatchRequest, stream grpc.ServerStreamingServ
 	if err := w.begin(); err != nil {
 		return err
 	}
-	w.from = s.Group.Watch(r.GetRing(), r.GetSequence())
+	w.from = s.Group.Events().Watch(r.GetRing(), r.GetSequence())
 	defer w.from.Close()
 	first := adminpb.Event_BEGIN
 	if r.GetRing() != 0 && r.GetRing() != w.from.Ring() { // the server was started anew, or is another one
@@ -215,20 +199,15 @@ func (w *watch) findPaths(list []events.Event) error {
 }
 
 func (w *watch) eventToPB(e *events.Event) *adminpb.Event {
-	p := &adminpb.Event{Kind: eventKinds[e.Kind], Ring: w.from.Ring(), Sequence: e.Sequence,
-		TimeMillis: e.StampMillis, Path: w.path, Node: uint64(e.Node), Session: uint64(e.Session),
-		Semaphore: []byte(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}
-	if w.node == 0 {
+	p := history.EventOf(&e.Occurrence, w.Group.Log().Members().NameOf)
+	p.Ring, p.Sequence = w.from.Ring(), e.Sequence
+	switch {
+	case p.GetPath() != "":
+	case w.node != 0:
+		p.Path = w.path
+	default:
 		p.Path = w.paths[e.Node]
 	}
-	if more := e.More; more != nil {
-		p.User, p.Reason, p.Term, p.Traceparent = Shown(more.User), Shown(more.Reason), more.Term, more.Trace
-		if more.Path != "" {
-			p.Path = more.Path
-		}
-		if more.Server != 0 {
-			p.Server = w.Group.Log().Members().NameOf(more.Server)
-		}
-	}
+	redact(p, w.caller.Subject, w.administers(w.caller))
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/histogram"
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/group/events"
 )
 
 // shown is all that a scrape reads.
@@ -62,6 +63,15 @@ func each(of func(f *shown) map[string]uint64) func(*shown, func(float64, ...str
 		values := of(f)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			emit(float64(values[key]), key)
+		}
+	}
+}
+
+// ofEnds reads a value for each reason.
+func ofEnds(of func(*events.Ends) []uint64) func(*shown, func(float64, ...string)) {
+	return func(f *shown, emit func(float64, ...string)) {
+		for why, n := range of(&f.Group.Ends) {
+			emit(float64(n), events.EndReason(why).String())
 		}
 	}
 }
@@ -156,6 +166,17 @@ var metrics = []metric{
 	{name: "coordd_session_failures_total", kind: counter, labels: []string{"status"},
 		help: "Session streams that were ended with a Failure, a refused start included, by YDB's status",
 		read: each(func(f *shown) map[string]uint64 { return f.Failures })},
+	{name: "coordd_sessions_ended_total", kind: counter, labels: []string{"why"},
+		help: "sessions that ended while this server led, by reason: `expired`, `stopped` by their clients, " +
+			"`killed` by an administrator, or `dropped` with their node",
+		read: ofEnds(func(e *events.Ends) []uint64 { return e.Sessions[:events.Deleted] })},
+	{name: "coordd_locks_lost_total", kind: counter, labels: []string{"why"},
+		help: "times that a session lost a semaphore that it owned and had not released while this server led, by " +
+			"the end of the session, or `deleted` with the semaphore",
+		read: ofEnds(func(e *events.Ends) []uint64 { return e.Locks[:] })},
+	{name: "coordd_events_lost_total", kind: counter,
+		help: "events that `coordd events` does not have: too many at once, or a full or broken disk",
+		read: number(func(f *shown) uint64 { return f.EventsLost })},
 	{name: "coordd_session_changes_total", kind: counter,
 		help: "changes of watched semaphores that clients were told of",
 		read: number(func(f *shown) uint64 { return f.Changes })},

@@ -76,9 +76,9 @@ func (s *Service) open(rpc Ydb_Coordination_V1.CoordinationService_SessionServer
 		return nil, err
 	}
 	session := &Session{rpc: rpc, finish: finish, pool: s.writers, panics: s.Panics, meters: s.Meters,
-		identity: auth.Of(rpc.Context()), opened: time.Now().UnixMilli(),
+		identity: auth.Of(rpc.Context()), client: clientOf(rpc.Context()), opened: time.Now().UnixMilli(),
 		log: newSessionLog(rpc.Context(), s.Logger)}
-	session.Stream = s.Group.NewStream(session, s.caller(rpc.Context()), s.pingPolicy(rpc.Context()))
+	session.Stream = s.Group.NewStream(session, s.caller(rpc.Context(), session.client), s.pingPolicy(rpc.Context()))
 	return session, nil
 }
 
@@ -130,8 +130,8 @@ func (s *Service) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 }
 
 // caller returns the caller that opens a stream.
-func (s *Service) caller(ctx context.Context) streams.Caller {
-	caller := streams.Caller{Caller: s.Caller(ctx), Trace: traceOf(ctx)}
+func (s *Service) caller(ctx context.Context, client *coordination.Client) streams.Caller {
+	caller := streams.Caller{Caller: s.Caller(ctx), Client: client, Trace: traceOf(ctx)}
 	if caller.Enforced {
 		caller.Identity = auth.Of(ctx).OfSession()
 	}

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"io"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -32,6 +34,7 @@ type Session struct {
 	panics   *meters.Panics
 	meters   *meters.Meters
 	identity *auth.Identity
+	client   *coordination.Client
 	opened   int64 // milliseconds since 1970
 	progress progress
 	log      *sessionLog
@@ -248,19 +251,36 @@ func endStatus(ending coordination.Ending) *status.Status {
 
 // Connection implements inspect.Connection.
 func (s *Session) Connection() *adminpb.SessionClient {
-	ctx := s.rpc.Context()
-	client := &adminpb.SessionClient{User: s.identity.Name, SinceMillis: uint64(s.opened)}
-	if s.identity == auth.LocalAdministrator {
-		client.User = s.identity.String()
-	}
-	if p, ok := peer.FromContext(ctx); ok {
-		client.Address = p.Addr.String()
-	}
-	if auth.FromSocket(ctx) || client.Address == "" {
-		client.Address = auth.SourceOf(ctx)
-	}
+	return &adminpb.SessionClient{Address: s.client.Peer, Sdk: inspect.Shown(sdkOf(s.rpc.Context())),
+		User: userOf(s.identity), SinceMillis: uint64(s.opened)}
+}
+
+// sdkOf returns how an SDK names itself, empty if it does not.
+func sdkOf(ctx context.Context) (name string) {
 	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
-		client.Sdk = inspect.Shown(info)
+		name = info
 	}
-	return client
+	return name
+}
+
+// userOf names a user, or the administrator by the socket.
+func userOf(id *auth.Identity) string {
+	if id == auth.LocalAdministrator {
+		return id.String()
+	}
+	return id.Name
+}
+
+// clientOf describes the client of a call.
+func clientOf(ctx context.Context) *coordination.Client {
+	address := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		address = p.Addr.String()
+	}
+	if auth.FromSocket(ctx) || address == "" {
+		address = auth.SourceOf(ctx)
+	}
+	return &coordination.Client{Peer: lograte.Printable(address, coordination.MaxClientPeerBytes),
+		Library: lograte.Printable(sdkOf(ctx), coordination.MaxClientLibraryBytes),
+		User:    lograte.Printable(userOf(auth.Of(ctx)), coordination.MaxClientUserBytes)}
 }

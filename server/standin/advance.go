@@ -118,7 +118,7 @@ func (l *eventLog) open() error {
 		return err
 	}
 	l.close()
-	l.group, l.from = g, g.Watch(0, 0)
+	l.group, l.from = g, g.Events().Watch(0, 0)
 	return nil
 }
 

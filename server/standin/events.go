@@ -93,7 +93,7 @@ func (c *core) events() ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := g.Watch(^uint64(0), 0) // all there are, because no ring has this name
+	from := g.Events().Watch(^uint64(0), 0) // all there are, because no ring has this name
 	defer from.Close()
 	return read(ctx, g, from, 0)
 }
@@ -111,7 +111,11 @@ func read(ctx context.Context, g *group.Group, from *events.Watcher, after time.
 			return found, err
 		}
 		for _, e := range list {
-			found = append(found, Event{Kind: eventKinds[e.Kind], After: after, Node: paths[e.Node],
+			kind, known := eventKinds[e.Kind]
+			if !known {
+				continue
+			}
+			found = append(found, Event{Kind: kind, After: after, Node: paths[e.Node],
 				Session: uint64(e.Session), Semaphore: e.Semaphore, OrderID: uint64(e.Order), Count: e.Count})
 		}
 	}

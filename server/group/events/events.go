@@ -2,6 +2,7 @@
 package events
 
 import (
+	"hash/maphash"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	// maxEvents is how many events a server remembers, of 72 bytes and a name each.
+	// maxEvents bounds the events that a server remembers, of 112 bytes and a name each.
 	maxEvents = 10_000
 	// maxEventTextBytes is how much of a name, a path, a user or a reason an event keeps. What is shorter is
 	// shared with the state.
@@ -28,18 +29,40 @@ type Ring struct {
 	last     uint64                    // sequence of the last event, from 1; 0: there was none
 	watchers map[*Watcher]bool
 	closed   bool
-	leader   coordination.OccurrenceMore // that was told last
+	leader   [2]uint64 // the term and server of the last event about a leader
+	rare     rare
+	holds    holds
+	ends     Ends
+	index    coordination.Index // of the last event of the log
 }
 
 // New makes a ring without events; number names it, and is not 0.
-func New(number uint64) *Ring { return &Ring{ring: number, watchers: make(map[*Watcher]bool)} }
+func New(number uint64) *Ring {
+	return &Ring{ring: number, watchers: make(map[*Watcher]bool), rare: rare{buckets: make(map[bucketKey]int),
+		sums: make(map[sumKey]int), changed: make(map[dataKey]int)}, holds: holds{seed: maphash.MakeSeed()}}
+}
 
-// Add appends what has occurred. The list remains its owner's.
-func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence) {
+// Add appends what has occurred, where is the state then; nil: nothing of it is rare. The list remains its owner's.
+func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence, where Where) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for i := range occurred {
-		r.addOne(wallMillis, &occurred[i])
+		o := &occurred[i]
+		kept := r.addOne(wallMillis, o)
+		if where == nil {
+			continue
+		}
+		if where.Leads() {
+			r.ends.count(o)
+		}
+		if o.Kind == coordination.OccurLockLost {
+			r.holds.end(o)
+		}
+		if class, is := classOf(o); is {
+			rare := Event{*o, r.last}
+			rare.StampMillis, rare.Index = kept.StampMillis, kept.Index
+			r.rare.add(class, &rare, where)
+		}
 	}
 	for w := range r.watchers {
 		w.bell.Ring()
@@ -47,14 +70,16 @@ func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence) {
 }
 
 // addOne appends one. The mutex is held.
-func (r *Ring) addOne(wallMillis uint64, o *coordination.Occurrence) {
+func (r *Ring) addOne(wallMillis uint64, o *coordination.Occurrence) (kept *coordination.Occurrence) {
 	r.last++
 	if len(r.list) < maxEvents {
 		r.list = append(r.list, *o)
 	}
-	kept := &r.list[(r.last-1)%maxEvents]
+	kept = &r.list[(r.last-1)%maxEvents]
 	*kept = *o
 	kept.Semaphore = eventText(o.Semaphore)
+	r.index = max(r.index, o.Index)
+	kept.Index = r.index
 	if kept.StampMillis == 0 {
 		kept.StampMillis = wallMillis
 	}
@@ -63,6 +88,7 @@ func (r *Ring) addOne(wallMillis uint64, o *coordination.Occurrence) {
 		short.Path = eventText(short.Path)
 		kept.More = &short
 	}
+	return kept
 }
 
 // eventText is a text, or a copy of its beginning: a part of it would keep all of it in memory.
@@ -78,21 +104,22 @@ func eventText(text string) string {
 }
 
 // Lead adds an event if this server now takes another one for the leader of a term than before; 0: no server.
-func (r *Ring) Lead(wallMillis, term, server uint64) {
-	now := coordination.OccurrenceMore{Term: term, Server: server}
+func (r *Ring) Lead(wallMillis, term, server uint64, where Where) {
+	now := [...]uint64{term, server}
 	r.mutex.Lock()
 	same := r.leader == now
 	r.leader = now
 	r.mutex.Unlock()
 	if !same {
-		r.Add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader, More: &now}})
+		r.Add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader,
+			More: &coordination.OccurrenceMore{Term: term, Server: server}}}, where)
 	}
 }
 
 // Trace notes of what trace the client is part of that has a session from now on.
 func (r *Ring) Trace(wallMillis uint64, attached *coordination.Message, trace string) {
 	r.Add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurSessionTraced, Node: attached.Node,
-		Session: attached.Session, More: &coordination.OccurrenceMore{Trace: trace}}})
+		Session: attached.Session, More: &coordination.OccurrenceMore{Trace: trace}}}, nil)
 }
 
 // Close ends all watching.
@@ -107,11 +134,48 @@ func (r *Ring) Close() {
 	}
 }
 
-// Event is what happened.
-type Event struct {
-	coordination.Occurrence
-	// Sequence numbers the events of a ring, from 1.
-	Sequence uint64
+// Take returns the rare events since the last call, in the order of their classes, and how many more there were than
+// had a place. It is to be called about once a second: seconds have passed since the last call.
+func (r *Ring) Take(seconds int) (taken []Rare, lost uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for class, queue := range r.rare.queues {
+		taken = append(taken, queue...)
+		r.rare.queues[class] = nil
+	}
+	for key, left := range r.rare.buckets {
+		if left += seconds * eventsAgain; left >= burstEvents {
+			delete(r.rare.buckets, key)
+		} else {
+			r.rare.buckets[key] = left
+		}
+	}
+	clear(r.rare.sums)
+	clear(r.rare.changed)
+	lost, r.rare.lost = r.rare.lost, 0
+	return taken, lost
+}
+
+// Holds returns the last holds of a semaphore that have ended since this server was started, the newest first. It has
+// holdsKept at most.
+func (r *Ring) Holds(node coordination.NodeID, semaphore string) (list []Hold) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	slot, hash := r.holds.slot(node, semaphore, false)
+	if slot == nil || slot.semaphore != hash {
+		return nil
+	}
+	for i := range min(slot.ended, holdsKept) {
+		list = append(list, slot.holds[(slot.ended-1-i)%holdsKept])
+	}
+	return list
+}
+
+// Ends returns the present counts.
+func (r *Ring) Ends() Ends {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.ends
 }
 
 // Watcher reads the events of this server. One goroutine at a time may use it.

@@ -16,6 +16,15 @@ func occurrences(first, n int) (list []coordination.Occurrence) {
 	return list
 }
 
+// followerPlace is a server that knows nothing and does not lead.
+type followerPlace struct{}
+
+func (followerPlace) PathOfNode(coordination.NodeID) string { return "" }
+func (followerPlace) ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client {
+	return nil
+}
+func (followerPlace) Leads() bool { return false }
+
 // TestEventsAreBounded fills the ring and goes on: what is old is gone, whoever is late is told, and a long
 // name is cut.
 func TestEventsAreBounded(t *testing.T) {
@@ -25,7 +34,7 @@ func TestEventsAreBounded(t *testing.T) {
 	defer late.Close()
 	list := make([]Event, 0, 100)
 	for at := 1; at <= 3*maxEvents; at += 50 {
-		r.Add(1, occurrences(at, 50))
+		r.Add(1, occurrences(at, 50), nil)
 		select {
 		case <-early.News():
 		default:
@@ -59,7 +68,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 
 	r.Add(1, []coordination.Occurrence{{Semaphore: strings.Repeat("ä", 1<<20),
-		More: &coordination.OccurrenceMore{Path: strings.Repeat("p", 1000)}}, {Semaphore: "short"}})
+		More: &coordination.OccurrenceMore{Path: strings.Repeat("p", 1000)}}, {Semaphore: "short"}}, nil)
 	long := r.list[(r.last-2)%maxEvents]
 	if long.Semaphore != strings.Repeat("ä", maxEventTextBytes/2) || long.StampMillis != 1 ||
 		len(long.More.Path) != maxEventTextBytes {
@@ -75,13 +84,13 @@ func TestEventsAreBounded(t *testing.T) {
 // watches or not.
 func TestEventsDoNotAllocate(t *testing.T) {
 	r := New(1)
-	r.Add(1, occurrences(1, maxEvents))
+	r.Add(1, occurrences(1, maxEvents), nil)
 	more := occurrences(1, 3)
 	for _, watched := range []bool{false, true} {
 		if watched {
 			defer r.Watch(0, 0).Close()
 		}
-		if n := testing.AllocsPerRun(1000, func() { r.Add(1, more) }); n != 0 {
+		if n := testing.AllocsPerRun(1000, func() { r.Add(1, more, followerPlace{}) }); n != 0 {
 			t.Errorf("watched is %v: %v allocations", watched, n)
 		}
 	}
@@ -92,7 +101,7 @@ func TestLeadersAreEvents(t *testing.T) {
 	r := New(1)
 	w := r.Watch(0, 0)
 	for _, leader := range [][2]uint64{{1, 7}, {1, 7}, {1, 0}, {2, 8}, {2, 8}} {
-		r.Lead(5, leader[0], leader[1])
+		r.Lead(5, leader[0], leader[1], followerPlace{})
 	}
 	var got [][2]uint64
 	read, _ := w.Next(make([]Event, 0, 10))

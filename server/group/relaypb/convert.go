@@ -21,7 +21,7 @@ func EncodeForward(stream coordination.StreamID, f *coordination.Forward) *Forwa
 		p.Kind = &Forward_Attach{Attach: &Attach{Path: a.Path, Session: uint64(a.Session),
 			SeqNo: a.SeqNo, TimeoutMillis: a.TimeoutMillis, Description: a.Description,
 			ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce, Subject: a.Caller.Subject,
-			Enforced: a.Caller.Enforced, Identity: identityToPB(a.Identity)}}
+			Enforced: a.Caller.Enforced, Identity: identityToPB(a.Identity), Client: clientToPB(a.Client)}}
 	case f.Request != nil:
 		p.Kind = &Forward_Request{Request: requestToPB(f.Request)}
 	case f.Roster != nil:
@@ -45,7 +45,7 @@ func DecodeForward(p *Forward, server uint64) coordination.Forward {
 			TimeoutMillis: a.GetTimeoutMillis(), Description: a.GetDescription(),
 			ProtectionKey: string(a.GetProtectionKey()), Nonce: a.GetNonce(), Server: server,
 			Caller:   coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()},
-			Identity: identityFromPB(a.GetIdentity())}
+			Identity: identityFromPB(a.GetIdentity()), Client: clientFromPB(a.GetClient())}
 	case *Forward_Request:
 		f.Request = requestFromPB(arm.Request)
 	case *Forward_Roster:
@@ -54,6 +54,20 @@ func DecodeForward(p *Forward, server uint64) coordination.Forward {
 		f.Detach = true
 	}
 	return f
+}
+
+func clientToPB(c *coordination.Client) *Client {
+	if c == nil {
+		return nil
+	}
+	return &Client{Address: c.Peer, Library: c.Library, User: c.User}
+}
+
+func clientFromPB(p *Client) *coordination.Client {
+	if p == nil {
+		return nil
+	}
+	return &coordination.Client{Peer: p.GetAddress(), Library: p.GetLibrary(), User: p.GetUser()}
 }
 
 func identityToPB(i coordination.Identity) *Identity {
@@ -94,7 +108,7 @@ func rosterToPB(r *coordination.Roster) *Roster {
 	p := &Roster{Node: uint64(r.Node), Session: uint64(r.Session), EpochTerm: uint64(r.Epoch.Term),
 		EpochCounter: r.Epoch.Counter, Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights),
 		TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping, Subject: r.Caller.Subject,
-		Enforced: r.Caller.Enforced, Identity: identityToPB(r.Identity)}
+		Enforced: r.Caller.Enforced, Identity: identityToPB(r.Identity), Client: clientToPB(r.Client)}
 	for _, open := range r.Open {
 		p.Open = append(p.Open, &OpenRequest{Sequence: uint64(open.Sequence),
 			Request: requestToPB(open.Request), Watching: open.Watching, Mark: markToPB(open.Mark),
@@ -110,7 +124,7 @@ func rosterFromPB(p *Roster, server uint64) *coordination.Roster {
 		Path:    p.GetPath(), Server: server, SeqNo: p.GetSeqNo(), Rights: coordination.Rights(p.GetRights()),
 		TimeoutMillis: p.GetTimeoutMillis(), Stopping: p.GetStopping(),
 		Caller:   coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()},
-		Identity: identityFromPB(p.GetIdentity())}
+		Identity: identityFromPB(p.GetIdentity()), Client: clientFromPB(p.GetClient())}
 	for _, open := range p.GetOpen() {
 		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
 			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(),

@@ -681,6 +681,7 @@ type Attach struct {
 	Subject       string                 `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,9,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	Identity      *Identity              `protobuf:"bytes,10,opt,name=identity,proto3" json:"identity,omitempty"`
+	Client        *Client                `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +786,74 @@ func (x *Attach) GetIdentity() *Identity {
 	return nil
 }
 
+func (x *Attach) GetClient() *Client {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
+// Describes a client for the events about the end of its session.
+type Client struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Library       string                 `protobuf:"bytes,2,opt,name=library,proto3" json:"library,omitempty"`
+	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Client) Reset() {
+	*x = Client{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Client) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Client) ProtoMessage() {}
+
+func (x *Client) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Client.ProtoReflect.Descriptor instead.
+func (*Client) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Client) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Client) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *Client) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 type Identity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -798,7 +867,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +879,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +892,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Identity) GetKind() uint32 {
@@ -862,7 +931,7 @@ type Detach struct {
 
 func (x *Detach) Reset() {
 	*x = Detach{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +943,7 @@ func (x *Detach) String() string {
 func (*Detach) ProtoMessage() {}
 
 func (x *Detach) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +956,7 @@ func (x *Detach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detach.ProtoReflect.Descriptor instead.
 func (*Detach) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
 }
 
 type Request struct {
@@ -910,7 +979,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +991,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1004,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Request) GetKind() uint32 {
@@ -1037,13 +1106,14 @@ type Roster struct {
 	Subject       string                 `protobuf:"bytes,11,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,12,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	Identity      *Identity              `protobuf:"bytes,13,opt,name=identity,proto3" json:"identity,omitempty"`
+	Client        *Client                `protobuf:"bytes,14,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1125,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1138,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Roster) GetNode() uint64 {
@@ -1162,6 +1232,13 @@ func (x *Roster) GetIdentity() *Identity {
 	return nil
 }
 
+func (x *Roster) GetClient() *Client {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
 type OpenRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -1176,7 +1253,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1265,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1278,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OpenRequest) GetSequence() uint64 {
@@ -1251,7 +1328,7 @@ type WatchMark struct {
 
 func (x *WatchMark) Reset() {
 	*x = WatchMark{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1340,7 @@ func (x *WatchMark) String() string {
 func (*WatchMark) ProtoMessage() {}
 
 func (x *WatchMark) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1353,7 @@ func (x *WatchMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMark.ProtoReflect.Descriptor instead.
 func (*WatchMark) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchMark) GetSemaphore() uint64 {
@@ -1317,7 +1394,7 @@ type FromLeader struct {
 
 func (x *FromLeader) Reset() {
 	*x = FromLeader{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1406,7 @@ func (x *FromLeader) String() string {
 func (*FromLeader) ProtoMessage() {}
 
 func (x *FromLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1419,7 @@ func (x *FromLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromLeader.ProtoReflect.Descriptor instead.
 func (*FromLeader) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FromLeader) GetRenewed() uint64 {
@@ -1407,7 +1484,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1496,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1509,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{17}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Message) GetStream() uint64 {
@@ -1576,7 +1653,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1665,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1678,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{18}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Description) GetName() string {
@@ -1666,7 +1743,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1755,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1768,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{19}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Link) GetOrder() uint64 {
@@ -1744,7 +1821,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[20]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1833,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[20]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1846,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{20}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecuteRequest) GetCommand() []byte {
@@ -1803,7 +1880,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[21]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1892,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[21]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1905,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{21}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecuteResponse) GetStatus() uint32 {
@@ -1856,7 +1933,7 @@ type Issue struct {
 
 func (x *Issue) Reset() {
 	*x = Issue{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[22]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +1945,7 @@ func (x *Issue) String() string {
 func (*Issue) ProtoMessage() {}
 
 func (x *Issue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[22]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +1958,7 @@ func (x *Issue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issue.ProtoReflect.Descriptor instead.
 func (*Issue) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{22}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Issue) GetCode() uint32 {
@@ -1918,7 +1995,7 @@ type DigestReport struct {
 
 func (x *DigestReport) Reset() {
 	*x = DigestReport{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[23]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2007,7 @@ func (x *DigestReport) String() string {
 func (*DigestReport) ProtoMessage() {}
 
 func (x *DigestReport) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[23]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2020,7 @@ func (x *DigestReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestReport.ProtoReflect.Descriptor instead.
 func (*DigestReport) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{23}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DigestReport) GetIndex() uint64 {
@@ -2014,7 +2091,7 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\a \x01(\x04R\facknowledged\x12\x1a\n" +
 	"\banswered\x18\b \x01(\x04R\bansweredB\x06\n" +
-	"\x04kind\"\xc0\x02\n" +
+	"\x04kind\"\xf1\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x15\n" +
@@ -2026,7 +2103,12 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\asubject\x18\b \x01(\tR\asubject\x12\x1a\n" +
 	"\benforced\x18\t \x01(\bR\benforced\x125\n" +
 	"\bidentity\x18\n" +
-	" \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\"k\n" +
+	" \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\x12/\n" +
+	"\x06client\x18\v \x01(\v2\x17.coordd.relay.v1.ClientR\x06client\"P\n" +
+	"\x06Client\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
+	"\alibrary\x18\x02 \x01(\tR\alibrary\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\"k\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\x04R\x04user\x12\x1d\n" +
@@ -2048,7 +2130,7 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	" \x01(\bR\x0eincludeWaiters\x12\x1d\n" +
 	"\n" +
 	"watch_data\x18\v \x01(\bR\twatchData\x12!\n" +
-	"\fwatch_owners\x18\f \x01(\bR\vwatchOwners\"\x9f\x03\n" +
+	"\fwatch_owners\x18\f \x01(\bR\vwatchOwners\"\xd0\x03\n" +
 	"\x06Roster\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -2064,7 +2146,8 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	" \x03(\v2\x1c.coordd.relay.v1.OpenRequestR\x04open\x12\x18\n" +
 	"\asubject\x18\v \x01(\tR\asubject\x12\x1a\n" +
 	"\benforced\x18\f \x01(\bR\benforced\x125\n" +
-	"\bidentity\x18\r \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\"\xc3\x01\n" +
+	"\bidentity\x18\r \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\x12/\n" +
+	"\x06client\x18\x0e \x01(\v2\x17.coordd.relay.v1.ClientR\x06client\"\xc3\x01\n" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
@@ -2147,7 +2230,7 @@ func file_server_group_relaypb_relay_proto_rawDescGZIP() []byte {
 	return file_server_group_relaypb_relay_proto_rawDescData
 }
 
-var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_server_group_relaypb_relay_proto_goTypes = []any{
 	(*ToLeader)(nil),        // 0: coordd.relay.v1.ToLeader
 	(*Demand)(nil),          // 1: coordd.relay.v1.Demand
@@ -2159,20 +2242,21 @@ var file_server_group_relaypb_relay_proto_goTypes = []any{
 	(*PermitGrant)(nil),     // 7: coordd.relay.v1.PermitGrant
 	(*Forward)(nil),         // 8: coordd.relay.v1.Forward
 	(*Attach)(nil),          // 9: coordd.relay.v1.Attach
-	(*Identity)(nil),        // 10: coordd.relay.v1.Identity
-	(*Detach)(nil),          // 11: coordd.relay.v1.Detach
-	(*Request)(nil),         // 12: coordd.relay.v1.Request
-	(*Roster)(nil),          // 13: coordd.relay.v1.Roster
-	(*OpenRequest)(nil),     // 14: coordd.relay.v1.OpenRequest
-	(*WatchMark)(nil),       // 15: coordd.relay.v1.WatchMark
-	(*FromLeader)(nil),      // 16: coordd.relay.v1.FromLeader
-	(*Message)(nil),         // 17: coordd.relay.v1.Message
-	(*Description)(nil),     // 18: coordd.relay.v1.Description
-	(*Link)(nil),            // 19: coordd.relay.v1.Link
-	(*ExecuteRequest)(nil),  // 20: coordd.relay.v1.ExecuteRequest
-	(*ExecuteResponse)(nil), // 21: coordd.relay.v1.ExecuteResponse
-	(*Issue)(nil),           // 22: coordd.relay.v1.Issue
-	(*DigestReport)(nil),    // 23: coordd.relay.v1.DigestReport
+	(*Client)(nil),          // 10: coordd.relay.v1.Client
+	(*Identity)(nil),        // 11: coordd.relay.v1.Identity
+	(*Detach)(nil),          // 12: coordd.relay.v1.Detach
+	(*Request)(nil),         // 13: coordd.relay.v1.Request
+	(*Roster)(nil),          // 14: coordd.relay.v1.Roster
+	(*OpenRequest)(nil),     // 15: coordd.relay.v1.OpenRequest
+	(*WatchMark)(nil),       // 16: coordd.relay.v1.WatchMark
+	(*FromLeader)(nil),      // 17: coordd.relay.v1.FromLeader
+	(*Message)(nil),         // 18: coordd.relay.v1.Message
+	(*Description)(nil),     // 19: coordd.relay.v1.Description
+	(*Link)(nil),            // 20: coordd.relay.v1.Link
+	(*ExecuteRequest)(nil),  // 21: coordd.relay.v1.ExecuteRequest
+	(*ExecuteResponse)(nil), // 22: coordd.relay.v1.ExecuteResponse
+	(*Issue)(nil),           // 23: coordd.relay.v1.Issue
+	(*DigestReport)(nil),    // 24: coordd.relay.v1.DigestReport
 }
 var file_server_group_relaypb_relay_proto_depIdxs = []int32{
 	5,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
@@ -2182,27 +2266,29 @@ var file_server_group_relaypb_relay_proto_depIdxs = []int32{
 	3,  // 4: coordd.relay.v1.Quanta.quanta:type_name -> coordd.relay.v1.Quantum
 	5,  // 5: coordd.relay.v1.PermitRequest.relay:type_name -> coordd.relay.v1.Hello
 	9,  // 6: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
-	12, // 7: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
-	13, // 8: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
-	11, // 9: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
-	10, // 10: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
-	14, // 11: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
-	10, // 12: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
-	12, // 13: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
-	15, // 14: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
-	17, // 15: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
-	4,  // 16: coordd.relay.v1.FromLeader.piece:type_name -> coordd.relay.v1.Piece
-	2,  // 17: coordd.relay.v1.FromLeader.quanta:type_name -> coordd.relay.v1.Quanta
-	18, // 18: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
-	15, // 19: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
-	19, // 20: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
-	19, // 21: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
-	22, // 22: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	13, // 7: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
+	14, // 8: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
+	12, // 9: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
+	11, // 10: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
+	10, // 11: coordd.relay.v1.Attach.client:type_name -> coordd.relay.v1.Client
+	15, // 12: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
+	11, // 13: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
+	10, // 14: coordd.relay.v1.Roster.client:type_name -> coordd.relay.v1.Client
+	13, // 15: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
+	16, // 16: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
+	18, // 17: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
+	4,  // 18: coordd.relay.v1.FromLeader.piece:type_name -> coordd.relay.v1.Piece
+	2,  // 19: coordd.relay.v1.FromLeader.quanta:type_name -> coordd.relay.v1.Quanta
+	19, // 20: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
+	16, // 21: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
+	20, // 22: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
+	20, // 23: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
+	23, // 24: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_server_group_relaypb_relay_proto_init() }
@@ -2222,7 +2308,7 @@ func file_server_group_relaypb_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_group_relaypb_relay_proto_rawDesc), len(file_server_group_relaypb_relay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -68,6 +68,8 @@ type Client interface {
 type Caller struct {
 	coordination.Caller
 	Identity coordination.Identity
+	// Client describes the caller for events; nil: unknown. It is not changed any more.
+	Client *coordination.Client
 	// Trace is W3C's traceparent, empty if the stream is part of no trace. Watchers of events see it.
 	Trace string
 }
@@ -169,6 +171,7 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	if message.Start != nil {
 		message.Start.Nonce, message.Start.Server = Nonce(), s.set.config.Core.Member()
 		message.Start.Caller, message.Start.Identity = s.caller.Caller, s.caller.Identity
+		message.Start.Client = s.caller.Client
 	}
 	if message.Request != nil && message.Request.Kind == coordination.RequestAcquire {
 		message.Received = s.set.config.Clock.Now()

@@ -5,7 +5,7 @@
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
 // what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
 // quotas of paths, the reserve for administrators, and the limit of links; 4 for the log clock, and what has an age by it;
-// 5 for versions of data;
+// 5 for versions of data; 6 for the clients of sessions that end;
 // 1 for everything else. The encoding is canonical: fields in ascending order, each only if it is not zero, numbers in
 // their shortest form. So one value has one encoding, and a reader refuses everything else. A field or a command that is
 // added later comes with a new version.
@@ -844,9 +844,15 @@ type StopSession struct {
 	Acknowledged uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// Of the requests above that one are answered too this one and those whose outcomes came before its own. 0: nothing is
 	// said of them; here and below.
-	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Answered uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
+	// Who had the session last, where it holds or awaits something. Here and below nothing but events depends on it.
+	ClientPeer         []byte `protobuf:"bytes,16,opt,name=client_peer,json=clientPeer,proto3" json:"client_peer,omitempty"`
+	ClientLibrary      []byte `protobuf:"bytes,17,opt,name=client_library,json=clientLibrary,proto3" json:"client_library,omitempty"`
+	ClientUser         []byte `protobuf:"bytes,18,opt,name=client_user,json=clientUser,proto3" json:"client_user,omitempty"`
+	ClientSilentMillis uint64 `protobuf:"varint,19,opt,name=client_silent_millis,json=clientSilentMillis,proto3" json:"client_silent_millis,omitempty"`
+	ClientLost         uint32 `protobuf:"varint,20,opt,name=client_lost,json=clientLost,proto3" json:"client_lost,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StopSession) Reset() {
@@ -928,6 +934,41 @@ func (x *StopSession) GetAnswered() uint64 {
 	return 0
 }
 
+func (x *StopSession) GetClientPeer() []byte {
+	if x != nil {
+		return x.ClientPeer
+	}
+	return nil
+}
+
+func (x *StopSession) GetClientLibrary() []byte {
+	if x != nil {
+		return x.ClientLibrary
+	}
+	return nil
+}
+
+func (x *StopSession) GetClientUser() []byte {
+	if x != nil {
+		return x.ClientUser
+	}
+	return nil
+}
+
+func (x *StopSession) GetClientSilentMillis() uint64 {
+	if x != nil {
+		return x.ClientSilentMillis
+	}
+	return 0
+}
+
+func (x *StopSession) GetClientLost() uint32 {
+	if x != nil {
+		return x.ClientLost
+	}
+	return 0
+}
+
 type ExpireSession struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Node               uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -935,6 +976,11 @@ type ExpireSession struct {
 	AttachEpochTerm    uint64                 `protobuf:"varint,3,opt,name=attach_epoch_term,json=attachEpochTerm,proto3" json:"attach_epoch_term,omitempty"`
 	AttachEpochCounter uint64                 `protobuf:"varint,4,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
 	Term               uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
+	ClientPeer         []byte                 `protobuf:"bytes,6,opt,name=client_peer,json=clientPeer,proto3" json:"client_peer,omitempty"`
+	ClientLibrary      []byte                 `protobuf:"bytes,7,opt,name=client_library,json=clientLibrary,proto3" json:"client_library,omitempty"`
+	ClientUser         []byte                 `protobuf:"bytes,8,opt,name=client_user,json=clientUser,proto3" json:"client_user,omitempty"`
+	ClientSilentMillis uint64                 `protobuf:"varint,9,opt,name=client_silent_millis,json=clientSilentMillis,proto3" json:"client_silent_millis,omitempty"`
+	ClientLost         uint32                 `protobuf:"varint,10,opt,name=client_lost,json=clientLost,proto3" json:"client_lost,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1000,6 +1046,41 @@ func (x *ExpireSession) GetAttachEpochCounter() uint64 {
 func (x *ExpireSession) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
+	}
+	return 0
+}
+
+func (x *ExpireSession) GetClientPeer() []byte {
+	if x != nil {
+		return x.ClientPeer
+	}
+	return nil
+}
+
+func (x *ExpireSession) GetClientLibrary() []byte {
+	if x != nil {
+		return x.ClientLibrary
+	}
+	return nil
+}
+
+func (x *ExpireSession) GetClientUser() []byte {
+	if x != nil {
+		return x.ClientUser
+	}
+	return nil
+}
+
+func (x *ExpireSession) GetClientSilentMillis() uint64 {
+	if x != nil {
+		return x.ClientSilentMillis
+	}
+	return 0
+}
+
+func (x *ExpireSession) GetClientLost() uint32 {
+	if x != nil {
+		return x.ClientLost
 	}
 	return 0
 }
@@ -3145,9 +3226,14 @@ type EndSession struct {
 	Node     uint64                 `protobuf:"varint,5,opt,name=node,proto3" json:"node,omitempty"`
 	Session  uint64                 `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"`
 	// Shown to people, and without a meaning.
-	Reason        []byte `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reason             []byte `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	ClientPeer         []byte `protobuf:"bytes,8,opt,name=client_peer,json=clientPeer,proto3" json:"client_peer,omitempty"`
+	ClientLibrary      []byte `protobuf:"bytes,9,opt,name=client_library,json=clientLibrary,proto3" json:"client_library,omitempty"`
+	ClientUser         []byte `protobuf:"bytes,10,opt,name=client_user,json=clientUser,proto3" json:"client_user,omitempty"`
+	ClientSilentMillis uint64 `protobuf:"varint,11,opt,name=client_silent_millis,json=clientSilentMillis,proto3" json:"client_silent_millis,omitempty"`
+	ClientLost         uint32 `protobuf:"varint,12,opt,name=client_lost,json=clientLost,proto3" json:"client_lost,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *EndSession) Reset() {
@@ -3220,6 +3306,41 @@ func (x *EndSession) GetReason() []byte {
 		return x.Reason
 	}
 	return nil
+}
+
+func (x *EndSession) GetClientPeer() []byte {
+	if x != nil {
+		return x.ClientPeer
+	}
+	return nil
+}
+
+func (x *EndSession) GetClientLibrary() []byte {
+	if x != nil {
+		return x.ClientLibrary
+	}
+	return nil
+}
+
+func (x *EndSession) GetClientUser() []byte {
+	if x != nil {
+		return x.ClientUser
+	}
+	return nil
+}
+
+func (x *EndSession) GetClientSilentMillis() uint64 {
+	if x != nil {
+		return x.ClientSilentMillis
+	}
+	return 0
+}
+
+func (x *EndSession) GetClientLost() uint32 {
+	if x != nil {
+		return x.ClientLost
+	}
+	return 0
 }
 
 // Removes a persistent semaphore for the same.
@@ -4912,7 +5033,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\ridentity_user\x18\v \x01(\x04R\fidentityUser\x12.\n" +
 	"\x13identity_user_place\x18\f \x01(\rR\x11identityUserPlace\x12)\n" +
 	"\x10identity_subject\x18\r \x01(\fR\x0fidentitySubject\x12\x1b\n" +
-	"\tmay_write\x18\x0e \x01(\bR\bmayWrite\"\xdb\x01\n" +
+	"\tmay_write\x18\x0e \x01(\bR\bmayWrite\"\x97\x03\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -4921,13 +5042,30 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x1a\n" +
-	"\banswered\x18\x0f \x01(\x04R\banswered\"\xaf\x01\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\x12\x1f\n" +
+	"\vclient_peer\x18\x10 \x01(\fR\n" +
+	"clientPeer\x12%\n" +
+	"\x0eclient_library\x18\x11 \x01(\fR\rclientLibrary\x12\x1f\n" +
+	"\vclient_user\x18\x12 \x01(\fR\n" +
+	"clientUser\x120\n" +
+	"\x14client_silent_millis\x18\x13 \x01(\x04R\x12clientSilentMillis\x12\x1f\n" +
+	"\vclient_lost\x18\x14 \x01(\rR\n" +
+	"clientLost\"\xeb\x02\n" +
 	"\rExpireSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
 	"\x11attach_epoch_term\x18\x03 \x01(\x04R\x0fattachEpochTerm\x120\n" +
 	"\x14attach_epoch_counter\x18\x04 \x01(\x04R\x12attachEpochCounter\x12\x12\n" +
-	"\x04term\x18\x05 \x01(\x04R\x04term\"\xcd\x01\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\x12\x1f\n" +
+	"\vclient_peer\x18\x06 \x01(\fR\n" +
+	"clientPeer\x12%\n" +
+	"\x0eclient_library\x18\a \x01(\fR\rclientLibrary\x12\x1f\n" +
+	"\vclient_user\x18\b \x01(\fR\n" +
+	"clientUser\x120\n" +
+	"\x14client_silent_millis\x18\t \x01(\x04R\x12clientSilentMillis\x12\x1f\n" +
+	"\vclient_lost\x18\n" +
+	" \x01(\rR\n" +
+	"clientLost\"\xcd\x01\n" +
 	"\fExpireWaiter\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1c\n" +
@@ -5128,7 +5266,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"only_first\x18\x06 \x01(\bR\tonlyFirst\"(\n" +
 	"\fBeginLineage\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\x04R\alineage\"\x06\n" +
-	"\x04Mark\"\x9e\x01\n" +
+	"\x04Mark\"\xda\x02\n" +
 	"\n" +
 	"EndSession\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
@@ -5136,7 +5274,16 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x06 \x01(\x04R\asession\x12\x16\n" +
-	"\x06reason\x18\a \x01(\fR\x06reason\"\xa5\x01\n" +
+	"\x06reason\x18\a \x01(\fR\x06reason\x12\x1f\n" +
+	"\vclient_peer\x18\b \x01(\fR\n" +
+	"clientPeer\x12%\n" +
+	"\x0eclient_library\x18\t \x01(\fR\rclientLibrary\x12\x1f\n" +
+	"\vclient_user\x18\n" +
+	" \x01(\fR\n" +
+	"clientUser\x120\n" +
+	"\x14client_silent_millis\x18\v \x01(\x04R\x12clientSilentMillis\x12\x1f\n" +
+	"\vclient_lost\x18\f \x01(\rR\n" +
+	"clientLost\"\xa5\x01\n" +
 	"\x0fRemoveSemaphore\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +

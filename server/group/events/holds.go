@@ -1,0 +1,60 @@
+package events
+
+import (
+	"hash/maphash"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+const (
+	holdSlots     = 16_384 // semaphores whose last holds are known
+	holdsKept     = 20     // of each
+	holdPageSlots = 64
+)
+
+// Hold is a time for which a session held a semaphore, in milliseconds since 1970. Ended is 0 while it lasts.
+type Hold struct {
+	Session        coordination.SessionID
+	Order          coordination.OrderID
+	Granted, Ended uint64
+	Cause          coordination.OccurrenceKind // as in Occurrence
+}
+
+// holdSlot is a ring of the last holds of a semaphore.
+type holdSlot struct {
+	semaphore uint64 // hash of its name and node, 0: none
+	ended     uint64 // holds of it, of which the last holdsKept are here
+	holds     [holdsKept]Hold
+}
+
+// holds is a table of slots. A semaphore that is used takes the slot from the one that had it: only other semaphores
+// displace what it has, and no flood of events. Pages come with their first use, and nothing is allocated after that.
+type holds struct {
+	seed  maphash.Seed
+	pages [holdSlots / holdPageSlots]*[holdPageSlots]holdSlot
+}
+
+// slot returns the slot for a semaphore, and its hash. It is nil if its page has never been used, unless that is made.
+func (t *holds) slot(node coordination.NodeID, name string, makes bool) (*holdSlot, uint64) {
+	hash := max(1, maphash.String(t.seed, name)^uint64(node)*0x9e3779b97f4a7c15)
+	at := hash % holdSlots
+	page := &t.pages[at/holdPageSlots]
+	if *page == nil {
+		if !makes {
+			return nil, hash
+		}
+		*page = new([holdPageSlots]holdSlot)
+	}
+	return &(*page)[at%holdPageSlots], hash
+}
+
+// end keeps a hold that has ended.
+func (t *holds) end(o *coordination.Occurrence) {
+	slot, hash := t.slot(o.Node, o.Semaphore, true)
+	if slot.semaphore != hash {
+		slot.semaphore, slot.ended = hash, 0
+	}
+	slot.holds[slot.ended%holdsKept] = Hold{Session: o.Session, Order: o.Order, Granted: o.Before,
+		Ended: o.StampMillis, Cause: o.Cause}
+	slot.ended++
+}

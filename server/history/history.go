@@ -1,0 +1,329 @@
+package history
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group/events"
+)
+
+const (
+	// Dir is the directory of the files within a data directory.
+	Dir = "events"
+
+	writePeriod = time.Second
+	syncPeriod  = 30 * time.Second
+	// maxInMemory bounds the events of a class that a server without a disk keeps.
+	maxInMemory = 1024
+)
+
+// Config has the parameters of a history.
+type Config struct {
+	FS     files.FS // nil: it is kept in memory
+	Dir    string   // its parent exists
+	Server uint64
+	Logger *slog.Logger
+	// Take returns the events since its last call, and how many were lost (events.Ring.Take).
+	Take func(seconds int) ([]events.Rare, uint64)
+	// Name returns the name of a server.
+	Name func(uint64) string
+	// Space returns an error while the disk is too full to write.
+	Space func() error
+}
+
+// History keeps the events of one server.
+type History struct {
+	config  Config
+	lost    atomic.Uint64
+	hidden  atomic.Uint64 // events of this index and later ones are being written; 0: none are
+	reading sync.Mutex    // one scan at a time
+	stop    chan struct{}
+	ended   chan struct{}
+
+	// Of the goroutine, but for memory, which has a mutex.
+	opened   bool
+	broken   bool
+	classes  [events.Classes]writer
+	unsynced bool
+	synced   time.Time
+	full     bool // the disk is, and that has been logged
+	mutex    sync.Mutex
+	memory   [events.Classes][]*adminpb.Event
+}
+
+// writer is the newest segment of a class.
+type writer struct {
+	class    events.Class
+	file     files.File // nil until there is something to write
+	sequence uint64     // 0: the class has no segment
+	length   int64
+}
+
+// New returns a history that keeps nothing until it is started.
+func New(config Config) *History {
+	h := &History{config: config, stop: make(chan struct{}), ended: make(chan struct{})}
+	for class := range events.Classes {
+		h.classes[class].class = class
+	}
+	return h
+}
+
+// Start takes events from now on.
+func (h *History) Start() { go h.run() }
+
+// Stop writes what there is, and ends. It is called once, after Start.
+func (h *History) Stop() {
+	close(h.stop)
+	<-h.ended
+}
+
+// Lost returns how many events could not be kept.
+func (h *History) Lost() uint64 { return h.lost.Load() }
+
+func (h *History) run() {
+	defer close(h.ended)
+	ticker := time.NewTicker(writePeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			h.step(now)
+		case <-h.stop:
+			h.step(time.Now())
+			h.close()
+			return
+		}
+	}
+}
+
+// step keeps what has happened since the last one.
+func (h *History) step(now time.Time) {
+	taken, lost := h.config.Take(int(writePeriod / time.Second))
+	h.lost.Add(lost)
+	if len(taken) > 0 {
+		h.keep(taken)
+		report(h.config.Logger, taken)
+	}
+	if h.unsynced && !h.broken && now.Sub(h.synced) >= syncPeriod {
+		h.synced = now
+		h.failed(h.sync())
+	}
+}
+
+// keep writes a batch.
+func (h *History) keep(taken []events.Rare) {
+	oldest := ^uint64(0)
+	var batch [events.Classes][]*adminpb.Event
+	for i := range taken {
+		e := EventOf(&taken[i].Occurrence, h.config.Name)
+		e.Ring, e.Sequence = 0, taken[i].Sequence
+		if e.GetNumber() == 0 && e.GetServer() == "" {
+			e.Server = h.config.Name(h.config.Server)
+		}
+		if e.GetPath() == "" {
+			e.Path = taken[i].Path
+		}
+		if c := taken[i].Client; c != nil && e.GetClient() == nil {
+			e.Client = &adminpb.SessionClient{Address: c.Peer, Sdk: c.Library, User: c.User}
+		}
+		e.Skipped = taken[i].More
+		oldest = min(oldest, e.GetIndex())
+		batch[taken[i].Class] = append(batch[taken[i].Class], e)
+	}
+	h.hidden.Store(max(1, oldest))
+	defer h.hidden.Store(0)
+	switch {
+	case h.config.FS == nil:
+		h.remember(&batch)
+	case h.broken || h.isFull():
+		h.lost.Add(uint64(len(taken)))
+	default:
+		if err := h.write(&batch); err != nil {
+			h.lost.Add(uint64(len(taken)))
+			h.failed(err)
+		}
+	}
+}
+
+// remember keeps a batch in memory.
+func (h *History) remember(batch *[events.Classes][]*adminpb.Event) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	for class, list := range batch {
+		all := append(h.memory[class], list...)
+		h.memory[class] = slices.Clone(all[max(0, len(all)-maxInMemory):])
+	}
+}
+
+// isFull reports whether the disk has no room, and logs when that changes.
+func (h *History) isFull() bool {
+	err := h.config.Space()
+	if full := err != nil; full != h.full {
+		if h.full = full; full {
+			h.config.Logger.Warn("the disk is nearly full: events are not kept until there is room", "error", err)
+		}
+	}
+	return h.full
+}
+
+// failed ends the writing after an error.
+func (h *History) failed(err error) {
+	if err == nil {
+		return
+	}
+	h.broken = true
+	h.config.Logger.Error("events cannot be written: none are kept until the server is started anew", "error", err)
+}
+
+// open makes the directory, or finds the newest segments.
+func (h *History) open() error {
+	names, err := h.config.FS.List(h.config.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = h.config.FS.MakeDir(h.config.Dir)
+		return errors.Join(err, h.config.FS.SyncDir(filepath.Dir(h.config.Dir)))
+	}
+	for _, name := range names {
+		if class, sequence, is := parseName(name); is {
+			h.classes[class].sequence = max(h.classes[class].sequence, sequence)
+		}
+	}
+	return err
+}
+
+func (h *History) write(batch *[events.Classes][]*adminpb.Event) error {
+	if !h.opened {
+		if err := h.open(); err != nil {
+			return err
+		}
+		h.opened = true
+	}
+	for class, list := range batch {
+		w := &h.classes[class]
+		for len(list) > 0 {
+			if err := h.prepare(w); err != nil {
+				return err
+			}
+			var content []byte
+			for len(list) > 0 {
+				longer := appendRecord(content, w.sequence, list[0])
+				if w.length+int64(len(longer)) > segmentBytes {
+					break
+				}
+				content, list = longer, list[1:]
+			}
+			if len(content) > 0 {
+				if err := files.WriteAll(w.file, content, w.length); err != nil {
+					return err
+				}
+				w.length += int64(len(content))
+				h.unsynced = true
+			}
+			if len(list) > 0 {
+				if err := h.next(w); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// prepare makes the newest segment of a class one that can be written.
+func (h *History) prepare(w *writer) error {
+	switch {
+	case w.file != nil:
+		return nil
+	case w.sequence == 0:
+		return h.next(w)
+	}
+	path := filepath.Join(h.config.Dir, segmentName(w.class, w.sequence))
+	content, err := files.Read(h.config.FS, path)
+	if err != nil {
+		return err
+	}
+	length := scan(content, w.class, w.sequence, func(*adminpb.Event) {})
+	if length == 0 {
+		return h.next(w)
+	}
+	if err := h.create(w, path+files.Suffix, content[:length]); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	return errors.Join(h.config.FS.Rename(path+files.Suffix, path), h.config.FS.SyncDir(h.config.Dir))
+}
+
+// next begins the next segment of a class, and removes the oldest if the class has enough.
+func (h *History) next(w *writer) error {
+	if w.file != nil {
+		if err := errors.Join(w.file.Sync(), w.file.Close()); err != nil {
+			return err
+		}
+		w.file = nil
+	}
+	w.sequence++
+	if most := uint64(classSegments[w.class]); w.sequence > most {
+		names, err := h.config.FS.List(h.config.Dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if class, sequence, is := parseName(name); is && class == w.class && sequence <= w.sequence-most {
+				if err := h.config.FS.Remove(filepath.Join(h.config.Dir, name)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return h.create(w, filepath.Join(h.config.Dir, segmentName(w.class, w.sequence)),
+		appendHeader(nil, h.config.Server, w.class, w.sequence))
+}
+
+// create makes a file with the beginning of a segment. One of the name is left by a crash.
+func (h *History) create(w *writer, path string, content []byte) error {
+	if err := files.Remove(h.config.FS, path); err != nil {
+		return err
+	}
+	file, err := h.config.FS.Create(path)
+	if err != nil {
+		return err
+	}
+	w.file, w.length = file, int64(len(content))
+	if err := file.Allocate(segmentBytes); err != nil {
+		return err
+	}
+	return files.WriteAll(file, content, 0)
+}
+
+// sync makes durable what is written.
+func (h *History) sync() error {
+	for i := range h.classes {
+		if f := h.classes[i].file; f != nil {
+			if err := f.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	h.unsynced = false
+	return h.config.FS.SyncDir(h.config.Dir)
+}
+
+func (h *History) close() {
+	if h.unsynced && !h.broken {
+		h.failed(h.sync())
+	}
+	for i := range h.classes {
+		if f := h.classes[i].file; f != nil {
+			_ = f.Close()
+		}
+	}
+}

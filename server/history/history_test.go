@@ -1,0 +1,235 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/raftstore/rig"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group/events"
+)
+
+// source gives a history its events.
+type source struct {
+	index coordination.Index
+	next  []events.Rare
+	log   strings.Builder
+	full  error
+}
+
+// add adds an event of a class with so much text.
+func (s *source) add(class events.Class, text int) {
+	s.index++
+	s.next = append(s.next, events.Rare{Class: class, Led: true, Event: events.Event{Sequence: uint64(s.index),
+		Occurrence: coordination.Occurrence{Kind: coordination.OccurDataChanged, Index: s.index, Number: 1,
+			Node: 1, Session: 1, Semaphore: strings.Repeat("s", text), StampMillis: uint64(1000 * s.index)}}})
+}
+
+func (s *source) open(fs files.FS) *History {
+	return New(Config{FS: fs, Dir: "data/events", Server: 7, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+		Take: func(int) ([]events.Rare, uint64) {
+			taken := s.next
+			s.next = nil
+			return taken, 0
+		}, Name: func(id uint64) string { return fmt.Sprint("server ", id) }, Space: func() error { return s.full }})
+}
+
+// indexes returns the indexes of the events that are found, the newest first.
+func indexes(t *testing.T, h *History, q Query) (list []uint64) {
+	t.Helper()
+	if q.Wanted == nil {
+		q.Wanted = func(*adminpb.Event) bool { return true }
+	}
+	if q.Limit == 0 {
+		q.Limit = 1 << 20
+	}
+	found, err := h.Read(context.Background(), &q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range found {
+		list = append(list, e.GetIndex())
+	}
+	return list
+}
+
+// TestHistorySurvives writes, restarts, and reads with all bounds.
+func TestHistorySurvives(t *testing.T) {
+	memory, s := rig.New("data"), &source{}
+	var h *History
+	for range 3 {
+		h = s.open(memory)
+		for range 4 {
+			s.add(events.Class(s.index)%events.Classes, 10)
+			h.step(time.UnixMilli(0))
+		}
+		h.close()
+	}
+	at := func(index uint64) *adminpb.Event { return &adminpb.Event{Index: index, Number: 1} }
+	for what, c := range map[string]struct {
+		q    Query
+		want []uint64
+	}{
+		"all":    {Query{}, []uint64{12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}},
+		"limit":  {Query{Limit: 2}, []uint64{12, 11}},
+		"before": {Query{Before: at(4)}, []uint64{3, 2, 1}},
+		"after":  {Query{After: at(10)}, []uint64{12, 11}},
+		"since":  {Query{SinceMillis: 11_000}, []uint64{12, 11}},
+		"wanted": {Query{Wanted: func(e *adminpb.Event) bool { return e.GetIndex()%5 == 0 }}, []uint64{10, 5}},
+	} {
+		if got := indexes(t, h, c.q); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %d, want %d", what, got, c.want)
+		}
+	}
+	if names, _ := memory.List("data/events"); len(names) != int(events.Classes) {
+		t.Errorf("three starts have made the files %q", names)
+	}
+	if n := strings.Count(s.log.String(), "data of a semaphore was changed"); n != 12 {
+		t.Errorf("%d changes of configuration are logged, want 12", n)
+	}
+}
+
+// TestHistoryIsBounded floods one class: the events of the others stay.
+func TestHistoryIsBounded(t *testing.T) {
+	memory, s := rig.New("data"), &source{}
+	h := s.open(memory)
+	s.add(events.Audit, 10)
+	for range 11 { // megabytes
+		for range 1024 {
+			s.add(events.OtherEnds, 1000)
+		}
+		h.step(time.UnixMilli(0))
+	}
+	h.close()
+	got := indexes(t, h, Query{})
+	if oldest := got[len(got)-1]; oldest != 1 || len(got) < 7*1000 || len(got) > 8*1024 || got[0] != uint64(s.index) {
+		t.Errorf("%d events from %d to %d are kept", len(got), oldest, got[0])
+	}
+	if used := memory.Used(); used > int64(classSegments[events.OtherEnds]+1)*segmentBytes {
+		t.Errorf("the files have %d bytes", used)
+	}
+}
+
+// TestHistoryCrashes writes and syncs at random, and makes images of what a crash may leave: each opens, has what was
+// synced, has nothing that was not written, and can be continued.
+func TestHistoryCrashes(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	marks := rig.Marks{}
+	for round := range 6 {
+		memory, s := rig.New("data"), &source{}
+		written, synced := map[uint64]bool{}, map[uint64]bool{}
+		check := func(image *rig.Memory) {
+			t.Helper()
+			after := &source{index: s.index + 1000}
+			h := after.open(image)
+			before := indexes(t, h, Query{})
+			for _, index := range before {
+				if !written[index] {
+					t.Fatalf("seed %d, round %d: event %d was never written", seed, round, index)
+				}
+			}
+			for index := range synced {
+				if !slices.Contains(before, index) {
+					t.Fatalf("seed %d, round %d: event %d was synced, and is lost", seed, round, index)
+				}
+			}
+			if len(before) < len(written) {
+				marks["lost what was not synced"]++
+			}
+			after.add(events.Audit, 10)
+			after.add(events.OtherEnds, 10)
+			h.step(time.UnixMilli(0))
+			h.close()
+			if got := indexes(t, h, Query{}); h.broken || len(got) != len(before)+2 {
+				t.Fatalf("seed %d, round %d: %d events were there, and %d after two more: %s", seed, round,
+					len(before), len(got), after.log.String())
+			}
+			marks["continued"]++
+		}
+		memory.Before = func(string, string) error {
+			if random.IntN(10) == 0 {
+				hook := memory.Before
+				memory.Before = nil
+				check(memory.Crash(random))
+				memory.Before = hook
+			}
+			return nil
+		}
+		h := s.open(memory)
+		for step := range 12 {
+			for range random.IntN(4) {
+				s.add(events.Class(random.IntN(int(events.Classes))), random.IntN(300_000))
+				if e := EventOf(&s.next[len(s.next)-1].Occurrence, nil); proto.Size(e) <= maxEventBytes {
+					written[uint64(s.index)] = true
+				}
+			}
+			h.step(time.UnixMilli(0))
+			switch random.IntN(4) {
+			case 0:
+				h.step(time.UnixMilli(int64(step+1) * syncPeriod.Milliseconds()))
+				if !h.unsynced {
+					synced = maps.Clone(written)
+					marks["synced"]++
+				}
+			case 1:
+				h.close()
+				synced = maps.Clone(written)
+				h = s.open(memory)
+				marks["restarted"]++
+			}
+		}
+	}
+	marks.Report(t, "synced", "restarted", "continued", "lost what was not synced")
+}
+
+// TestHistoryStops meets errors and a full disk: events are lost and counted, and a line is logged.
+func TestHistoryStops(t *testing.T) {
+	for _, fault := range rig.Faults {
+		memory, s := rig.New("data"), &source{}
+		h := s.open(memory)
+		s.add(events.Audit, 10)
+		h.step(time.UnixMilli(0))
+		memory.Before = func(step, _ string) error {
+			if rig.Changes(step) {
+				return fault
+			}
+			return nil
+		}
+		for range 3 {
+			s.add(events.Audit, 10)
+			h.step(time.UnixMilli(0))
+		}
+		memory.Before = nil
+		h.close()
+		if got := indexes(t, h, Query{}); h.Lost() != 3 || !slices.Contains(got, 1) ||
+			strings.Count(s.log.String(), "events cannot be written") != 1 {
+			t.Errorf("%v: %d are lost, there are %d\n%s", fault, h.Lost(), got, s.log.String())
+		}
+	}
+	memory, s := rig.New("data"), &source{full: errors.New("no room")}
+	h := s.open(memory)
+	for range 3 {
+		s.add(events.Audit, 10)
+		h.step(time.UnixMilli(0))
+	}
+	s.full = nil
+	s.add(events.Audit, 10)
+	h.step(time.UnixMilli(0))
+	if got := indexes(t, h, Query{}); h.Lost() != 3 || !slices.Equal(got, []uint64{4}) ||
+		strings.Count(s.log.String(), "nearly full") != 1 {
+		t.Errorf("a full disk: %d are lost, there are %d\n%s", h.Lost(), got, s.log.String())
+	}
+}

@@ -1,0 +1,107 @@
+package history
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/internal/lograte"
+	"github.com/coordd/coordd/server/group/events"
+)
+
+// endsLogged bounds the ends of sessions of a node that have lines of their own in a second. Of more, one line names as
+// many.
+const endsLogged = 3
+
+var endTexts = map[coordination.OccurrenceKind]string{
+	coordination.OccurSessionExpired: "expired", coordination.OccurSessionStopped: "stopped by its client",
+	coordination.OccurSessionEnded: "ended by an administrator",
+}
+
+// report logs the events of a second that this server saw as the leader: sessions that ended while they held or awaited
+// something, and changes of the data of persistent semaphores.
+func report(logger *slog.Logger, taken []events.Rare) {
+	type ends struct {
+		path  string
+		list  []*events.Rare
+		count uint64
+	}
+	var order []*ends
+	nodes := make(map[coordination.NodeID]*ends)
+	for i := range taken {
+		e := &taken[i]
+		switch {
+		case !e.Led:
+		case changeTexts[e.Kind] != "" && e.Session != 0: // calls are audited by the server that had them
+			logChange(logger, e)
+		case endTexts[e.Kind] != "" && e.Occurrence.More.Held+e.Occurrence.More.Awaited > 0:
+			n := nodes[e.Node]
+			if n == nil {
+				n = &ends{path: e.Occurrence.More.Path}
+				nodes[e.Node] = n
+				order = append(order, n)
+			}
+			n.list = append(n.list, e)
+			n.count += 1 + e.More
+		}
+	}
+	for _, n := range order {
+		if n.count <= endsLogged {
+			for _, e := range n.list {
+				logEnd(logger, e)
+			}
+			continue
+		}
+		var first []string
+		for _, e := range n.list[:min(endsLogged, len(n.list))] {
+			more := e.Occurrence.More
+			first = append(first, fmt.Sprintf("%d %q %s", e.Session, lograte.Printable(more.Description, 32),
+				endTexts[e.Kind]))
+		}
+		logger.Info("sessions have ended with locks or waits", "path", lograte.Cut(n.path), "sessions", n.count,
+			"first", strings.Join(first, ", "))
+	}
+}
+
+func logEnd(logger *slog.Logger, e *events.Rare) {
+	more := e.Occurrence.More
+	names := make([]string, len(more.Names))
+	for i, name := range more.Names {
+		names[i] = lograte.Printable(name, maxTextBytes)
+	}
+	fields := []any{"path", lograte.Cut(more.Path), "session", uint64(e.Session), "why", endTexts[e.Kind],
+		"description", lograte.Cut(more.Description)}
+	fields = append(fields, clientFields(&more.Client)...)
+	if more.Client.Lost != 0 {
+		fields = append(fields, "silent_ms", more.Client.SilentMillis)
+	}
+	if e.Kind == coordination.OccurSessionEnded {
+		fields = append(fields, "by", lograte.Cut(more.User), "reason", lograte.Cut(more.Reason))
+	}
+	logger.Info("a session has ended with locks or waits", append(fields, "held", more.Held, "awaited", more.Awaited,
+		"semaphores", strings.Join(names, ", "))...)
+}
+
+var changeTexts = map[coordination.OccurrenceKind]string{
+	coordination.OccurDataChanged:      "data of a semaphore was changed",
+	coordination.OccurSemaphoreCreated: "a semaphore was created",
+	coordination.OccurSemaphoreDeleted: "a semaphore was deleted",
+}
+
+// logChange is the audit line of a change of configuration.
+func logChange(logger *slog.Logger, e *events.Rare) {
+	fields := []any{"path", lograte.Cut(e.Path), "semaphore", lograte.Cut(e.Semaphore), "session", uint64(e.Session)}
+	if e.Client != nil {
+		fields = append(fields, clientFields(e.Client)...)
+	}
+	logger.Info(changeTexts[e.Kind], append(fields, "bytes_before", e.Before, "bytes", e.Count,
+		"changes", 1+e.More)...)
+}
+
+func clientFields(c *coordination.Client) []any {
+	if c.Peer == "" {
+		return []any{"from", "unknown since the leader changed"}
+	}
+	return []any{"user", lograte.Cut(c.User), "from", c.Peer, "sdk", c.Library}
+}

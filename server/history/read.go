@@ -1,0 +1,114 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/files"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group/events"
+)
+
+// Query selects events.
+type Query struct {
+	// Before and After, unless nil, are events that are not among those that are wanted, but bound them (Compare).
+	Before, After *adminpb.Event
+	SinceMillis   uint64 // since 1970
+	Limit         int    // the newest so many
+	// Wanted reports whether an event is wanted.
+	Wanted func(*adminpb.Event) bool
+}
+
+// matches reports whether an event is wanted, but for the limit.
+func (q *Query) matches(e *adminpb.Event) bool {
+	return (q.Before == nil || Compare(e, q.Before) < 0) && (q.After == nil || Compare(e, q.After) > 0) &&
+		e.GetTimeMillis() >= q.SinceMillis && q.Wanted(e)
+}
+
+// Read returns events, the newest first. It waits for others that read.
+func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) {
+	h.reading.Lock()
+	defer h.reading.Unlock()
+	if h.config.FS == nil {
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		found := Merge(q.Limit, slices.DeleteFunc(slices.Concat(h.memory[:]...),
+			func(e *adminpb.Event) bool { return !q.matches(e) }))
+		for i, e := range found {
+			found[i] = proto.CloneOf(e)
+		}
+		return found, nil
+	}
+	hidden := h.hidden.Load()
+	return read(ctx, h.config.FS, h.config.Dir, &Query{Before: q.Before, After: q.After, SinceMillis: q.SinceMillis,
+		Limit: q.Limit, Wanted: func(e *adminpb.Event) bool {
+			return (hidden == 0 || e.GetIndex() < hidden) && q.Wanted(e)
+		}})
+}
+
+// ReadDir returns events of a server that does not run, from its data directory.
+func ReadDir(ctx context.Context, dataDir string, q *Query) ([]*adminpb.Event, error) {
+	return read(ctx, files.Disk{}, filepath.Join(dataDir, Dir), q)
+}
+
+// read returns the events of a directory.
+func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.Event, error) {
+	names, err := from.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	type segment struct {
+		class    events.Class
+		sequence uint64
+	}
+	var segments []segment
+	for _, name := range names {
+		if class, sequence, is := parseName(name); is {
+			segments = append(segments, segment{class, sequence})
+		}
+	}
+	slices.SortFunc(segments, func(a, b segment) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.sequence, a.sequence))
+	})
+	var found [events.Classes][]*adminpb.Event
+	for class := range events.Classes {
+		for _, s := range segments {
+			if s.class != class {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			content, wrong := files.Read(from, filepath.Join(dir, segmentName(class, s.sequence)))
+			if errors.Is(wrong, fs.ErrNotExist) { // removed meanwhile
+				continue
+			}
+			err = errors.Join(err, wrong)
+			older := false // of these and what is before them nothing is among the newest
+			scan(content, class, s.sequence, func(e *adminpb.Event) {
+				older = older || e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0
+				if q.matches(e) {
+					found[class] = append(found[class], e)
+				}
+			})
+			if older || len(found[class]) >= q.Limit {
+				break
+			}
+		}
+	}
+	return Merge(q.Limit, found[:]...), err
+}
+
+// Merge returns the newest of events of several servers, each once, the newest first.
+func Merge(limit int, lists ...[]*adminpb.Event) []*adminpb.Event {
+	all := slices.Concat(lists...)
+	slices.SortStableFunc(all, func(a, b *adminpb.Event) int { return Compare(b, a) })
+	all = slices.CompactFunc(all, func(a, b *adminpb.Event) bool { return Compare(a, b) == 0 })
+	return all[:min(limit, len(all))]
+}

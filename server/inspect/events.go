@@ -1,0 +1,153 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/clusterpb"
+	"github.com/coordd/coordd/server/history"
+)
+
+// maxEvents bounds an answer with events.
+const maxEvents = 1000
+
+// Events implements adminpb.InspectServer.
+func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminpb.EventsResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if err := s.Group.CatchUp(ctx); err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	members := s.Group.Log().Members()
+	answers, unknown := make([]*adminpb.EventsResponse, len(members)), make([]string, len(members))
+	question := &clusterpb.EventsQuestion{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
+	asking, cancelAsking := context.WithTimeout(ctx, clientPatience)
+	defer cancelAsking()
+	var asked sync.WaitGroup
+	own, failed := s.eventsHere(ctx, r, caller)
+	for i, m := range members {
+		if m.ID != s.Group.Log().Member() {
+			asked.Go(func() {
+				answer := &clusterpb.EventsAnswer{}
+				unknown[i] = s.ask(asking, members, m.ID, question, answer)
+				answers[i] = answer.GetResponse()
+			})
+		}
+	}
+	asked.Wait()
+	if failed != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, failed)
+	}
+	lists := [][]*adminpb.Event{own.GetEvents()}
+	seen := s.eyes(ctx, caller)
+	for i, answer := range answers {
+		if unknown[i] != "" {
+			own.Unknown = append(own.Unknown, unknown[i])
+		}
+		lists = append(lists, slices.DeleteFunc(answer.GetEvents(),
+			func(e *adminpb.Event) bool { return !seen.sees(e) }))
+		own.More = own.GetMore() || answer.GetMore()
+	}
+	limit := limitOf(r)
+	own.Events = history.Merge(limit+1, lists...)
+	if len(own.GetEvents()) > limit {
+		own.Events, own.More = own.GetEvents()[:limit], true
+	}
+	for _, e := range own.GetEvents() {
+		redact(e, caller.Subject, seen.all)
+	}
+	return own, nil
+}
+
+func limitOf(r *adminpb.EventsRequest) int {
+	return int(min(cmp.Or(r.GetLimit(), maxEvents), maxEvents))
+}
+
+// eventsHere returns the events that this server keeps, and the holds that it knows.
+func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
+	caller coordination.Caller) (*adminpb.EventsResponse, error) {
+	seen, path, limit := s.eyes(ctx, caller), scheme.SplitLoose(r.GetPath()).String(), limitOf(r)
+	found, err := s.History.Read(ctx, &history.Query{Before: r.GetBefore(), After: r.GetAfter(),
+		SinceMillis: r.GetSinceMillis(), Limit: limit + 1, Wanted: func(e *adminpb.Event) bool {
+			return (len(r.GetKinds()) == 0 || slices.Contains(r.GetKinds(), e.GetKind())) &&
+				(r.GetPath() == "" || e.GetPath() == path || strings.HasPrefix(e.GetPath(), path+"/")) &&
+				(r.GetSession() == 0 || e.GetSession() == r.GetSession()) &&
+				(len(r.GetSemaphore()) == 0 || concerns(e, string(r.GetSemaphore()))) && seen.sees(e)
+		}})
+	if err != nil {
+		s.Logger.Warn("not all events can be read", "error", err)
+	}
+	response := &adminpb.EventsResponse{Events: found[:min(limit, len(found))], More: len(found) > limit}
+	if len(r.GetSemaphore()) > 0 && ctx.Err() == nil {
+		_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+			entry, there := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
+			if there && entry.Node != 0 && seen.mayRead(m, entry.Node) {
+				for _, h := range s.Group.Events().Holds(entry.Node, string(r.GetSemaphore())) {
+					response.Holds = append(response.Holds, history.HoldOf(&h))
+				}
+			}
+			return outcome.Done()
+		})
+	}
+	return response, cmp.Or(ctx.Err(), err)
+}
+
+// concerns reports whether an event names a semaphore.
+func concerns(e *adminpb.Event, name string) bool {
+	return string(e.GetSemaphore()) == name ||
+		slices.ContainsFunc(e.GetNames(), func(n []byte) bool { return string(n) == name })
+}
+
+// eyes decide which events a caller sees, by the rights as they are now.
+type eyes struct {
+	ctx     context.Context
+	service *Service
+	caller  coordination.Caller
+	all     bool
+	nodes   map[uint64]bool
+}
+
+func (s *Service) eyes(ctx context.Context, caller coordination.Caller) *eyes {
+	return &eyes{ctx, s, caller, s.administers(caller), make(map[uint64]bool)}
+}
+
+// sees reports whether the caller sees an event. Acts of administrators and the events of dropped nodes are for
+// administrators: another node at the same path has another id.
+func (y *eyes) sees(e *adminpb.Event) bool {
+	if y.all {
+		return true
+	}
+	if e.GetNode() == 0 || e.GetKind() == adminpb.Event_ADMINISTERED {
+		return false
+	}
+	may, known := y.nodes[e.GetNode()]
+	if !known {
+		_, err := y.service.Group.Read(y.ctx, func(m *coordination.Machine) outcome.Outcome {
+			may = y.mayRead(m, coordination.NodeID(e.GetNode()))
+			return outcome.Done()
+		})
+		may = may && err == nil
+		y.nodes[e.GetNode()] = may
+	}
+	return may
+}
+
+func (y *eyes) mayRead(m *coordination.Machine, node coordination.NodeID) bool {
+	path := m.PathOfNode(node)
+	if path == nil {
+		return false
+	}
+	entry, _ := m.Tree().Lookup(path)
+	return m.Tree().Rights(entry, m.Subject(y.caller))&scheme.SelectRow != 0
+}
