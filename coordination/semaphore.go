@@ -45,7 +45,7 @@ func (m *Machine) updateSemaphore(n *node, s *session, c *UpdateSemaphore) {
 		n.touch(sem)
 		before := len(sem.data)
 		n.setSemaphoreData(sem, c.Data, m.change(sem, s.author(m.accounts)))
-		if !sem.ephemeral {
+		if m.user = sem.change.author; !sem.ephemeral {
 			m.semaphoreOccurs(OccurDataChanged, n, c.Session, sem, before)
 		}
 	}

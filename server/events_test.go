@@ -111,9 +111,10 @@ func TestEventsEverywhere(t *testing.T) {
 		if words := eventWords(answer.GetEvents()); !slices.Contains(words, want) {
 			t.Errorf("server %d, after all were started anew: %q", i, words)
 		}
-		page := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{Limit: 1})
-		rest := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{Before: page.GetEvents()[0]})
-		all := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{})
+		page := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{Path: testNode, Limit: 1})
+		rest := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{Path: testNode,
+			Before: page.GetEvents()[0]})
+		all := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{Path: testNode})
 		if !page.GetMore() || len(rest.GetEvents())+1 != len(all.GetEvents()) {
 			t.Errorf("server %d: 1 and %d events, %d in all", i, len(rest.GetEvents()), len(all.GetEvents()))
 		}

@@ -116,8 +116,8 @@ func TestClusterCommands(t *testing.T) {
 	inOrder(t, a.cluster(t, exit.OK, "transfer-leader", "d"), []string{"d leads"})
 	now := c.status(t)
 	// Until d, which nobody knew, has said what it can read, and c asks it, which leads now.
-	for ; now.FormatVersion != 5 || !now.LeaderAnswered || !now.CaughtUp; now = c.status(t) {
-		if now.FormatVersion != 1 && now.FormatVersion != 5 {
+	for ; now.FormatVersion != 6 || !now.LeaderAnswered || !now.CaughtUp; now = c.status(t) {
+		if now.FormatVersion != 1 && now.FormatVersion != 6 {
 			t.Fatalf("the status is %+v", now)
 		}
 	}

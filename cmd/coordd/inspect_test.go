@@ -47,6 +47,7 @@ func sameEverywhere(text string) string {
 // lockClient is a session of a client that speaks the protocol.
 type lockClient struct {
 	t      *testing.T
+	die    context.CancelFunc // cancels the stream
 	stream Ydb_Coordination_V1.CoordinationService_SessionClient
 }
 
@@ -66,16 +67,25 @@ func dialServer(t *testing.T, endpoint string) *grpc.ClientConn {
 
 func openLockClient(t *testing.T, endpoint, description string) *lockClient {
 	t.Helper()
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-ydb-sdk-build-info", "ydb-go-sdk/3.156.1")
+	return openLockClientAt(t, endpoint, &Ydb_Coordination.SessionRequest_SessionStart{
+		Path: "/local/app", TimeoutMillis: 1_800_000, Description: description})
+}
+
+// openLockClientAt starts a session and asks for the lock.
+func openLockClientAt(t *testing.T, endpoint string,
+	start *Ydb_Coordination.SessionRequest_SessionStart) *lockClient {
+	t.Helper()
+	ctx, die := context.WithCancel(t.Context())
+	t.Cleanup(die)
+	ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-sdk-build-info", "ydb-go-sdk/3.156.1")
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(dialServer(t, endpoint)).Session(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &lockClient{t, stream}
+	c := &lockClient{t, die, stream}
 	c.send(&Ydb_Coordination.SessionRequest{
 		Request: &Ydb_Coordination.SessionRequest_SessionStart_{
-			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-				Path: "/local/app", TimeoutMillis: 1_800_000, Description: description}}})
+			SessionStart: start}})
 	if c.next().GetSessionStarted() == nil {
 		t.Fatal("not started")
 	}

@@ -198,6 +198,7 @@ type semaphoreShown struct {
 	bytesShown
 	lastChange
 	Owners  []*linkShown `json:"owners"`
+	History []*holdShown `json:"history,omitempty"` // with --history
 	Waiters []*linkShown `json:"waiters"`
 
 	data []byte
@@ -245,6 +246,9 @@ func (s *semaphoreShown) text(w io.Writer) {
 	}
 	for _, l := range s.Waiters {
 		l.text(w, "waiter", s.Ephemeral)
+	}
+	for _, h := range s.History {
+		fmt.Fprintf(w, "  before  %s\n", h)
 	}
 }
 
@@ -312,8 +316,8 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 }
 
 func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
-	out := new(outputFlag)
-	return askCommand(env, &question{use: "show NODE NAME", short: "Show a semaphore, its owners and its waiters",
+	out, history := new(outputFlag), false
+	command := askCommand(env, &question{use: "show NODE NAME", short: "Show a semaphore, its owners and its waiters",
 		long: "Any server of the protocol lists the sessions. A coordd server also names their clients,\n" +
 			"with addresses and times.",
 		example: `  coordd sem create app printers --limit 3
@@ -333,9 +337,17 @@ func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
 				if err := c.whoHas(ctx, shown); err != nil {
 					return err
 				}
+				if history {
+					if shown.History, err = c.holds(ctx, args[0], args[1]); err != nil {
+						return err
+					}
+				}
 				return out.one(env.Stdout, shown, shown.text)
 			})
 		}}, out)
+	command.Flags().BoolVar(&history, "history", false,
+		"also up to 20 sessions that held it before, since the asked server was started")
+	return command
 }
 
 // semaphoreRow is a semaphore of a list.

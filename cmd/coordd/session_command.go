@@ -208,7 +208,10 @@ func sessionShowCommand(env *cmdline.Env) *cobra.Command {
 				return out.one(env.Stdout, s, func(w io.Writer) { printSession(w, first, s) })
 			})
 			if err == nil && !found {
-				return fmt.Errorf("%s has no session %d", c.path(args[0]), id)
+				err = fmt.Errorf("%s has no session %d", c.path(args[0]), id)
+				if ended := c.howEnded(ctx, c.path(args[0]), id); ended != "" {
+					err = fmt.Errorf("%w any more: %s", err, ended)
+				}
 			}
 			return err
 		}}, out)

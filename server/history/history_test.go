@@ -233,3 +233,62 @@ func TestHistoryStops(t *testing.T) {
 		t.Errorf("a full disk: %d are lost, there are %d\n%s", h.Lost(), got, s.log.String())
 	}
 }
+
+// leaderPlace is a leader that knows nothing.
+type leaderPlace struct{}
+
+func (leaderPlace) PathOfNode(coordination.NodeID) string { return "/local/x" }
+func (leaderPlace) ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client {
+	return nil
+}
+func (leaderPlace) Leads() bool { return true }
+
+// TestNoTenantDisplacesAnAct: sessions of one node end at 1,000 a second for ten minutes, and its data changes. An act
+// of an administrator, the end of another node's session and the tenant's own first one stay, and all are counted.
+func TestNoTenantDisplacesAnAct(t *testing.T) {
+	ring, memory, s := events.New(1), rig.New("data"), &source{}
+	h := s.open(memory)
+	h.config.Take = ring.Take
+	index := coordination.Index(0)
+	occur := func(kind coordination.OccurrenceKind, node coordination.NodeID, session coordination.SessionID) {
+		index++
+		ring.Add(0, []coordination.Occurrence{{Kind: kind, Index: index, Number: 1, Node: node, Session: session,
+			SemaphoreID: 1, Semaphore: "flags", StampMillis: uint64(index),
+			More: &coordination.OccurrenceMore{Path: "/local/x", Held: 1, Names: []string{"lock"}}}}, leaderPlace{})
+	}
+	occur(coordination.OccurAdministered, 0, 0)
+	occur(coordination.OccurSessionExpired, 2, 1)
+	const seconds, rate = 600, 1000
+	for second := range seconds {
+		for i := range rate {
+			occur(coordination.OccurSessionExpired, 1, coordination.SessionID(second*rate+i+1))
+			occur(coordination.OccurDataChanged, 1, 1)
+		}
+		h.step(time.UnixMilli(int64(second) * 1000))
+	}
+	h.close()
+	found, err := h.Read(context.Background(), &Query{Limit: 1 << 20,
+		Wanted: func(*adminpb.Event) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, first, act, other := uint64(0), false, false, false
+	for _, e := range found {
+		switch {
+		case e.GetKind() == adminpb.Event_ADMINISTERED:
+			act = true
+		case e.GetNode() == 2:
+			other = true
+		case e.GetKind() == adminpb.Event_SESSION_EXPIRED:
+			first = first || e.GetSession() == 1
+			counted += 1 + e.GetSkipped()
+		}
+	}
+	if !act || !other || !first || counted != seconds*rate || h.Lost() != 0 {
+		t.Errorf("the act %v, the other tenant's %v, the first one's %v; %d of %d are counted, %d lost", act, other,
+			first, counted, seconds*rate, h.Lost())
+	}
+	if lines := strings.Count(s.log.String(), "sessions have ended"); lines > seconds+2 {
+		t.Errorf("%d lines of the log", lines)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -23,6 +24,16 @@ type Query struct {
 	Limit         int    // the newest so many
 	// Wanted reports whether an event is wanted.
 	Wanted func(*adminpb.Event) bool
+}
+
+// Wants reports whether a request is about an event, but for its bounds.
+func Wants(r *adminpb.EventsRequest, e *adminpb.Event) bool {
+	path, name := r.GetPath(), string(r.GetSemaphore())
+	return (len(r.GetKinds()) == 0 || slices.Contains(r.GetKinds(), e.GetKind())) &&
+		(path == "" || e.GetPath() == path || strings.HasPrefix(e.GetPath(), path+"/")) &&
+		(r.GetSession() == 0 || e.GetSession() == r.GetSession()) &&
+		(name == "" || string(e.GetSemaphore()) == name ||
+			slices.ContainsFunc(e.GetNames(), func(n []byte) bool { return string(n) == name }))
 }
 
 // matches reports whether an event is wanted, but for the limit.
@@ -45,10 +56,10 @@ func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) 
 		}
 		return found, nil
 	}
-	hidden := h.hidden.Load()
+	hidden := h.hidden.Load() // of a reader that goes on from a position, and would miss the rest of the batch
 	return read(ctx, h.config.FS, h.config.Dir, &Query{Before: q.Before, After: q.After, SinceMillis: q.SinceMillis,
 		Limit: q.Limit, Wanted: func(e *adminpb.Event) bool {
-			return (hidden == 0 || e.GetIndex() < hidden) && q.Wanted(e)
+			return (q.After == nil || hidden == 0 || e.GetIndex() < hidden) && q.Wanted(e)
 		}})
 }
 
@@ -105,10 +116,28 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 	return Merge(q.Limit, found[:]...), err
 }
 
-// Merge returns the newest of events of several servers, each once, the newest first.
+// Merge returns the newest of events of several servers, each once, the newest first. Of what they saw of a leader the
+// earliest stays.
 func Merge(limit int, lists ...[]*adminpb.Event) []*adminpb.Event {
 	all := slices.Concat(lists...)
-	slices.SortStableFunc(all, func(a, b *adminpb.Event) int { return Compare(b, a) })
+	slices.SortStableFunc(all, func(a, b *adminpb.Event) int {
+		// only the leader knew some clients
+		return cmp.Or(Compare(b, a), strings.Compare(b.GetClient().GetAddress(), a.GetClient().GetAddress()))
+	})
 	all = slices.CompactFunc(all, func(a, b *adminpb.Event) bool { return Compare(a, b) == 0 })
+	type leader struct {
+		term   uint64
+		server string
+	}
+	first := make(map[leader]*adminpb.Event)
+	of := func(e *adminpb.Event) leader { return leader{e.GetTerm(), e.GetServer()} }
+	for _, e := range all {
+		if e.GetKind() == adminpb.Event_LEADER {
+			first[of(e)] = e
+		}
+	}
+	all = slices.DeleteFunc(all, func(e *adminpb.Event) bool {
+		return e.GetKind() == adminpb.Event_LEADER && first[of(e)] != e
+	})
 	return all[:min(limit, len(all))]
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/coordd/coordd/coordination"
@@ -28,6 +27,9 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	defer cancel()
 	if err := s.Group.CatchUp(ctx); err != nil {
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	if r.GetPath() != "" {
+		r.Path = scheme.SplitLoose(r.GetPath()).String()
 	}
 	members := s.Group.Log().Members()
 	answers, unknown := make([]*adminpb.EventsResponse, len(members)), make([]string, len(members))
@@ -77,14 +79,10 @@ func limitOf(r *adminpb.EventsRequest) int {
 // eventsHere returns the events that this server keeps, and the holds that it knows.
 func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	caller coordination.Caller) (*adminpb.EventsResponse, error) {
-	seen, path, limit := s.eyes(ctx, caller), scheme.SplitLoose(r.GetPath()).String(), limitOf(r)
+	seen, limit := s.eyes(ctx, caller), limitOf(r)
 	found, err := s.History.Read(ctx, &history.Query{Before: r.GetBefore(), After: r.GetAfter(),
-		SinceMillis: r.GetSinceMillis(), Limit: limit + 1, Wanted: func(e *adminpb.Event) bool {
-			return (len(r.GetKinds()) == 0 || slices.Contains(r.GetKinds(), e.GetKind())) &&
-				(r.GetPath() == "" || e.GetPath() == path || strings.HasPrefix(e.GetPath(), path+"/")) &&
-				(r.GetSession() == 0 || e.GetSession() == r.GetSession()) &&
-				(len(r.GetSemaphore()) == 0 || concerns(e, string(r.GetSemaphore()))) && seen.sees(e)
-		}})
+		SinceMillis: r.GetSinceMillis(), Limit: limit + 1,
+		Wanted: func(e *adminpb.Event) bool { return history.Wants(r, e) && seen.sees(e) }})
 	if err != nil {
 		s.Logger.Warn("not all events can be read", "error", err)
 	}
@@ -101,12 +99,6 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 		})
 	}
 	return response, cmp.Or(ctx.Err(), err)
-}
-
-// concerns reports whether an event names a semaphore.
-func concerns(e *adminpb.Event, name string) bool {
-	return string(e.GetSemaphore()) == name ||
-		slices.ContainsFunc(e.GetNames(), func(n []byte) bool { return string(n) == name })
 }
 
 // eyes decide which events a caller sees, by the rights as they are now.

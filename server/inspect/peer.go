@@ -80,3 +80,19 @@ func (p Peer) Events(ctx context.Context, r *clusterpb.EventsQuestion) (*cluster
 		coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})
 	return &clusterpb.EventsAnswer{Response: found}, err
 }
+
+// Holders returns sessions as the leader knows them.
+func (p Peer) Holders(ctx context.Context, r *clusterpb.HoldersRequest) (*clusterpb.SessionsResponse, error) {
+	s := p.Service()
+	switch {
+	case s == nil:
+		return nil, errLeadsElsewhere
+	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetSessions()):
+		return nil, status.Errorf(codes.InvalidArgument,
+			"%d sessions of %d nodes are asked about, %d of as many at most may be", len(r.GetSessions()),
+			len(r.GetNodes()), maxPageRows)
+	}
+	ctx, cancel := s.InTime(ctx)
+	defer cancel()
+	return s.holdersHere(ctx, r)
+}

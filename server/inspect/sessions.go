@@ -205,19 +205,3 @@ func (s *Service) holdersHere(ctx context.Context, r *clusterpb.HoldersRequest) 
 	}
 	return page, nil
 }
-
-// Holders returns sessions as the leader knows them.
-func (p Peer) Holders(ctx context.Context, r *clusterpb.HoldersRequest) (*clusterpb.SessionsResponse, error) {
-	s := p.Service()
-	switch {
-	case s == nil:
-		return nil, errLeadsElsewhere
-	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetSessions()):
-		return nil, status.Errorf(codes.InvalidArgument,
-			"%d sessions of %d nodes are asked about, %d of as many at most may be", len(r.GetSessions()),
-			len(r.GetNodes()), maxPageRows)
-	}
-	ctx, cancel := s.InTime(ctx)
-	defer cancel()
-	return s.holdersHere(ctx, r)
-}

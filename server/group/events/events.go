@@ -161,7 +161,8 @@ func (r *Ring) Take(seconds int) (taken []Rare, lost uint64) {
 func (r *Ring) Holds(node coordination.NodeID, semaphore string) (list []Hold) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	slot, hash := r.holds.slot(node, semaphore, false)
+	place, hash := r.holds.slot(node, semaphore)
+	slot := *place
 	if slot == nil || slot.semaphore != hash {
 		return nil
 	}

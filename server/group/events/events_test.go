@@ -86,6 +86,8 @@ func TestEventsDoNotAllocate(t *testing.T) {
 	r := New(1)
 	r.Add(1, occurrences(1, maxEvents), nil)
 	more := occurrences(1, 3)
+	more[1].Kind, more[1].Semaphore = coordination.OccurLockLost, "lock"
+	r.Add(1, more, followerPlace{}) // the lock has a slot from now on
 	for _, watched := range []bool{false, true} {
 		if watched {
 			defer r.Watch(0, 0).Close()

@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	holdSlots     = 16_384 // semaphores whose last holds are known
-	holdsKept     = 20     // of each
-	holdPageSlots = 64
+	holdSlots = 16_384 // semaphores whose last holds are known
+	holdsKept = 20     // of each
 )
 
 // Hold is a time for which a session held a semaphore, in milliseconds since 1970. Ended is 0 while it lasts.
@@ -28,29 +27,25 @@ type holdSlot struct {
 }
 
 // holds is a table of slots. A semaphore that is used takes the slot from the one that had it: only other semaphores
-// displace what it has, and no flood of events. Pages come with their first use, and nothing is allocated after that.
+// displace what it has, and no flood of events. A slot is allocated with its first use.
 type holds struct {
 	seed  maphash.Seed
-	pages [holdSlots / holdPageSlots]*[holdPageSlots]holdSlot
+	slots [holdSlots]*holdSlot
 }
 
-// slot returns the slot for a semaphore, and its hash. It is nil if its page has never been used, unless that is made.
-func (t *holds) slot(node coordination.NodeID, name string, makes bool) (*holdSlot, uint64) {
+// slot returns the place of a semaphore, and its hash.
+func (t *holds) slot(node coordination.NodeID, name string) (**holdSlot, uint64) {
 	hash := max(1, maphash.String(t.seed, name)^uint64(node)*0x9e3779b97f4a7c15)
-	at := hash % holdSlots
-	page := &t.pages[at/holdPageSlots]
-	if *page == nil {
-		if !makes {
-			return nil, hash
-		}
-		*page = new([holdPageSlots]holdSlot)
-	}
-	return &(*page)[at%holdPageSlots], hash
+	return &t.slots[hash%holdSlots], hash
 }
 
 // end keeps a hold that has ended.
 func (t *holds) end(o *coordination.Occurrence) {
-	slot, hash := t.slot(o.Node, o.Semaphore, true)
+	place, hash := t.slot(o.Node, o.Semaphore)
+	if *place == nil {
+		*place = new(holdSlot)
+	}
+	slot := *place
 	if slot.semaphore != hash {
 		slot.semaphore, slot.ended = hash, 0
 	}

@@ -82,8 +82,10 @@ type rare struct {
 // classOf returns the class of an event, false if it is not a rare one.
 func classOf(o *coordination.Occurrence) (Class, bool) {
 	switch o.Kind {
-	case coordination.OccurAdministered, coordination.OccurNodeDropped, coordination.OccurLeader:
+	case coordination.OccurAdministered, coordination.OccurNodeDropped:
 		return Audit, true
+	case coordination.OccurLeader:
+		return Audit, o.More.Server != 0
 	case coordination.OccurSessionExpired, coordination.OccurSessionEnded:
 		return AbnormalEnds, true
 	case coordination.OccurSessionStopped:
