@@ -67,7 +67,7 @@ function Server({ m, status, server, act, now }) {
   return html`<tr><td class="w"><span class=${`chip ${leads ? '' : away ? 'bad' : 'none'}`}><${Text} of=${nameOf(m)}/>
     </span></td>
     <td>${away ? html`<span class="lost">is away</span>` : roles[m.role] ?? 'is no member'}</td><td>${lag}</td>
-    <td class="mono"><${Text} of=${m.clientAddress || m.peerAddress || ''}/></td>
+    <td class="mono"><${Text} of=${(m.clientAddress || m.peerAddress || '').replace(/^plain=/, '')}/></td>
     <td>${own && big(own.freeBytes) > 0n ? `${bytes(own.freeBytes)} free` : server?.unknown && 'does not answer'}</td>
     <td data-label="checkpoint">${since(server?.checkpointMillis)}</td><td data-label="version">${server?.version}</td>
     <td data-label="up for">${since(server?.startedMillis).replace(' ago', '')}</td><td data-label="clock">${skew}</td>
@@ -92,7 +92,7 @@ export function Cluster() {
   const me = useSession();
   const administers = me.rights?.includes('administrator');
   const { answer: status, error } = useLive('Cluster/Status', {}, 1000);
-  const { answer: all } = useLive(administers && 'Console/Servers', {}, 5000);
+  const { answer: all } = useLive(administers && 'Console/Servers', {}, 10000);
   const [target, setTarget] = useState();
   const now = useClock();
   if (!status) return html`<${Heading} title="Cluster"/><${Problem} error=${error}/>
