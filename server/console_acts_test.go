@@ -134,3 +134,24 @@ func TestConsoleIsTold(t *testing.T) {
 }
 
 const versionOfAnswer = "X-Coordd-Version"
+
+// TestUsualHoldOfALock: a lock whose last holders are known has their usual time in the lists of the console.
+func TestUsualHoldOfALock(t *testing.T) {
+	s, conn := startTest(t, withConsole)
+	stream := openTest(t, t.Context(), conn, start(60_000))
+	next(t, stream)
+	for n := range uint64(4) {
+		send(t, stream, acquire(2*n+1, "lock", nil))
+		next(t, stream)
+		if n < 3 {
+			send(t, stream, release(2*n+2, "lock"))
+			next(t, stream)
+		}
+	}
+	page := &adminpb.Page{}
+	signedIn(t, s).call(adminpb.Inspect_List_FullMethodName, &adminpb.PageRequest{
+		Kind: adminpb.PageRequest_SEMAPHORES, Order: adminpb.PageRequest_LONGEST_HELD}, page)
+	if locks := page.GetSemaphores(); len(locks) != 1 || locks[0].GetUsualMillis() == 0 {
+		t.Errorf("got %v", locks)
+	}
+}

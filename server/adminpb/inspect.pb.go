@@ -690,21 +690,23 @@ func (x *Node) GetCreatedMillis() uint64 {
 }
 
 type Semaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of its node
-	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`    // within the node, and never given to another semaphore
-	Name          []byte                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`                             // the beginning of it
-	DataBytes     uint64                 `protobuf:"varint,6,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // how long it is
-	Count         uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`                          // that owners hold
-	Limit         uint64                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
-	Ephemeral     bool                   `protobuf:"varint,9,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
-	OwnerCount    uint64                 `protobuf:"varint,10,opt,name=owner_count,json=ownerCount,proto3" json:"owner_count,omitempty"` // how many there are
-	WaiterCount   uint64                 `protobuf:"varint,11,opt,name=waiter_count,json=waiterCount,proto3" json:"waiter_count,omitempty"`
-	Owners        []*Link                `protobuf:"bytes,12,rep,name=owners,proto3" json:"owners,omitempty"` // in the order of their order ids
-	Waiters       []*Link                `protobuf:"bytes,13,rep,name=waiters,proto3" json:"waiters,omitempty"`
-	Continued     bool                   `protobuf:"varint,14,opt,name=continued,proto3" json:"continued,omitempty"` // the page before has the first of its owners and waiters
-	Version       uint64                 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`     // of its data, see Version; 0: none, it is ephemeral
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Path        string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of its node
+	Id          uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`    // within the node, and never given to another semaphore
+	Name        []byte                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Data        []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`                             // the beginning of it
+	DataBytes   uint64                 `protobuf:"varint,6,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // how long it is
+	Count       uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`                          // that owners hold
+	Limit       uint64                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
+	Ephemeral   bool                   `protobuf:"varint,9,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	OwnerCount  uint64                 `protobuf:"varint,10,opt,name=owner_count,json=ownerCount,proto3" json:"owner_count,omitempty"` // how many there are
+	WaiterCount uint64                 `protobuf:"varint,11,opt,name=waiter_count,json=waiterCount,proto3" json:"waiter_count,omitempty"`
+	Owners      []*Link                `protobuf:"bytes,12,rep,name=owners,proto3" json:"owners,omitempty"` // in the order of their order ids
+	Waiters     []*Link                `protobuf:"bytes,13,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	Continued   bool                   `protobuf:"varint,14,opt,name=continued,proto3" json:"continued,omitempty"` // the page before has the first of its owners and waiters
+	Version     uint64                 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`     // of its data, see Version; 0: none, it is ephemeral
+	// With another order than KEY: the median time of its last holds that the asked server knows; 0: it knows fewer than 3.
+	UsualMillis   uint64 `protobuf:"varint,16,opt,name=usual_millis,json=usualMillis,proto3" json:"usual_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -833,6 +835,13 @@ func (x *Semaphore) GetContinued() bool {
 func (x *Semaphore) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Semaphore) GetUsualMillis() uint64 {
+	if x != nil {
+		return x.UsualMillis
 	}
 	return 0
 }
@@ -2624,7 +2633,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"semaphores\x18\x04 \x01(\x04R\n" +
 	"semaphores\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12%\n" +
-	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\x9c\x03\n" +
+	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\xbf\x03\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -2642,7 +2651,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x06owners\x18\f \x03(\v2\x15.coordd.admin.v1.LinkR\x06owners\x12/\n" +
 	"\awaiters\x18\r \x03(\v2\x15.coordd.admin.v1.LinkR\awaiters\x12\x1c\n" +
 	"\tcontinued\x18\x0e \x01(\bR\tcontinued\x12\x18\n" +
-	"\aversion\x18\x0f \x01(\x04R\aversion\"\x80\x02\n" +
+	"\aversion\x18\x0f \x01(\x04R\aversion\x12!\n" +
+	"\fusual_millis\x18\x10 \x01(\x04R\vusualMillis\"\x80\x02\n" +
 	"\x04Link\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x12\n" +

@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/server/calls"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/events"
 )
 
 const (
@@ -144,6 +145,9 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 	b.add(last)
 	for order := range compare {
 		b.cut(order)
+		for _, row := range b.orders[order][:min(len(b.orders[order]), maxOrderedRows)] {
+			row.shown.UsualMillis = events.Usual(s.group.Events().Holds(row.node, string(row.shown.GetName())))
+		}
 	}
 	s.show(b)
 	return b, nil

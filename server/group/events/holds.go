@@ -2,6 +2,7 @@ package events
 
 import (
 	"hash/maphash"
+	"slices"
 
 	"github.com/coordd/coordd/coordination"
 )
@@ -9,6 +10,8 @@ import (
 const (
 	holdSlots = 16_384 // semaphores whose last holds are known
 	holdsKept = 20     // of each
+	// usualHolds is the least number of holds that have a usual time.
+	usualHolds = 3
 )
 
 // Hold is a time for which a session held a semaphore, in milliseconds since 1970. Ended is 0 while it lasts.
@@ -52,4 +55,19 @@ func (t *holds) end(o *coordination.Occurrence) {
 	slot.holds[slot.ended%holdsKept] = Hold{Session: o.Session, Order: o.Order, Granted: o.Before,
 		Ended: o.StampMillis, Cause: o.Cause}
 	slot.ended++
+}
+
+// Usual returns the median of the times of holds in milliseconds, 0 if fewer than usualHolds are known.
+func Usual(holds []Hold) uint64 {
+	var times []uint64
+	for _, h := range holds {
+		if h.Granted != 0 && h.Ended >= h.Granted {
+			times = append(times, h.Ended-h.Granted)
+		}
+	}
+	if len(times) < usualHolds {
+		return 0
+	}
+	slices.Sort(times)
+	return max(1, times[len(times)/2]) // 0 is for an unknown time
 }
