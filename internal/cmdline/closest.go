@@ -11,7 +11,9 @@ func Closest(name string, candidates []string) string {
 	letters := strings.TrimLeft(strings.TrimPrefix(name, VariablePrefix), "-")
 	best, fewest := "", len(letters)/lettersPerSlip+1
 	for _, candidate := range candidates {
-		if n := slips(name, candidate); n < fewest {
+		// a short name has room for a letter that is missing behind the first one
+		near := len(letters) > 1 && len(candidate) > len(letters) && candidate[0] == letters[0] && name == letters
+		if n := slips(name, candidate); n < fewest || near && n == 1 && best == "" {
 			best, fewest = candidate, n
 		}
 	}

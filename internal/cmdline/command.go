@@ -29,6 +29,11 @@ func Prepare(root *cobra.Command, topic string, stdout, stderr io.Writer) {
 	root.SetHelpCommand(helpCommand(root.Name(), topic))
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	root.InitDefaultCompletionCmd()
+	for _, command := range root.Commands() {
+		if command.Name() == "completion" { // without a shell it would print its help and succeed
+			command.Args, command.RunE = nil, WantsCommand
+		}
+	}
 }
 
 // Execute runs the command that args name, and returns it: messages name its path.
@@ -132,7 +137,22 @@ func unknownCommand(parent *cobra.Command, rest, args []string) error {
 	if near := Closest(word, names); near != "" {
 		return exit.Usagef("unknown command %q; did you mean %s?", word, near)
 	}
+	if below := commandsBelow(parent, word); len(below) > 0 {
+		return exit.Usagef("unknown command %q; did you mean %s?", word, strings.Join(below, " or "))
+	}
 	return exit.Usagef("unknown command %q; known are %s", word, strings.Join(names, ", "))
+}
+
+// commandsBelow returns the paths of the commands of a name that stand two steps below one.
+func commandsBelow(parent *cobra.Command, name string) (paths []string) {
+	for _, group := range parent.Commands() {
+		for _, command := range group.Commands() {
+			if command.Name() == name {
+				paths = append(paths, "'"+command.CommandPath()+"'")
+			}
+		}
+	}
+	return paths
 }
 
 // CommandNames lists the commands below one.
@@ -149,6 +169,7 @@ func CommandNames(parent *cobra.Command) []string {
 func flagError(command *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var empty *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		var names []string
@@ -162,10 +183,19 @@ func flagError(command *cobra.Command, err error) error {
 	case errors.As(err, &empty):
 		flag := empty.GetFlag()
 		return exit.Usagef("flag --%s: no value given; want %s: %s", flag.Name, flag.Value.Type(), flag.Usage)
+	case errors.As(err, &invalid):
+		flag := invalid.GetFlag()
+		want := cmp.Or(wantedOf[flag.Value.Type()], flag.Value.Type())
+		return exit.Usagef("flag --%s: value %q is not allowed: want %s", flag.Name, invalid.GetValue(), want)
 	default:
 		return exit.With(exit.Usage, err)
 	}
 }
+
+// wantedOf describes the values of flags by their type.
+var wantedOf = map[string]string{"duration": "a time such as 30s or 10m", "bool": "true or false",
+	"uint64": "a number from 0 to 18446744073709551615", "int": "a number", "uint8": "a number from 0 to 255",
+	"float64": "a number"}
 
 // RawFlag keeps a flag's text as it is; it is checked when all sources are known,
 // so that every source gets the same checks and messages.
