@@ -30,10 +30,14 @@ func completeArguments(env *cmdline.Env, command *cobra.Command, f *callerFlags)
 		args []string,
 		begun string,
 	) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= len(kinds) || strings.Contains(kinds[len(args)], "flags") {
+		at := len(args)
+		if last := len(kinds) - 1; last >= 0 && strings.HasSuffix(kinds[last], "...") {
+			at = min(at, last)
+		}
+		if at >= len(kinds) || strings.Contains(kinds[at], "flags") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		kind := strings.Trim(kinds[len(args)], "[]")
+		kind := strings.Trim(kinds[at], "[]")
 		if makes && len(args) == len(kinds)-1 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -65,6 +69,20 @@ func candidates(env *cmdline.Env, f *callerFlags, kind string, args []string, be
 		c.completeNodes(ctx, begun, add)
 	case "NAME", "PREFIX":
 		c.completeSemaphores(ctx, c.path(args[0]), begun, add)
+	case "USER":
+		list := new(adminpb.ListResponse)
+		_ = c.Invoke(ctx, adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, list) // of administrators only
+		for _, user := range list.GetUsers() {
+			add(user.GetName(), "user")
+		}
+		add("all-users@well-known", "every user that has logged in")
+	case "PERMISSION...":
+		for _, name := range []string{"ydb.generic.read", "ydb.generic.write", "ydb.generic.use", "ydb.generic.list",
+			"ydb.generic.manage", "ydb.generic.full", "ydb.access.grant", "ydb.granular.select_row",
+			"ydb.granular.update_row", "ydb.granular.erase_row", "ydb.granular.describe_schema",
+			"ydb.granular.create_directory", "ydb.granular.alter_schema", "ydb.granular.remove_schema"} {
+			add(name, "permission")
+		}
 	case "RESOURCE":
 		c.completeResources(ctx, c.path(args[0]), add)
 	case "SESSION":
