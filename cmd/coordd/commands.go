@@ -37,6 +37,7 @@ cleanly, a second one at once.`
 func runCommand(env cmdline.Env, own seams, args []string) exit.Code {
 	env.Stdout, env.Stderr = cmdline.Escaped(env.Stdout), cmdline.Escaped(env.Stderr)
 	command, err := cmdline.Execute(newRoot(&env, own), args)
+	err = withNotFound(err)
 	if kind := command.Annotations[runs]; kind == runsOne || kind == runsSome && slices.Contains(args, "--") {
 		err = ownFailure(err)
 	}

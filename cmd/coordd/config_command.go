@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 func configCommand(env *cmdline.Env) *cobra.Command {
@@ -55,18 +56,23 @@ func configGetCommand(env *cmdline.Env) *cobra.Command {
 				}
 				return out.one(env.Stdout, shown, shown.text)
 			}
-			return c.withSession(ctx, args[0], "config get", func(s *client.Session) error {
+			var data []byte
+			err := c.withSession(ctx, args[0], "config get", func(s *client.Session) error {
 				d, _, err := s.Describe(ctx, args[1], client.Wanted{})
-				if err != nil {
-					return aboutSemaphore(args[1], err)
-				}
-				if out.form == formTable {
-					_, err := cmdline.Exact(env.Stdout).Write(d.GetData())
-					return err
-				}
-				return out.one(env.Stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())},
-					nil)
+				data = d.GetData()
+				return aboutSemaphore(args[1], err)
 			})
+			if client.Full(err) {
+				data, err = c.inspectData(ctx, c.path(args[0]), args[1])
+			}
+			switch {
+			case err != nil:
+				return err
+			case out.form == formTable:
+				_, err := cmdline.Exact(env.Stdout).Write(data)
+				return err
+			}
+			return out.one(env.Stdout, &configShown{c.path(args[0]), args[1], true, showBytes(data)}, nil)
 		}}, out)
 	command.Flags().BoolVar(&meta, "meta", false, "print the version, its time and its author; needs a coordd server")
 	return command
@@ -110,6 +116,25 @@ func (c *caller) configMeta(ctx context.Context, node, name string) (*configMeta
 const configSetText = `With --if-version the server changes it only if it still has the version which
 'coordd config get --meta' has printed; 0 is for one that is not there. Otherwise nothing is
 changed, and the exit code is 124.`
+
+// inspectData returns the data of a semaphore without a session, which a server with a full disk refuses.
+func (c *caller) inspectData(ctx context.Context, node, name string) (data []byte, err error) {
+	found := false
+	request := &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: node, Prefix: []byte(name),
+		DataBytes: client.DataMost}
+	err = c.pages(ctx, request, func(page *adminpb.Page) error {
+		for _, s := range page.GetSemaphores() {
+			if string(s.GetName()) == name && !s.GetContinued() {
+				found, data = true, s.GetData()
+			}
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = exit.With(exit.NotFound, fmt.Errorf("%q: there is no such semaphore", name))
+	}
+	return data, err
+}
 
 func configSetCommand(env *cmdline.Env) *cobra.Command {
 	var expected uint64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,7 +20,41 @@ func (c *caller) aboutPath(path string, err error) error {
 	if plain := c.plain(err); exit.Of(plain) != exit.Failure {
 		return plain
 	}
-	return fmt.Errorf("%s: %w", c.path(path), c.plain(err))
+	path = c.path(path)
+	return &adviceError{err, fmt.Sprintf("%s: %v%s", path, c.plain(err), c.elsewhere(path))}
+}
+
+// adviceError is an error with a text for a person.
+type adviceError struct {
+	error
+	text string
+}
+
+func (e *adviceError) Error() string { return e.text }
+
+func (e *adviceError) Unwrap() error { return e.error }
+
+// elsewhereMost bounds how long an error message waits for the name of the server's database.
+const elsewhereMost = 2 * time.Second
+
+// elsewhere returns the likely mistake about a path that does not exist: a missing slash, or another database than the
+// server's. It is "" where the path may be meant.
+func (c *caller) elsewhere(path string) string {
+	if within, found := strings.CutPrefix(path, c.database+c.database+"/"); found && c.database != "/" {
+		return fmt.Sprintf("; did you mean %s/%s, with a slash at the beginning?", c.database, within)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), elsewhereMost)
+	defer cancel()
+	root := new(Ydb_Scheme.ListDirectoryResult)
+	if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName,
+		&Ydb_Scheme.ListDirectoryRequest{Path: "/"}, root); err != nil || len(root.GetChildren()) != 1 {
+		return ""
+	}
+	database := "/" + root.GetChildren()[0].GetName()
+	if path != database && !strings.HasPrefix(path, database+"/") {
+		return "; the database of this server is " + database
+	}
+	return ""
 }
 
 // entryRow is something in a directory.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -25,6 +26,7 @@ var exitCodes = []struct {
 	{exit.Diverged,
 		"the server's state is not that of the majority of its cluster: its data must not be used any more"},
 	{exit.NeedsOurs, "the command needs a coordd server, and this is another one, or an older one"},
+	{exit.NotFound, "what the command names does not exist: a path, a semaphore, a session, a resource"},
 	{exit.Damaged, "damaged files, or a damaged backup"},
 	{exit.Lost,
 		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"},
@@ -34,6 +36,14 @@ var exitCodes = []struct {
 	{exit.Cannot, "lock, elect, config watch: the command cannot be run"},
 	{exit.NoSuch, "lock, elect, config watch: there is no such command"},
 	{exit.Signal, "lock, elect: and a number more, which is that of the signal that has ended the command"},
+}
+
+// withNotFound gives refusals about what does not exist a code of their own, unless they have another one.
+func withNotFound(err error) error {
+	if client.Missing(err) && !errors.Is(err, client.ErrLost) && exit.Of(err) == exit.Failure {
+		return exit.With(exit.NotFound, err)
+	}
+	return err
 }
 
 // exitCodeHelp is the list of exit codes for `coordd help`.

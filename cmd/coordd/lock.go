@@ -358,7 +358,7 @@ func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, err
 	opening, cancel := context.WithTimeout(ctx, connectMost)
 	defer cancel()
 	session, err := h.caller.Open(opening, client.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout,
-		Description: describedAs(h.verb, h.argv)})
+		Description: describedAs(h.verb, h.argv), Impatient: h.flags.wait == 0})
 	switch {
 	case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND:
 		// acquire says so, as of a node that is dropped later
@@ -510,8 +510,11 @@ func (c *caller) aboutNode(node string, err error) error {
 	case Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
 		return c.plain(err)
 	case Ydb.StatusIds_NOT_FOUND:
-		return fmt.Errorf("there is no coordination node %s; `coordd node create %s` makes it: %w", node,
-			node, err)
+		advice := c.elsewhere(node)
+		if advice == "" {
+			advice = fmt.Sprintf("; `coordd node create %s` makes it", node)
+		}
+		return &adviceError{err, fmt.Sprintf("there is no coordination node %s%s", node, advice)}
 	default:
 		return fmt.Errorf("coordination node %s: %w", node, err)
 	}

@@ -38,8 +38,11 @@ func (c *caller) inspect(ctx context.Context, method string, request, response p
 
 // inspectError is an error of that service for a person.
 func (c *caller) inspectError(err error) error {
-	if status.Code(err) == codes.PermissionDenied {
+	switch status.Code(err) {
+	case codes.PermissionDenied:
 		return fmt.Errorf("%w: %w", errNotShown, plain(err))
+	case codes.NotFound:
+		return exit.With(exit.NotFound, plain(err))
 	}
 	return c.plain(err)
 }
@@ -175,7 +178,7 @@ const oneShotTimeout = 10 * time.Second
 func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *client.Session) error) error {
 	node = c.path(node)
 	s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: oneShotTimeout,
-		Description: describedAs(verb, nil)})
+		Description: describedAs(verb, nil), Impatient: true})
 	if err != nil {
 		return c.aboutNode(node, err)
 	}

@@ -50,6 +50,8 @@ type SessionConfig struct {
 	Node        string
 	Timeout     time.Duration // how long it lives on without a client
 	Description string
+	// Impatient gives up a start that a server with a full disk has refused, instead of trying again.
+	Impatient bool
 
 	// ID and Key are those of an existing session: it is attached to, and taken from its present client. They are zero
 	// for a new one.
@@ -148,7 +150,7 @@ func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, erro
 			switch {
 			case t.err == nil:
 				return s, nil
-			case t.mayPass && ctx.Err() == nil:
+			case t.mayPass && ctx.Err() == nil && !(config.Impatient && Full(t.err)):
 				last = t.err
 				continue
 			}
@@ -162,6 +164,11 @@ func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, erro
 			return nil, last
 		}
 	}
+}
+
+// Full reports whether a server refuses everything new, perhaps for hours.
+func Full(err error) bool {
+	return StatusOf(err) == Ydb.StatusIds_UNAVAILABLE && strings.Contains(err.Error(), "nearly full")
 }
 
 // try is the result of one attempt to start a session.

@@ -15,12 +15,48 @@ type Refused struct {
 	Text   string // of the first issue, or ""
 }
 
-// Error is the server's text, which says more than the status.
+// innerWords are texts of YDB that name its parts, and plain ones. Those with a path in them are about the path that
+// was asked for.
+var innerWords = []struct{ text, plain string }{
+	{"Kesus not found", "there is no such coordination node"},
+	{"path is not a kesus", "it is not a coordination node"},
+	{"path is not a directory", "it is a coordination node, not a directory"},
+	{"unexpected path type", "it is a coordination node, not a directory"},
+	{"Cannot resolve working dir", "the directory above it does not exist"},
+	{"Table path not in database", "it is not below the server's database"},
+	{"Path not found", "it does not exist"},
+	{"Path does not exist", "it does not exist"},
+}
+
+// Error is the server's text, which says more than the status, in plain words.
 func (r *Refused) Error() string {
-	if r.Text == "" {
+	for _, known := range innerWords {
+		if strings.Contains(r.Text, known.text) {
+			return known.plain
+		}
+	}
+	switch {
+	case r.Text == "" && r.Status == Ydb.StatusIds_SCHEME_ERROR:
+		return "there is no such coordination node"
+	case r.Text == "":
 		return r.Status.String()
 	}
 	return fmt.Sprintf("%s (%s)", r.Text, r.Status)
+}
+
+// Missing reports whether an error is the refusal of a request about something that does not exist.
+func Missing(err error) bool {
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Status {
+	case Ydb.StatusIds_NOT_FOUND:
+		return true
+	case Ydb.StatusIds_SCHEME_ERROR:
+		return refused.Text == "" || refused.Text == "Path not found" || refused.Text == "Path does not exist"
+	}
+	return false
 }
 
 // StatusOf is the status of a refusal, unspecified for all other errors.

@@ -24,6 +24,7 @@ const (
 	Removed    Code = 7
 	Diverged   Code = 8
 	NeedsOurs  Code = 9
+	NotFound   Code = 10
 	// Damaged lets a service manager leave a server alone whose files no restart mends.
 	Damaged Code = 11
 )
