@@ -110,17 +110,17 @@ func TestNodeCommands(t *testing.T) {
 	does(t, endpoint, "rmdir team/attic/old", "removed")
 	does(t, endpoint, "node drop team/app", "dropped /local/team/app")
 	for args, want := range map[string][]string{
-		"node show team/app":      {"coordd: /local/team/app: ", "SCHEME_ERROR"},
+		"node show team/app":      {"coordd: /local/team/app: ", "no such coordination node"},
 		"node drop team/app":      {"coordd: /local/team/app: "},
-		"rmdir team":              {"coordd: /local/team: "},
 		"session show team/app 5": {"no such coordination node"},
 		"semaphore show team/app door": {"no coordination node /local/team/app",
 			"coordd node create"},
 		"grant none bob ydb.generic.read":                    {"coordd: /local/none: "},
 		"semaphore create team/app door --limit 1 --data ab": {"no coordination node"},
 	} {
-		coordd(t, exit.Failure, append(strings.Fields(args), "--endpoint", endpoint), want...)
+		coordd(t, exit.NotFound, append(strings.Fields(args), "--endpoint", endpoint), want...)
 	}
+	coordd(t, exit.Failure, []string{"rmdir", "team", "--endpoint", endpoint}, "coordd: /local/team: ")
 }
 
 // Semaphores and sessions: what is shown of them, in all forms, and what is done to them.
@@ -198,9 +198,9 @@ func TestSemaphoreCommands(t *testing.T) {
 	}
 	coordd(t, exit.Failure, []string{"semaphore", "delete", "app", "lock", "--force", "-e", endpoint},
 		"Cannot delete ephemeral", fmt.Sprint("coordd session kill app ", waiter.ID()))
-	coordd(t, exit.Failure, []string{"semaphore", "show", "app", "none", "-e", endpoint},
+	coordd(t, exit.NotFound, []string{"semaphore", "show", "app", "none", "-e", endpoint},
 		`"none": Semaphore not found`)
-	coordd(t, exit.Failure, []string{"session", "show", "app", "999", "-e", endpoint}, "999")
+	coordd(t, exit.NotFound, []string{"session", "show", "app", "999", "-e", endpoint}, "999")
 }
 
 // A watch shows what is there, each difference, and that it is gone.
@@ -474,7 +474,7 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(directory, "config"), []byte("a: 1\nb: \x00"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exit.Failure, []string{"config", "get", "app", "settings", "--endpoint", endpoint},
+	coordd(t, exit.NotFound, []string{"config", "get", "app", "settings", "--endpoint", endpoint},
 		`"settings": Semaphore not found`)
 	does(t, endpoint, "config set app settings --file "+filepath.Join(directory, "config"), "9 bytes of data")
 	if got := does(t, endpoint, "config get app settings"); got != "a: 1\nb: \x00" {

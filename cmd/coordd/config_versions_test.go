@@ -56,9 +56,9 @@ func TestConfigVersions(t *testing.T) {
 		t.Errorf("made again it has version %d, the one before had %d", again, first+2)
 	}
 	set(exit.Conflict, "c", first+2, "Version")
-	coordd(t, exit.Failure, []string{"config", "get", "app", "other", "--meta", "--endpoint", endpoint},
+	coordd(t, exit.NotFound, []string{"config", "get", "app", "other", "--meta", "--endpoint", endpoint},
 		`"other": Semaphore does not exist`)
-	coordd(t, exit.Failure, []string{"config", "set", "nowhere", "x", "y", "--if-version", "0", "--endpoint", endpoint},
+	coordd(t, exit.NotFound, []string{"config", "set", "nowhere", "x", "y", "--if-version", "0", "-e", endpoint},
 		"There is no such directory")
 }
 

@@ -63,8 +63,8 @@ func semaphoreWatchCommand(env *cmdline.Env) *cobra.Command {
 	var changes changesFlag
 	command := askCommand(env, &question{use: "watch NODE NAME", stays: true,
 		short: "Show a semaphore, and again whenever its data or its owners are others",
-		long: "Each time is a line. What looks like a change and is none\n" +
-			"is not shown. It goes on when servers are lost and come back, until it is stopped.",
+		long: "Each time is a line. What changes and changes back at once may not\n" +
+			"be shown. It goes on when servers are lost and come back, until it is stopped.",
 		example: `  coordd sem create app greeting --limit 1 --data hello
   coordd sem watch app greeting --changes 1 -o json`,
 		check: func(flags *pflag.FlagSet, args []string) error {

@@ -179,8 +179,8 @@ func TestStuckLockWalkthrough(t *testing.T) {
 	}
 	inOrder(t, follower.Logged(), []string{"administration", "act=Inspect/EndSession", "session 1 of",
 		"/local/app", "worker-7 hangs", "user=(nobody)"})
-	coordd(t, exit.Failure, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint},
-		"Session does not exist")
+	coordd(t, exit.NotFound, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint},
+		"/local/app has no session 1")
 	coordd(t, exit.Usage, []string{"session", "kill", "/local/app", "one", "--endpoint", follower.endpoint},
 		"coordd session ls")
 	inOrder(t, coordd(t, exit.OK, []string{"node", "ls", "--data-dir", other.directory}),

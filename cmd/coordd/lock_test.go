@@ -238,8 +238,7 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"app", "lock", "--", "nosuchcommand"}, exit.NoSuch, []string{`"nosuchcommand"`}},
 		{[]string{"app", "lock", "--", plain}, exit.Cannot, []string{plain, "permission denied"}},
 		{[]string{"none", "lock", "--", "true"}, exit.NotRun,
-			[]string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: " +
-				"Kesus not found"}},
+			[]string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it"}},
 		{[]string{"app", "one", "--shared", "--", "true"}, exit.NotRun, []string{"flag --shared", "limit of 1"}},
 		{[]string{"app", "lock", "--count", "2", "--", "true"}, exit.NotRun,
 			[]string{"flag --count", "coordd semaphore create"}},

@@ -53,9 +53,8 @@ func (c *caller) aboutResource(node, resource string, err error) error {
 	var refused *client.Refused
 	switch {
 	case errors.As(err, &refused) && refused.Text == "" && refused.Status == Ydb.StatusIds_BAD_REQUEST:
-		return fmt.Errorf("%s has no resource %q, or is no coordination node; `coordd ratelimiter create %s %s "+
-			"--rate UNITS` makes one",
-			c.path(node), resource, node, resource)
+		return exit.With(exit.NotFound, fmt.Errorf("%s has no resource %q, or is no coordination node; "+
+			"`coordd ratelimiter create %s %s --rate UNITS` makes one", c.path(node), resource, node, resource))
 	case errors.As(err, &refused) && refused.Status == Ydb.StatusIds_SCHEME_ERROR:
 		return c.aboutPath(node, err)
 	}

@@ -22,7 +22,7 @@ func TestRateLimiterCommands(t *testing.T) {
 	does(t, endpoint, "rl create app reports/daily --rate 200", `made "reports/daily"`)
 	fails("rl create app reports --rate 1", `/local/app "reports": `, "different settings")
 	fails("rl create app none/daily", `"none/daily"`, `Parent resource "none" doesn't exist.`)
-	fails("rl create none a --rate 1", "/local/none: ")
+	coordd(t, exit.NotFound, []string{"rl", "create", "none", "a", "--rate", "1", "-e", endpoint}, "/local/none: ")
 	does(t, endpoint, "rl describe app reports/daily", `/local/app "reports/daily"`,
 		"units per second   100, set to 200", "prefetch           0.2, not set",
 		"watermark          0.75, not set")
@@ -42,7 +42,8 @@ func TestRateLimiterCommands(t *testing.T) {
 		coordd(t, exit.Conflict, append(strings.Fields(args), "--endpoint", endpoint),
 			`"reports/daily": there are not 5 units to be had now; nothing was taken`)
 	}
-	fails("rl acquire app none", `/local/app has no resource "none"`,
+	coordd(t, exit.NotFound, []string{"rl", "acquire", "app", "none", "-e", endpoint},
+		`/local/app has no resource "none"`,
 		"coordd ratelimiter create app none --rate UNITS")
 	shown = parsed(t, does(t, endpoint, "rl describe app reports/daily -o json"))
 	if level, _ := at(t, shown, "buckets", 0, "level").(float64); at(t, shown, "buckets", 0,
@@ -60,6 +61,7 @@ func TestRateLimiterCommands(t *testing.T) {
 	}
 	fails("rl drop app reports", `Resource "reports" has children.`)
 	does(t, endpoint, "rl drop app reports/daily", `dropped "reports/daily"`)
-	fails("rl drop app reports/daily", "Resource doesn't exist.")
-	fails("rl describe app reports/daily", "doesn't exist")
+	for _, verb := range []string{"drop", "describe"} {
+		coordd(t, exit.NotFound, []string{"rl", verb, "app", "reports/daily", "-e", endpoint}, "doesn't exist")
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,8 +13,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
@@ -208,13 +207,19 @@ func sessionShowCommand(env *cmdline.Env) *cobra.Command {
 				return out.one(env.Stdout, s, func(w io.Writer) { printSession(w, first, s) })
 			})
 			if err == nil && !found {
-				err = fmt.Errorf("%s has no session %d", c.path(args[0]), id)
+				err = noSession(c.path(args[0]), id)
 				if ended := c.howEnded(ctx, c.path(args[0]), id); ended != "" {
-					err = fmt.Errorf("%w any more: %s", err, ended)
+					err = exit.With(exit.NotFound,
+						fmt.Errorf("%s has no session %d any more: %s", c.path(args[0]), id, ended))
 				}
 			}
 			return err
 		}}, out)
+}
+
+func noSession(node string, id uint64) error {
+	return exit.With(exit.NotFound,
+		fmt.Errorf("%s has no session %d; `coordd session ls` lists those that it has", node, id))
 }
 
 func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
@@ -244,8 +249,12 @@ func sessionKillCommand(env *cmdline.Env) *cobra.Command {
 	var detached bool
 	var older time.Duration
 	end := func(ctx context.Context, c *caller, node string, id uint64) error {
-		return c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName,
+		err := c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName,
 			&adminpb.EndSessionRequest{Path: node, Session: id, Reason: reason}, new(adminpb.EndSessionResponse))
+		if err != nil && strings.Contains(err.Error(), "Session does not exist") {
+			return noSession(node, id)
+		}
+		return err
 	}
 	command := askCommand(env, &question{use: "kill NODE [SESSION]",
 		short: "End a session: what it holds goes to the next waiters",
@@ -281,7 +290,7 @@ func sessionKillCommand(env *cmdline.Env) *cobra.Command {
 					return nil
 				}
 				err := end(ctx, c, s.GetPath(), s.GetId())
-				if status.Code(err) == codes.NotFound { // it has ended meanwhile
+				if exit.Of(err) == exit.NotFound { // it has ended meanwhile
 					return nil
 				}
 				ended++
