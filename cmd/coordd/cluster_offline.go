@@ -65,7 +65,7 @@ func checkBackupFile(env *cmdline.Env, from string) error {
 		return serve.Coded(fmt.Errorf("flag --from: %w", err))
 	}
 	defer file.Close()
-	report, err := checkBackup(file)
+	report, err := checkBackup(file, progressOf(env))
 	if err != nil {
 		return fmt.Errorf("flag --from: %s: %w", from, err)
 	}
@@ -85,7 +85,14 @@ func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 	defer file.Close()
 	self := membership.Record{Name: string(s.Cluster.Name),
 		Peer: cmp.Or(string(s.Cluster.Advertise), string(s.Cluster.Listen))}
-	if err := serve.Coded(datadir.RestoreBackup(string(s.DataDir), file, self)); err != nil {
+	info, err := file.Stat()
+	if err != nil {
+		return serve.Coded(err)
+	}
+	progress := progressOf(env)
+	err = datadir.RestoreBackup(string(s.DataDir), progress.Reader(file, "restoring", info.Size()), self)
+	progress.End()
+	if err := serve.Coded(err); err != nil {
 		if exit.Of(err) == exit.Failure { // the directory is in the way
 			err = exit.With(exit.Config, err)
 		}

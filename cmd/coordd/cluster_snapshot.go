@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server/adminpb"
@@ -34,7 +35,7 @@ func clusterSnapshotCommand(env *cmdline.Env) *cobra.Command {
 			return nil
 		},
 		act: func(ctx context.Context, c *caller, _ []string) (string, error) {
-			report, bytes, err := c.snapshotTo(ctx, to)
+			report, bytes, err := c.snapshotTo(ctx, to, progressOf(env))
 			return fmt.Sprintf(
 				"%s: %d bytes, everything up to entry %d of cluster %s, %d rows\nCheck it at any time with\n"+
 					"  coordd cluster restore --from %s --check",
@@ -48,16 +49,16 @@ func clusterSnapshotCommand(env *cmdline.Env) *cobra.Command {
 const partialSuffix = ".partial"
 
 // snapshotTo fetches a backup into a file that appears under its name once it is durable and was found sound.
-func (c *caller) snapshotTo(ctx context.Context, path string) (
+func (c *caller) snapshotTo(ctx context.Context, path string, progress *tty.Progress) (
 	report datadir.BackupReport, bytes int64, err error) {
 	partial := path + partialSuffix
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
 		return report, 0, serve.Coded(fmt.Errorf("flag --to: %w", err))
 	}
-	bytes, err = c.fetchSnapshot(ctx, file)
+	bytes, err = c.fetchSnapshot(ctx, file, progress)
 	if err == nil {
-		report, err = checkBackup(file)
+		report, err = checkBackup(file, progress)
 	}
 	if err == nil {
 		err = serve.Coded(file.Sync())
@@ -75,7 +76,8 @@ func (c *caller) snapshotTo(ctx context.Context, path string) (
 }
 
 // fetchSnapshot writes a backup to w and returns its length.
-func (c *caller) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) {
+func (c *caller) fetchSnapshot(ctx context.Context, w io.Writer, progress *tty.Progress) (int64, error) {
+	defer progress.End()
 	conn, err := c.Conn()
 	if err == nil {
 		ctx, err = c.With(ctx, conn)
@@ -95,6 +97,7 @@ func (c *caller) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) 
 		}
 		n, err := w.Write(chunk.GetData())
 		bytes += int64(n)
+		progress.Show("fetching the backup", "bytes", uint64(bytes), 0) // only the server's end has the size
 		if err != nil {
 			return bytes, serve.Coded(err)
 		}
@@ -108,11 +111,16 @@ func (c *caller) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) 
 }
 
 // checkBackup reads a backup from its beginning to its end.
-func checkBackup(file io.ReadSeeker) (datadir.BackupReport, error) {
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
+func checkBackup(file *os.File, progress *tty.Progress) (datadir.BackupReport, error) {
+	info, err := file.Stat()
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
 		return datadir.BackupReport{}, serve.Coded(err)
 	}
-	report, err := datadir.VerifyBackup(file)
+	defer progress.End()
+	report, err := datadir.VerifyBackup(progress.Reader(file, "checking the backup", info.Size()))
 	if err != nil {
 		return report, exit.With(exit.Damaged, err)
 	}

@@ -94,10 +94,17 @@ func runConformance(env *cmdline.Env, f *conformanceFlags, all func() ([]*confor
 	if err != nil {
 		return at.unreached(err)
 	}
-	results := conformance.RunAll(ctx, server, scripts, func(r conformance.Result) { showResult(env, r) })
+	progress, done := progressOf(env), uint64(0)
+	results := conformance.RunAll(ctx, server, scripts, func(r conformance.Result) {
+		progress.End()
+		showResult(env, r)
+		done++
+		progress.Show("replaying", "scripts", done, uint64(len(scripts)))
+	})
+	progress.End()
 	interrupted := ctx.Err()
-	ending, done := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
-	defer done()
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
+	defer cancel()
 	return errors.Join(reportResults(env, f, results, interrupted), server.Close(ending))
 }
 

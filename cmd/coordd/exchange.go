@@ -85,7 +85,10 @@ func exportCommand(env *cmdline.Env) *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			for _, path := range paths {
+			progress := progressOf(env)
+			defer progress.End()
+			for i, path := range paths {
+				progress.Show("exporting", "nodes", uint64(i), uint64(len(paths)))
 				if err := e.node(ctx, path); err != nil && !isMissing(err) { // it was dropped meanwhile
 					return err
 				}
@@ -222,7 +225,10 @@ func importCommand(env *cmdline.Env) *cobra.Command {
 		},
 		act: func(ctx context.Context, c *caller, _ []string) (string, error) {
 			i := &importing{caller: c, replace: replace}
+			progress := progressOf(env)
+			defer progress.End()
 			for n := range nodes {
+				progress.Show("importing", "nodes", uint64(n), uint64(len(nodes)))
 				if err := i.node(ctx, &nodes[n]); err != nil {
 					return "", err
 				}

@@ -50,6 +50,9 @@ func (o *outputFlag) check() error {
 // terminalOf is the terminal that is written to, nil if it is none.
 func terminalOf(w io.Writer) *os.File { return tty.Of(cmdline.FileOf(w)) }
 
+// progressOf returns the line that shows the progress of a command at a terminal.
+func progressOf(env *cmdline.Env) *tty.Progress { return tty.NewProgress(cmdline.FileOf(env.Stderr)) }
+
 // rowsAtOnce is after how many rows a table is shown as far as it is known.
 const rowsAtOnce = 256
 
