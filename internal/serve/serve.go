@@ -64,6 +64,9 @@ type Process struct {
 func (p *Process) Run(s Settings, values map[string]Given) error {
 	signals := p.Signals()
 	logger := newLogger(p.Stderr, s)
+	if manager := notify.Of(p.Environ.Value); manager != nil {
+		logger = slog.New(progressHandler{logger.Handler(), manager})
+	}
 	p.logConfiguration(logger, s, values)
 	s.settleLocalYDB(values, logger)
 
