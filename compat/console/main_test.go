@@ -75,7 +75,6 @@ func newPage(t *testing.T) *page {
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
 	p := &page{t: t, ctx: ctx}
-	p.expect("coordd.admin.v1.Inspect/Events") // which no server answers yet
 	p.listen()
 	p.run(log.Enable(), chromedp.EmulateViewport(1440, 900))
 	return p
