@@ -553,7 +553,7 @@ func TestLayersAreSeen(t *testing.T) {
 		{"raftstore", raft + "/raftpb", true},
 		{"server", module + "/raftstore", true},
 		{"server", module + "/conformance/raw", false},
-		{"server/console", module + "/server", true},
+		{"server/console", module + "/server", false},
 		{"server", "github.com/ydb-platform/ydb-go-sdk/v3", false},
 		{"internal/hooks", module + "/server/group", false},
 		{"server/monitor", prometheus + "prometheus", true},

@@ -166,6 +166,7 @@ func (c *testCluster) crash(i int) {
 	if err := s.group.Stop(context.Background()); err != nil {
 		c.t.Error(err)
 	}
+	s.inspect.Load().History.Stop()
 	s.sessions.Stop()
 }
 

@@ -23,12 +23,12 @@ func TestRefusals(t *testing.T) {
 		{"no command", "", nil, "", exit.Usage,
 			[]string{"no command given",
 				"bench, cert, check, chown, cluster, completion, config, conformance, console, discover, doctor, " +
-					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
+					"elect, events, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
 					"ratelimiter, revoke, rmdir, semaphore, serve, session, top, user, version"}},
 		{"unknown command", "bogus", nil, "", exit.Usage,
 			[]string{`unknown command "bogus"`,
 				"bench, cert, check, chown, cluster, completion, config, conformance, console, discover, doctor, " +
-					"elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
+					"elect, events, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
 					"ratelimiter, revoke, rmdir, semaphore, serve, session, top, user, version"}},
 		{"slip in a command", "srve", nil, "", exit.Usage,
 			[]string{`unknown command "srve"`, "did you mean serve?"}},
