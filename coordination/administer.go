@@ -65,7 +65,7 @@ func (m judge) updateData(c *UpdateData) (scheme.Step, outcome.Outcome) {
 		return m.makeWithData(n, c)
 	case sem.ephemeral:
 		return nil, outcome.Because(outcome.PreconditionFailed, "Ephemeral semaphores have no version")
-	case sem.version(&m.versions) != c.Expected:
+	case sem.version(&m.versions) != c.Expected || c.Expected == 0:
 		return nil, outcome.Because(outcome.Aborted, fmt.Sprintf(
 			"Version %d was expected, but it has version %d", c.Expected, sem.version(&m.versions)))
 	case bytes.Equal(sem.data, c.Data):
@@ -161,14 +161,22 @@ func (m judge) callOccurs(c callCommand) {
 	m.occurs(o)
 }
 
+// maxChangeTextBytes is about where the description of a change of permissions ends: a change may have 10,000 actions.
+const maxChangeTextBytes = 200
+
 // permissionsText describes a change of permissions.
 func permissionsText(c *scheme.PermissionsChange) string {
 	var words []string
 	if c.Clear {
 		words = append(words, "clear")
 	}
-	for i := range c.Actions {
+	for i, bytes := 0, 0; i < len(c.Actions); i++ {
+		if bytes >= maxChangeTextBytes {
+			words = append(words, fmt.Sprintf("and %d more", len(c.Actions)-i))
+			break
+		}
 		words = append(words, c.Actions[i].String())
+		bytes += len(words[len(words)-1])
 	}
 	return strings.Join(words, ", ")
 }

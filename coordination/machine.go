@@ -163,7 +163,7 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		}
 	case *DeleteSemaphore:
 		if n, s := m.origin(&c.Origin, RequestDelete); s != nil {
-			m.deleteSemaphore(n, c)
+			m.deleteSemaphore(n, s, c)
 		}
 	case *StopSession:
 		if n, s := m.origin(&c.Origin, RequestStop); s != nil {

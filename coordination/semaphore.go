@@ -24,7 +24,8 @@ func (m *Machine) createSemaphore(n *node, s *session, c *CreateSemaphore) {
 			return
 		}
 		sem := n.addSemaphore(c.Name, c.Limit, c.Data, false)
-		sem.change = m.change(nil, s.author(m.accounts))
+		m.user = s.author(m.accounts)
+		sem.change = m.change(nil, m.user)
 		m.semaphoreOccurs(OccurSemaphoreCreated, n, c.Session, sem, 0)
 		m.answer(&c.Origin, RequestCreate, false)
 	}
@@ -44,8 +45,9 @@ func (m *Machine) updateSemaphore(n *node, s *session, c *UpdateSemaphore) {
 		}
 		n.touch(sem)
 		before := len(sem.data)
-		n.setSemaphoreData(sem, c.Data, m.change(sem, s.author(m.accounts)))
-		if m.user = sem.change.author; !sem.ephemeral {
+		m.user = s.author(m.accounts)
+		n.setSemaphoreData(sem, c.Data, m.change(sem, m.user))
+		if !sem.ephemeral {
 			m.semaphoreOccurs(OccurDataChanged, n, c.Session, sem, before)
 		}
 	}
@@ -87,7 +89,7 @@ func (s *session) author(users *accounts.Accounts) string {
 	return s.owner.Subject
 }
 
-func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
+func (m *Machine) deleteSemaphore(n *node, s *session, c *DeleteSemaphore) {
 	sem := n.semaphores[c.Name]
 	if sem == nil {
 		m.refuse(&c.Origin, RequestDelete, SemaphoreMissing)
@@ -97,6 +99,7 @@ func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 		m.refuse(&c.Origin, RequestDelete, refusal)
 		return
 	}
+	m.user = s.author(m.accounts)
 	m.removeSemaphore(n, c.Session, sem)
 	m.answer(&c.Origin, RequestDelete, false)
 }

@@ -84,7 +84,7 @@ func TestExamplesOfServers(t *testing.T) {
 	})
 
 	a, d := newClusterProcess(t, "a"), newClusterProcess(t, "d")
-	a.start(t, "--initial-cluster", "a="+a.peer)
+	a.start(t, "--initial-cluster", "a="+a.peer, "--listen-http", "127.0.0.1:0") // the usual port may be another's
 	a.ready(t)
 	addresses := strings.NewReplacer("d.example.com:2380", d.peer)
 	survivor := filepath.Join(place, "survivor")

@@ -21,7 +21,7 @@ func (g *core) handleStore(e storeEvent) error {
 		g.replica.Following()
 		g.setLeader()
 		g.uplink.Toward(e.term, e.leader)
-		g.events.Lead(g.clock.WallMillis(), e.term, e.leader, eventPlace{g})
+		g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Machine().Index()), e.term, e.leader, eventPlace{g})
 	case e.restored > uint64(g.replica.Machine().Index()):
 		// otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
@@ -179,7 +179,8 @@ func (g *core) setLeader() {
 	}
 	g.link = streams.NewLocal(g.self, reign, g.replica.Term())
 	g.streams.Follow(g.link)
-	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member(), eventPlace{g})
+	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Machine().Index()), uint64(g.replica.Term()), g.store.Member(),
+		eventPlace{g})
 	g.uplink.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
 	g.markReady()
 }

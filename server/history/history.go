@@ -44,7 +44,8 @@ type History struct {
 	config  Config
 	lost    atomic.Uint64
 	hidden  atomic.Uint64 // events of this index and later ones are being written; 0: none are
-	reading sync.Mutex    // one scan at a time
+	written atomic.Uint64 // no event of a batch that was written since the start has a larger index; 0: no batch was
+	reading chan struct{} // one scan at a time
 	stop    chan struct{}
 	ended   chan struct{}
 
@@ -69,7 +70,8 @@ type writer struct {
 
 // New returns a history that keeps nothing until it is started.
 func New(config Config) *History {
-	h := &History{config: config, stop: make(chan struct{}), ended: make(chan struct{})}
+	h := &History{config: config, stop: make(chan struct{}), ended: make(chan struct{}),
+		reading: make(chan struct{}, 1)}
 	for class := range events.Classes {
 		h.classes[class].class = class
 	}
@@ -120,7 +122,7 @@ func (h *History) step(now time.Time) {
 
 // keep writes a batch.
 func (h *History) keep(taken []events.Rare) {
-	oldest := ^uint64(0)
+	oldest, newest, all := ^uint64(0), h.written.Load(), uint64(0)
 	var batch [events.Classes][]*adminpb.Event
 	for i := range taken {
 		e := EventOf(&taken[i].Occurrence, h.config.Name)
@@ -135,19 +137,23 @@ func (h *History) keep(taken []events.Rare) {
 			e.Client = &adminpb.SessionClient{Address: c.Peer, Sdk: c.Library, User: c.User}
 		}
 		e.Skipped = taken[i].More
-		oldest = min(oldest, e.GetIndex())
+		oldest, newest = min(oldest, e.GetIndex()), max(newest, e.GetIndex())
+		all += 1 + taken[i].More
 		batch[taken[i].Class] = append(batch[taken[i].Class], e)
 	}
 	h.hidden.Store(max(1, oldest))
-	defer h.hidden.Store(0)
+	defer func() {
+		h.written.Store(newest)
+		h.hidden.Store(0)
+	}()
 	switch {
 	case h.config.FS == nil:
 		h.remember(&batch)
 	case h.broken || h.isFull():
-		h.lost.Add(uint64(len(taken)))
+		h.lost.Add(all)
 	default:
 		if err := h.write(&batch); err != nil {
-			h.lost.Add(uint64(len(taken)))
+			h.lost.Add(all)
 			h.failed(err)
 		}
 	}
@@ -216,6 +222,9 @@ func (h *History) write(batch *[events.Classes][]*adminpb.Event) error {
 				longer := appendRecord(content, w.sequence, list[0])
 				if w.length+int64(len(longer)) > segmentBytes {
 					break
+				}
+				if len(longer) == len(content) { // it is too large
+					h.lost.Add(1 + list[0].GetSkipped())
 				}
 				content, list = longer, list[1:]
 			}

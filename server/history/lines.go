@@ -14,6 +14,9 @@ import (
 // many.
 const endsLogged = 3
 
+// nodesLogged bounds the nodes whose ends are logged in a second. One line stands for the rest.
+const nodesLogged = 16
+
 var endTexts = map[coordination.OccurrenceKind]string{
 	coordination.OccurSessionExpired: "expired", coordination.OccurSessionStopped: "stopped by its client",
 	coordination.OccurSessionEnded: "ended by an administrator",
@@ -46,7 +49,16 @@ func report(logger *slog.Logger, taken []events.Rare) {
 			n.count += 1 + e.More
 		}
 	}
-	for _, n := range order {
+	for at, n := range order {
+		if at == nodesLogged {
+			rest := uint64(0)
+			for _, n := range order[at:] {
+				rest += n.count
+			}
+			logger.Info("sessions of more nodes have ended with locks or waits", "nodes", len(order)-at,
+				"sessions", rest)
+			return
+		}
 		if n.count <= endsLogged {
 			for _, e := range n.list {
 				logEnd(logger, e)

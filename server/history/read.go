@@ -44,8 +44,12 @@ func (q *Query) matches(e *adminpb.Event) bool {
 
 // Read returns events, the newest first. It waits for others that read.
 func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) {
-	h.reading.Lock()
-	defer h.reading.Unlock()
+	select {
+	case h.reading <- struct{}{}:
+		defer func() { <-h.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if h.config.FS == nil {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
@@ -56,10 +60,12 @@ func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) 
 		}
 		return found, nil
 	}
-	hidden := h.hidden.Load() // of a reader that goes on from a position, and would miss the rest of the batch
+	// A reader that goes on from a position would miss the rest of a batch that is being written, or begins meanwhile.
+	written, hidden := h.written.Load(), h.hidden.Load()
+	whole := func(index uint64) bool { return (hidden == 0 || index < hidden) && (written == 0 || index <= written) }
 	return read(ctx, h.config.FS, h.config.Dir, &Query{Before: q.Before, After: q.After, SinceMillis: q.SinceMillis,
 		Limit: q.Limit, Wanted: func(e *adminpb.Event) bool {
-			return (q.After == nil || hidden == 0 || e.GetIndex() < hidden) && q.Wanted(e)
+			return (q.After == nil || whole(e.GetIndex())) && q.Wanted(e)
 		}})
 }
 
@@ -103,7 +109,8 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 			err = errors.Join(err, wrong)
 			older := false // of these and what is before them nothing is among the newest
 			scan(content, class, s.sequence, func(e *adminpb.Event) {
-				older = older || e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0
+				older = older || e.GetNumber() != 0 && // others have the time of a clock that may be wrong
+					(e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0)
 				if q.matches(e) {
 					found[class] = append(found[class], e)
 				}

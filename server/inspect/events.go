@@ -18,6 +18,17 @@ import (
 // maxEvents bounds an answer with events.
 const maxEvents = 1000
 
+// catchUpOrNot waits until this server has what was acknowledged before. A caller whose rights need not be judged gets
+// an answer from a server that cannot, and behind is true: events are asked for when no leader is found.
+func (s *Service) catchUpOrNot(ctx context.Context, caller coordination.Caller) (behind bool, err error) {
+	if caller.Enforced {
+		return false, s.Group.CatchUp(ctx)
+	}
+	catching, cancel := context.WithTimeout(ctx, clientPatience)
+	defer cancel()
+	return s.Group.CatchUp(catching) != nil && ctx.Err() == nil, ctx.Err()
+}
+
 // Events implements adminpb.InspectServer.
 func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminpb.EventsResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
@@ -25,7 +36,8 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 		return nil, err
 	}
 	defer cancel()
-	if err := s.Group.CatchUp(ctx); err != nil {
+	behind, err := s.catchUpOrNot(ctx, caller)
+	if err != nil {
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
 	}
 	if r.GetPath() != "" {
@@ -52,6 +64,9 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, failed)
 	}
 	lists := [][]*adminpb.Event{own.GetEvents()}
+	if behind {
+		own.Unknown = append(own.Unknown, "what has happened since this server last heard of a leader")
+	}
 	seen := s.eyes(ctx, caller)
 	for i, answer := range answers {
 		if unknown[i] != "" {

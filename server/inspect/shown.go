@@ -72,7 +72,13 @@ func linkToPB(l *coordination.InspectedLink, data int) *adminpb.Link {
 
 // redact removes the parts of an event that only administrators and the user of its client see.
 func redact(e *adminpb.Event, user string, administers bool) {
-	if !administers && (user == "" || e.GetClient().GetUser() != user) {
+	if administers {
+		return
+	}
+	if user == "" || e.GetClient().GetUser() != user {
 		e.Client, e.Reason = nil, ""
+	}
+	if user == "" || e.GetUser() != user {
+		e.User = ""
 	}
 }

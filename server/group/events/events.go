@@ -60,6 +60,12 @@ func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence, where 
 		}
 		if class, is := classOf(o); is {
 			rare := Event{*o, r.last}
+			if o.More != nil {
+				rare.More = shortened(o.More)
+				for _, name := range o.More.Names {
+					rare.More.Names = append(rare.More.Names, eventText(name))
+				}
+			}
 			rare.StampMillis, rare.Index = kept.StampMillis, kept.Index
 			r.rare.add(class, &rare, where)
 		}
@@ -83,12 +89,21 @@ func (r *Ring) addOne(wallMillis uint64, o *coordination.Occurrence) (kept *coor
 	if kept.StampMillis == 0 {
 		kept.StampMillis = wallMillis
 	}
-	if o.More != nil && len(o.More.Path) > maxEventTextBytes {
-		short := *o.More
-		short.Path = eventText(short.Path)
-		kept.More = &short
+	if o.More != nil {
+		kept.More = shortened(o.More)
 	}
 	return kept
+}
+
+// shortened returns what a ring keeps: a state may have 10,000 of the longest texts in it. It has no names.
+func shortened(m *coordination.OccurrenceMore) *coordination.OccurrenceMore {
+	short := *m
+	short.Names = nil
+	for _, text := range []*string{&short.Path, &short.Act, &short.Target, &short.Reason, &short.User,
+		&short.Description} {
+		*text = eventText(*text)
+	}
+	return &short
 }
 
 // eventText is a text, or a copy of its beginning: a part of it would keep all of it in memory.
@@ -104,14 +119,14 @@ func eventText(text string) string {
 }
 
 // Lead adds an event if this server now takes another one for the leader of a term than before; 0: no server.
-func (r *Ring) Lead(wallMillis, term, server uint64, where Where) {
+func (r *Ring) Lead(wallMillis, applied, term, server uint64, where Where) {
 	now := [...]uint64{term, server}
 	r.mutex.Lock()
 	same := r.leader == now
 	r.leader = now
 	r.mutex.Unlock()
 	if !same {
-		r.Add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader,
+		r.Add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader, Index: coordination.Index(applied),
 			More: &coordination.OccurrenceMore{Term: term, Server: server}}}, where)
 	}
 }
@@ -144,7 +159,11 @@ func (r *Ring) Take(seconds int) (taken []Rare, lost uint64) {
 		r.rare.queues[class] = nil
 	}
 	for key, left := range r.rare.buckets {
-		if left += seconds * eventsAgain; left >= burstEvents {
+		again := eventsAgain
+		if key.class == Audit {
+			again = actsAgain
+		}
+		if left += seconds * again; left >= burstEvents {
 			delete(r.rare.buckets, key)
 		} else {
 			r.rare.buckets[key] = left

@@ -103,7 +103,7 @@ func TestLeadersAreEvents(t *testing.T) {
 	r := New(1)
 	w := r.Watch(0, 0)
 	for _, leader := range [][2]uint64{{1, 7}, {1, 7}, {1, 0}, {2, 8}, {2, 8}} {
-		r.Lead(5, leader[0], leader[1], followerPlace{})
+		r.Lead(5, 0, leader[0], leader[1], followerPlace{})
 	}
 	var got [][2]uint64
 	read, _ := w.Next(make([]Event, 0, 10))

@@ -28,6 +28,7 @@ const (
 const (
 	burstEvents = 500
 	eventsAgain = 10 // a second
+	actsAgain   = 1  // of the class Audit
 	maxQueued   = 4096 / int(Classes)
 	maxBuckets  = 4096
 	longHold    = 60_000 // milliseconds
@@ -54,9 +55,40 @@ type Where interface {
 	Leads() bool
 }
 
+// bucketKey names a bucket. Acts draw by their user and not by the node: a user that makes nodes would have a bucket
+// for each, and directories, users and limits have no node.
 type bucketKey struct {
 	class Class
 	node  coordination.NodeID
+	user  string
+	group group
+}
+
+// group parts what a client can have in masses from what is looked for.
+type group int
+
+const (
+	others group = iota
+	endsWithLocks
+	lostLocks
+	leaders
+)
+
+func keyOf(class Class, o *coordination.Occurrence) bucketKey {
+	key := bucketKey{class: class, node: o.Node}
+	switch {
+	case o.Kind == coordination.OccurLeader:
+		key.group = leaders
+	case class == Audit:
+		if key.node = 0; o.More != nil {
+			key.user = o.More.User
+		}
+	case o.Kind == coordination.OccurLockLost:
+		key.group = lostLocks
+	case o.More != nil && o.More.Held+o.More.Awaited > 0:
+		key.group = endsWithLocks
+	}
+	return key
 }
 
 type sumKey struct {
@@ -68,6 +100,8 @@ type dataKey struct {
 	node      coordination.NodeID
 	semaphore coordination.SemaphoreID
 	second    uint64 // by the leaders' stamps, so that all servers have the same sums
+	session   coordination.SessionID
+	user      string
 }
 
 // rare is the queue of rare events between two calls of Take.
@@ -101,9 +135,6 @@ func classOf(o *coordination.Occurrence) (Class, bool) {
 			return OtherEnds, true
 		}
 	case coordination.OccurSemaphoreCreated, coordination.OccurDataChanged, coordination.OccurSemaphoreDeleted:
-		if o.Kind == coordination.OccurSemaphoreDeleted && o.Session == 0 {
-			return Audit, true
-		}
 		return Configuration, true
 	}
 	return 0, false
@@ -112,14 +143,17 @@ func classOf(o *coordination.Occurrence) (Class, bool) {
 // add queues an event of a class.
 func (r *rare) add(class Class, e *Event, where Where) {
 	queue := &r.queues[class]
-	changed := dataKey{e.Node, e.SemaphoreID, e.StampMillis / 1000}
+	changed := dataKey{node: e.Node, semaphore: e.SemaphoreID, second: e.StampMillis / 1000, session: e.Session}
+	if e.More != nil {
+		changed.user = e.More.User
+	}
 	if at, before := r.changed[changed]; before && e.Kind == coordination.OccurDataChanged {
 		kept := &(*queue)[at]
-		kept.Count, kept.Session = e.Count, e.Session
+		kept.Count = e.Count
 		kept.More++
 		return
 	}
-	key := bucketKey{class, e.Node}
+	key := keyOf(class, &e.Occurrence)
 	left, drawn := r.buckets[key]
 	if !drawn {
 		left = burstEvents

@@ -1,0 +1,147 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+func occurred(kind coordination.OccurrenceKind, index int, node coordination.NodeID, more coordination.OccurrenceMore,
+) []coordination.Occurrence {
+	return []coordination.Occurrence{{Kind: kind, Index: coordination.Index(index), Number: 1, Node: node,
+		StampMillis: uint64(index), Session: coordination.SessionID(index), SemaphoreID: 1, Semaphore: "s",
+		More: &more}}
+}
+
+// TestActBehindDirectories: a tenant makes directories, then an administrator resets a password. Both have node 0,
+// so one bucket and one sum: the act is nothing but a number in the tenant's event.
+func TestActBehindDirectories(t *testing.T) {
+	r := New(1)
+	for i := range burstEvents + 2 {
+		r.Add(1, occurred(coordination.OccurAdministered, i+1, 0,
+			coordination.OccurrenceMore{User: "tenant", Act: "make directory", Path: "/local/t/d"}), followerPlace{})
+	}
+	r.Add(1, occurred(coordination.OccurAdministered, 1000, 0,
+		coordination.OccurrenceMore{User: "root", Act: "set password", Target: "alice"}), followerPlace{})
+	taken, _ := r.Take(1)
+	for _, e := range taken {
+		if e.Occurrence.More.Act == "set password" {
+			return
+		}
+	}
+	t.Errorf("of %d events none is the administrator's; the last stands for %d more of %q", len(taken),
+		taken[len(taken)-1].More, taken[len(taken)-1].Occurrence.More.Act)
+}
+
+// TestFreshNodes: a tenant makes and drops nodes: each has a bucket of its own, so there is no limit but the
+// queue, and what an administrator does in that second has no place at all.
+func TestFreshNodes(t *testing.T) {
+	r := New(1)
+	for i := range 2000 {
+		r.Add(1, occurred(coordination.OccurNodeDropped, i+1, coordination.NodeID(i+1),
+			coordination.OccurrenceMore{User: "tenant", Path: "/local/t/n"}), followerPlace{})
+	}
+	r.Add(1, occurred(coordination.OccurAdministered, 3000, 0,
+		coordination.OccurrenceMore{User: "root", Act: "set password"}), followerPlace{})
+	taken, lost := r.Take(1)
+	act := false
+	for _, e := range taken {
+		act = act || e.Kind == coordination.OccurAdministered
+	}
+	if len(taken) > burstEvents+2 || !act || lost > 0 {
+		t.Errorf("%d events of one tenant are kept, %d are lost, the act is there: %v", len(taken), lost, act)
+	}
+}
+
+// TestLeaderAfterRestart: a server that has applied entry 1000 before it was started anew (nothing of that was
+// observed) sees a leader: the event is to carry what was applied. It has index 0, so it sorts before
+// everything, is not
+// shown by -f, and, being the earliest, displaces the right copies of the other servers.
+func TestLeaderAfterRestart(t *testing.T) {
+	r := New(1)
+	r.Lead(1, 1000, 7, 2, followerPlace{}) // there is no way to say that entry 1000 is applied
+	taken, _ := r.Take(1)
+	if taken[0].Index == 0 {
+		t.Error("the event has index 0, whatever the server has applied")
+	}
+}
+
+// TestMemoryOfEvents: the ring promises 112 bytes and a name of 128 each. Texts in More are kept whole: one
+// ModifyPermissions of a megabyte is a megabyte for 10,000 events long.
+func TestMemoryOfEvents(t *testing.T) {
+	name := strings.Repeat("n", 1024)
+	for what, more := range map[string]coordination.OccurrenceMore{
+		"target":      {Target: strings.Repeat("t", 1<<20)},
+		"names":       {Names: []string{name, name, name}},
+		"description": {Description: name},
+	} {
+		r := New(1)
+		r.Add(1, occurred(coordination.OccurAdministered, 1, 0, more), nil)
+		kept := r.list[0].More
+		size := len(kept.Target) + len(kept.Description)
+		for _, n := range kept.Names {
+			size += len(n)
+		}
+		if size > 4*maxEventTextBytes {
+			t.Errorf("%s: an event keeps %d bytes, %d MiB in a full ring", what, size, size*maxEvents>>20)
+		}
+	}
+}
+
+// TestHolderBehindIdle: 502 sessions that held nothing expire, and then one that held a lock: it is only a number.
+func TestHolderBehindIdle(t *testing.T) {
+	r := New(1)
+	for i := range burstEvents + 2 {
+		r.Add(1, occurred(coordination.OccurSessionExpired, i+1, 1, coordination.OccurrenceMore{Path: "/local/x"}),
+			followerPlace{})
+	}
+	r.Add(1, occurred(coordination.OccurSessionExpired, 1000, 1,
+		coordination.OccurrenceMore{Path: "/local/x", Held: 1, Names: []string{"prod"}}), followerPlace{})
+	taken, _ := r.Take(1)
+	for _, e := range taken {
+		if e.Occurrence.More.Held > 0 {
+			return
+		}
+	}
+	t.Errorf("none of %d events is the end of the session that held %q", len(taken), "prod")
+}
+
+// TestLocksOfOneSession: one session with 100,000 locks is killed. Its locks take the tokens of its node, so that
+// the ends of the next 100 sessions with locks are one event.
+func TestLocksOfOneSession(t *testing.T) {
+	r := New(1)
+	list := make([]coordination.Occurrence, 0, 100_001)
+	list = append(list, occurred(coordination.OccurSessionEnded, 1, 1, coordination.OccurrenceMore{Held: 100_000})...)
+	for i := range 100_000 {
+		list = append(list, coordination.Occurrence{Kind: coordination.OccurLockLost,
+			Cause: coordination.OccurSessionEnded,
+			Index: 1, Number: uint32(i + 2), Node: 1, Session: 1, SemaphoreID: coordination.SemaphoreID(i),
+			Semaphore: fmt.Sprint("lock", i), StampMillis: 1, Before: 1})
+	}
+	r.Add(1, list, followerPlace{})
+	r.Take(1)
+	for i := range 100 {
+		r.Add(1, occurred(coordination.OccurSessionExpired, 10+i, 1, coordination.OccurrenceMore{Held: 1}),
+			followerPlace{})
+	}
+	if taken, _ := r.Take(1); len(taken) != 100 {
+		t.Errorf("%d of 100 sessions with locks have an event", len(taken))
+	}
+}
+
+// TestWrongAuthor: alice's session and then bob's change the same data within a second. The event names the
+// session of the last with the user and the client of the first: nobody did that.
+func TestWrongAuthor(t *testing.T) {
+	r := New(1)
+	for i, user := range []string{"alice", "bob"} {
+		list := occurred(coordination.OccurDataChanged, i+1, 1, coordination.OccurrenceMore{User: user})
+		list[0].Session = coordination.SessionID(101 + i)
+		r.Add(1, list, followerPlace{})
+	}
+	taken, _ := r.Take(1)
+	if e := taken[0]; (e.Session == 101) != (e.Occurrence.More.User == "alice") {
+		t.Errorf("the data was changed by session %d of %q; session 102 is bob's", e.Session, e.Occurrence.More.User)
+	}
+}

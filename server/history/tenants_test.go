@@ -1,0 +1,246 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore/rig"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group/events"
+)
+
+func all(*adminpb.Event) bool { return true }
+
+// server is a ring with its history.
+func server(t *testing.T, seconds func() int) (*events.Ring, *History, *source) {
+	t.Helper()
+	ring, s := events.New(1), &source{}
+	h := s.open(rig.New("data"))
+	h.config.Take = func(int) ([]events.Rare, uint64) { return ring.Take(seconds()) }
+	return ring, h, s
+}
+
+func one() int { return 1 }
+
+func readAll(t *testing.T, h *History) []*adminpb.Event {
+	t.Helper()
+	found, err := h.Read(context.Background(), &Query{Limit: 1 << 20, Wanted: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestFollowMisses: a batch is written while a reader that follows is between two classes. It has read the audit
+// file before, and finds a later event of the configuration: it goes on behind that, and never sees the act.
+func TestFollowMisses(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	s.add(events.Audit, 10)
+	s.add(events.Configuration, 10)
+	h.step(time.UnixMilli(0))
+	var got []uint64
+	after := &adminpb.Event{}
+	once := false
+	for range 3 {
+		found, err := h.Read(context.Background(), &Query{Limit: 100, After: after, Wanted: func(*adminpb.Event) bool {
+			if !once {
+				once = true
+				s.add(events.Audit, 10)
+				s.add(events.Configuration, 10)
+				h.step(time.UnixMilli(0))
+			}
+			return true
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range slices.Backward(found) {
+			got = append(got, e.GetIndex())
+		}
+		if len(found) > 0 {
+			after = found[0]
+		}
+	}
+	if !slices.Equal(got, []uint64{1, 2, 3, 4}) {
+		t.Errorf("who follows sees %d, want 1 to 4", got)
+	}
+}
+
+// TestLeaderOfARestartedServer: two servers know of the leader at entry 100, a third was started anew and saw it
+// at "0": the event is to stay behind what came before it.
+func TestLeaderOfARestartedServer(t *testing.T) {
+	ring, h, _ := server(t, one)
+	ring.Lead(5000, 100, 7, 2, leaderPlace{}) // its machine has applied entry 100
+	h.step(time.UnixMilli(0))
+	others := []*adminpb.Event{{Kind: adminpb.Event_LEADER, Index: 100, Term: 7, Server: "server 2", TimeMillis: 5000},
+		{Kind: adminpb.Event_ADMINISTERED, Index: 50, Number: 1, TimeMillis: 1000}}
+	merged := Merge(10, others, readAll(t, h))
+	if merged[0].GetKind() != adminpb.Event_LEADER {
+		t.Errorf("the leader of term 7 comes before what happened 4 seconds before it: %v", merged)
+	}
+}
+
+// TestHolderHasNoLine: see events.TestHolderBehindIdle: the log has no line of the holder's end.
+func TestHolderHasNoLine(t *testing.T) {
+	ring, h, s := server(t, one)
+	for i := range 600 {
+		more := &coordination.OccurrenceMore{Path: "/local/x"}
+		if i == 599 {
+			more.Held, more.Names = 1, []string{"prod"}
+		}
+		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSessionExpired, Index: coordination.Index(i + 1),
+			Number: 1, Node: 1, Session: coordination.SessionID(i + 1), More: more}}, leaderPlace{})
+	}
+	h.step(time.UnixMilli(0))
+	if !strings.Contains(s.log.String(), "locks or waits") {
+		t.Errorf("a session with a lock has ended without a line; the log is %q", s.log.String())
+	}
+}
+
+// TestLinesOfManyNodes: a tenant with 2,000 nodes and a session with a lock in each loses all of them at once.
+func TestLinesOfManyNodes(t *testing.T) {
+	ring, h, s := server(t, one)
+	for i := range 2000 {
+		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSessionExpired, Index: coordination.Index(i + 1),
+			Number: 1, Node: coordination.NodeID(i + 1), Session: 1, More: &coordination.OccurrenceMore{
+				Path: fmt.Sprint("/local/t/", i), Held: 1, Names: []string{"l"}}}}, leaderPlace{})
+	}
+	h.step(time.UnixMilli(0))
+	if n := strings.Count(s.log.String(), "\n"); n > 100 {
+		t.Errorf("%d lines of the log in a second, and %d events lost", n, h.Lost())
+	}
+}
+
+// TestSlowTenant: a tenant of one node deletes semaphores with long names by calls, ten a second, for half an
+// hour: a bucket bounds events, not bytes. An administrator's act of before is to be there.
+func TestSlowTenant(t *testing.T) {
+	ring, h, _ := server(t, one)
+	ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurAdministered, Index: 1, Number: 1,
+		More: &coordination.OccurrenceMore{Act: "set password", User: "root"}}}, leaderPlace{})
+	h.step(time.UnixMilli(0))
+	index, name, reason := 1, strings.Repeat("n", 1024), strings.Repeat("u", 128)
+	const minutes = 30
+	for second := range minutes * 60 {
+		for range 10 {
+			index++
+			ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSemaphoreDeleted,
+				Index: coordination.Index(index), Number: 1, Node: 1, Semaphore: name,
+				SemaphoreID: coordination.SemaphoreID(index), StampMillis: uint64(second) * 1000,
+				More: &coordination.OccurrenceMore{User: reason}}}, leaderPlace{})
+		}
+		h.step(time.UnixMilli(int64(second) * 1000))
+	}
+	h.close()
+	for _, e := range readAll(t, h) {
+		if e.GetKind() == adminpb.Event_ADMINISTERED {
+			return
+		}
+	}
+	t.Errorf("the act of the administrator is gone after %d minutes of one tenant's ten events a second", minutes)
+}
+
+// TestDroppedSilently: an event that has no place in a record is counted as lost, or kept shorter.
+func TestDroppedSilently(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	s.add(events.Audit, maxEventBytes)
+	h.step(time.UnixMilli(0))
+	if n := len(readAll(t, h)); n == 0 && h.Lost() == 0 {
+		t.Error("an event is neither kept nor counted")
+	}
+}
+
+// TestClockPutBack: a server whose clock is an hour behind sees a leader. Its event is in the newest segment, and
+// older than the time that is asked for, so nothing of the segments before it is found.
+func TestClockPutBack(t *testing.T) {
+	ring, h, _ := server(t, one)
+	add := func(index int) {
+		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSemaphoreDeleted, Number: 1,
+			StampMillis: 10_000_000,
+			Index:       coordination.Index(index), Node: coordination.NodeID(index), SemaphoreID: 1,
+			Semaphore: strings.Repeat("n", 1024)}}, leaderPlace{})
+	}
+	for i := range 900 { // more than nine tenths of a segment
+		add(i + 1)
+	}
+	h.step(time.UnixMilli(0))
+	for i := range 200 {
+		add(i + 901)
+	}
+	ring.Lead(1000, 0, 7, 2, leaderPlace{})
+	h.step(time.UnixMilli(0))
+	found, err := h.Read(context.Background(), &Query{Limit: 1 << 20, SinceMillis: 9_000_000, Wanted: all})
+	if err != nil || len(found) != 1100 {
+		t.Errorf("%d of 1100 events since then are found: %v", len(found), err)
+	}
+}
+
+// TestChangeWithoutLine: a session changes data, and a call does within the same second. The event stands for
+// both and has the call's session, 0, so that no line of the log is about the session's.
+func TestChangeWithoutLine(t *testing.T) {
+	ring, h, s := server(t, one)
+	for i, session := range []coordination.SessionID{5, 0} {
+		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurDataChanged, Index: coordination.Index(i + 1),
+			Number: 1, Node: 1, Session: session, SemaphoreID: 1, Semaphore: "flags", StampMillis: 5000}},
+			leaderPlace{})
+	}
+	h.step(time.UnixMilli(0))
+	if !strings.Contains(s.log.String(), "data of a semaphore was changed") {
+		t.Errorf("the change by session 5 has no line: %q", s.log.String())
+	}
+}
+
+// TestFailedSums: what a full disk loses is counted with what it stood for.
+func TestFailedSums(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	s.add(events.Audit, 1)
+	s.next[0].More = 811
+	s.full = context.Canceled
+	h.step(time.UnixMilli(0))
+	if h.Lost() != 812 {
+		t.Errorf("%d of 812 events are counted as lost", h.Lost())
+	}
+}
+
+// TestReadersWait: whoever looks for nothing that exists scans all files, one caller after the other. A caller
+// whose time is up is not to wait for that.
+func TestReadersWait(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	s.add(events.Audit, 10)
+	h.step(time.UnixMilli(0))
+	inside, leave, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = h.Read(context.Background(), &Query{Limit: 1, Wanted: func(*adminpb.Event) bool {
+			close(inside)
+			<-leave
+			return true
+		}})
+	}()
+	<-inside
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.Read(ctx, &Query{Limit: 1, Wanted: all})
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if err == nil {
+			t.Error("a caller who has gone gets an answer")
+		}
+	case <-time.After(5 * time.Second): // only where it fails
+		t.Error("a caller who has gone waits for another one's scan")
+	}
+	close(leave)
+	<-ended
+}
