@@ -209,7 +209,7 @@ func TestFailedSums(t *testing.T) {
 	}
 }
 
-// TestReadersWait: whoever looks for nothing that exists scans all files, one caller after the other. A caller
+// TestReadersWait: a reader that looks for nothing that exists scans all files, one caller after the other. A caller
 // whose time is up is not to wait for that.
 func TestReadersWait(t *testing.T) {
 	s := &source{}
