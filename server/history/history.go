@@ -169,14 +169,13 @@ func (h *History) remember(batch *[events.Classes][]*adminpb.Event) {
 	}
 }
 
-// isFull reports whether the disk has no room, and logs when that changes.
+// isFull reports whether the disk has no room, and logs when that begins.
 func (h *History) isFull() bool {
 	err := h.config.Space()
-	if full := err != nil; full != h.full {
-		if h.full = full; full {
-			h.config.Logger.Warn("the disk is nearly full: events are not kept until there is room", "error", err)
-		}
+	if err != nil && !h.full {
+		h.config.Logger.Warn("the disk is nearly full: events are not kept until there is room", "error", err)
 	}
+	h.full = err != nil
 	return h.full
 }
 

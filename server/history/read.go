@@ -80,35 +80,26 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	type segment struct {
-		class    events.Class
-		sequence uint64
-	}
-	var segments []segment
+	var segments [events.Classes][]uint64
 	for _, name := range names {
 		if class, sequence, is := parseName(name); is {
-			segments = append(segments, segment{class, sequence})
+			segments[class] = append(segments[class], sequence)
 		}
 	}
-	slices.SortFunc(segments, func(a, b segment) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.sequence, a.sequence))
-	})
 	var found [events.Classes][]*adminpb.Event
 	for class := range events.Classes {
-		for _, s := range segments {
-			if s.class != class {
-				continue
-			}
+		slices.Sort(segments[class])
+		for _, sequence := range slices.Backward(segments[class]) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			content, wrong := files.Read(from, filepath.Join(dir, segmentName(class, s.sequence)))
+			content, wrong := files.Read(from, filepath.Join(dir, segmentName(class, sequence)))
 			if errors.Is(wrong, fs.ErrNotExist) { // removed meanwhile
 				continue
 			}
 			err = errors.Join(err, wrong)
 			older := false // of these and what is before them nothing is among the newest
-			scan(content, class, s.sequence, func(e *adminpb.Event) {
+			scan(content, class, sequence, func(e *adminpb.Event) {
 				older = older || e.GetNumber() != 0 && // others have the time of a clock that may be wrong
 					(e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0)
 				if q.matches(e) {

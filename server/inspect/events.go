@@ -49,7 +49,6 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	asking, cancelAsking := context.WithTimeout(ctx, clientPatience)
 	defer cancelAsking()
 	var asked sync.WaitGroup
-	own, failed := s.eventsHere(ctx, r, caller)
 	for i, m := range members {
 		if m.ID != s.Group.Log().Member() {
 			asked.Go(func() {
@@ -59,6 +58,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 			})
 		}
 	}
+	own, failed := s.eventsHere(ctx, r, caller)
 	asked.Wait()
 	if failed != nil {
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, failed)

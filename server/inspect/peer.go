@@ -54,16 +54,23 @@ func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterp
 	return s.clientsHere(r.GetStreams()), nil
 }
 
+// checkPairs refuses a question about things of nodes unless each has a node, and they are not too many.
+func checkPairs(what string, things, nodes int) error {
+	if nodes > maxPageRows || nodes != things {
+		return status.Errorf(codes.InvalidArgument, "%d %s of %d nodes are asked about, %d of as many at most may be",
+			things, what, nodes, maxPageRows)
+	}
+	return nil
+}
+
 // Buckets lists what this server has of resources.
 func (p Peer) Buckets(_ context.Context, r *clusterpb.BucketsRequest) (*clusterpb.BucketsResponse, error) {
 	s := p.Service()
-	switch {
-	case s == nil:
+	if s == nil {
 		return nil, errNotStarted
-	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetResources()):
-		return nil, status.Errorf(codes.InvalidArgument,
-			"%d resources of %d nodes are asked about, %d of as many at most may be", len(r.GetResources()),
-			len(r.GetNodes()), maxPageRows)
+	}
+	if err := checkPairs("resources", len(r.GetResources()), len(r.GetNodes())); err != nil {
+		return nil, err
 	}
 	return s.bucketsHere(r), nil
 }
@@ -84,13 +91,11 @@ func (p Peer) Events(ctx context.Context, r *clusterpb.EventsQuestion) (*cluster
 // Holders returns sessions as the leader knows them.
 func (p Peer) Holders(ctx context.Context, r *clusterpb.HoldersRequest) (*clusterpb.SessionsResponse, error) {
 	s := p.Service()
-	switch {
-	case s == nil:
+	if s == nil {
 		return nil, errLeadsElsewhere
-	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetSessions()):
-		return nil, status.Errorf(codes.InvalidArgument,
-			"%d sessions of %d nodes are asked about, %d of as many at most may be", len(r.GetSessions()),
-			len(r.GetNodes()), maxPageRows)
+	}
+	if err := checkPairs("sessions", len(r.GetSessions()), len(r.GetNodes())); err != nil {
+		return nil, err
 	}
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()

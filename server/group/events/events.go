@@ -59,14 +59,11 @@ func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence, where 
 			r.holds.end(o)
 		}
 		if class, is := classOf(o); is {
-			rare := Event{*o, r.last}
-			if o.More != nil {
-				rare.More = shortened(o.More)
-				for _, name := range o.More.Names {
-					rare.More.Names = append(rare.More.Names, eventText(name))
-				}
+			rare := Event{*kept, r.last}
+			rare.Semaphore = o.Semaphore
+			if o.More != nil && len(o.More.Names) > 0 {
+				rare.More = shortened(o.More, o.More.Names)
 			}
-			rare.StampMillis, rare.Index = kept.StampMillis, kept.Index
 			r.rare.add(class, &rare, where)
 		}
 	}
@@ -90,15 +87,23 @@ func (r *Ring) addOne(wallMillis uint64, o *coordination.Occurrence) (kept *coor
 		kept.StampMillis = wallMillis
 	}
 	if o.More != nil {
-		kept.More = shortened(o.More)
+		kept.More = shortened(o.More, nil)
 	}
 	return kept
 }
 
-// shortened returns what a ring keeps: a state may have 10,000 of the longest texts in it. It has no names.
-func shortened(m *coordination.OccurrenceMore) *coordination.OccurrenceMore {
+// shortened returns the beginnings of texts, with those of names in the place of its own: a ring would keep 10,000 of
+// the longest texts in memory. It returns m itself if nothing of it is longer.
+func shortened(m *coordination.OccurrenceMore, names []string) *coordination.OccurrenceMore {
+	longest := max(len(m.Path), len(m.Act), len(m.Target), len(m.Reason), len(m.User), len(m.Description))
+	if longest <= maxEventTextBytes && len(m.Names) == 0 {
+		return m
+	}
 	short := *m
 	short.Names = nil
+	for _, name := range names {
+		short.Names = append(short.Names, eventText(name))
+	}
 	for _, text := range []*string{&short.Path, &short.Act, &short.Target, &short.Reason, &short.User,
 		&short.Description} {
 		*text = eventText(*text)
