@@ -9,7 +9,7 @@ import (
 )
 
 // specification is where the text is that comments, rules and transcripts cite.
-const specification = "../docs/spec"
+const specification = "../docs/dev/spec"
 
 // subjects are the folders whose § are not those of coordination.md.
 var subjects = map[string]string{"coordination/quota": "ratelimiter"}
@@ -20,7 +20,7 @@ var (
 )
 
 // TestReferencesResolve wants every § in the repository to be a section of the specification. What stands
-// before the § names the file of docs/spec, and holds for what follows on the same line; without a name it is
+// before the § names the file of docs/dev/spec, and holds for what follows on the same line; without a name it is
 // coordination.md, or what the folder is about.
 func TestReferencesResolve(t *testing.T) {
 	sections := make(map[string]map[string]bool)

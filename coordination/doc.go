@@ -43,5 +43,5 @@
 //  7. A resource is no faster than what it is below, and that is there, and older.
 //  8. A list of more than 500 owners or waiters has pieces, and a list's pieces show its links as they are.
 //
-// Section numbers in comments refer to docs/spec/coordination.md.
+// Section numbers in comments refer to docs/dev/spec/coordination.md.
 package coordination

@@ -18,8 +18,8 @@
 //     to 5 ms. It is no queue: the same client often takes the lock again, so only changes of the holder are counted.
 //
 // Sessions share 16 connections, of Redis a pool of 16, but for ZooKeeper, whose sessions have one each. A peer whose
-// program is not installed is left out, which the page states. docs/benchmarks.md describes the workloads,
-// docs/scaling.md those of -measure scaling. Package openloop has the generator of -measure open.
+// program is not installed is left out, which the page states. docs/dev/benchmarks.md describes the workloads,
+// docs/dev/scaling.md those of -measure scaling. Package openloop has the generator of -measure open.
 //
 // The benchmarks are a module of their own, so that the clients of the other servers stay out of coordd's. etcd's
 // server is built from a third one (folder etcd), with the versions that it was made for.

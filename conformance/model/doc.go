@@ -27,5 +27,5 @@
 // A difference is printed with its seed and the few steps that are enough to produce it. The model's messages are on
 // lines that begin with a minus, coordd's on lines with a plus.
 //
-// Section numbers in comments refer to docs/spec/coordination.md.
+// Section numbers in comments refer to docs/dev/spec/coordination.md.
 package model

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Section numbers in this file refer to docs/spec/ratelimiter.md.
+// Section numbers in this file refer to docs/dev/spec/ratelimiter.md.
 
 // Answer is the result of a call about resources: the name of a YDB status, and the text of its issue.
 type Answer struct{ Status, Text string }

@@ -45,7 +45,7 @@ func isProse(name string) bool {
 	case ".go":
 		return !strings.HasSuffix(name, ".pb.go")
 	case ".md":
-		return !strings.HasPrefix(name, "docs/spec/")
+		return !strings.HasPrefix(name, "docs/dev/spec/")
 	}
 	return false
 }

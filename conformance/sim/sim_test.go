@@ -33,7 +33,7 @@ var (
 // of JSON (package result) at last.
 func TestSeed(t *testing.T) {
 	if *seed == 0 && *planFile == "" {
-		t.Skip("without -seed or -plan there is nothing to run; see docs/testing.md")
+		t.Skip("without -seed or -plan there is nothing to run; see docs/dev/testing.md")
 	}
 	p, err := read()
 	if err != nil {

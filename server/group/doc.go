@@ -9,7 +9,7 @@
 // The files, in an order to read them: core.go, queue.go, turn.go, apply.go, carry_out.go, entries.go (a turn and its
 // parts); group.go, load.go (start and stop); calls.go, reads.go, rounds.go (calls); the packages streams and limiter;
 // leadership.go; checkpoint.go, backup.go and package compare. The others are short and stand for themselves.
-// The glossary is in docs/architecture.md.
+// The glossary is in docs/dev/architecture.md.
 //
 // # The turn
 //
