@@ -176,7 +176,7 @@ func testExists(t *testing.T, test string) bool {
 	return false
 }
 
-// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/limits.md for
+// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/dev/limits.md for
 // the bytes).
 func TestRealLimits(t *testing.T) {
 	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000,

@@ -10,14 +10,14 @@ import (
 	"github.com/coordd/coordd/server/calls"
 )
 
-var writeLimits = flag.Bool("write-limits", false, "write the table of budgets in docs/limits.md anew")
+var writeLimits = flag.Bool("write-limits", false, "write the table of budgets in docs/dev/limits.md anew")
 
 const (
-	limitsPage  = "../docs/limits.md"
+	limitsPage  = "../docs/dev/limits.md"
 	budgetsHead = "| budget | limit |\n| --- | --- |\n"
 )
 
-// TestBudgetsPage wants docs/limits.md to list the budgets of a server with their limits, and none of them to be in
+// TestBudgetsPage wants docs/dev/limits.md to list the budgets of a server with their limits, and none of them to be in
 // use without clients.
 func TestBudgetsPage(t *testing.T) {
 	s, conn := startTest(t, nil)
@@ -38,11 +38,11 @@ func TestBudgetsPage(t *testing.T) {
 	before, rest, found := strings.Cut(string(page), budgetsHead)
 	_, after, ends := strings.Cut(rest, "\n\n")
 	if want := before + table + "\n" + after; !found || !ends {
-		t.Fatal("docs/limits.md has no table of budgets")
+		t.Fatal("docs/dev/limits.md has no table of budgets")
 	} else if *writeLimits {
 		err = os.WriteFile(limitsPage, []byte(want), 0o644)
 	} else if string(page) != want {
-		t.Error("docs/limits.md is not that of the server: go test ./server -run BudgetsPage -write-limits")
+		t.Error("docs/dev/limits.md is not that of the server: go test ./server -run BudgetsPage -write-limits")
 	}
 	if err != nil {
 		t.Error(err)

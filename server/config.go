@@ -94,7 +94,7 @@ type Config struct {
 	// InspectLocal where authentication is off and a listener is not on a loopback address, InspectOn otherwise.
 	Inspect string
 	// DiskReserve is the free space, in bytes, that the data directory's file system keeps for the work that must go
-	// on when it is nearly full; 0: no reserve. See docs/limits.md.
+	// on when it is nearly full; 0: no reserve. See docs/dev/limits.md.
 	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening

@@ -112,7 +112,7 @@ func (f *SemaphoreFigures) add(l *coordination.InspectedLink, now uint64) {
 	}
 }
 
-// Budgets returns what bounds the memory and the work of requests, in the order of docs/limits.md.
+// Budgets returns what bounds the memory and the work of requests, in the order of docs/dev/limits.md.
 func (s *Server) Budgets() []*budget.Budget {
 	return slices.Concat(s.connections.Budgets(), s.group.Budgets(), s.sessions.Budgets(),
 		[]*budget.Budget{s.calls.Packing})

@@ -30,7 +30,7 @@ const (
 )
 
 // Hardening bounds what a client may take of this server. Every field is inclusive; a zero field takes its
-// default. docs/limits.md lists all limits.
+// default. docs/dev/limits.md lists all limits.
 type Hardening struct {
 	// StreamsPerConnection limits the open calls of one connection, Session streams above all.
 	StreamsPerConnection int

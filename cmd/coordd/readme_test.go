@@ -107,16 +107,3 @@ func TestConfigFiles(t *testing.T) {
 		t.Errorf("got %+v from the packages' file", got)
 	}
 }
-
-// TestReadmeLinks wants every file and folder that README.md points to.
-func TestReadmeLinks(t *testing.T) {
-	for _, link := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(readFile(t, "README.md"),
-		-1) {
-		if strings.Contains(link[1], "://") {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(root, link[1])); err != nil {
-			t.Errorf("README.md points to %s: %v", link[1], err)
-		}
-	}
-}

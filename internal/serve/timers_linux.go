@@ -19,9 +19,9 @@ const (
 //
 // Go's runtime has a thread that checks the others every 20 µs as long as anything goes on. On a server that mostly
 // waits for its disk, these checks are most of the work: with one client, two thirds of all changes of tasks and over a
-// third of the processor time of a lock (docs/dev/benchmarks.md). The system lets a thread ask for later wake-ups only for
-// itself and for threads that it starts, and that one exists before main does. So the program asks for them and
-// replaces itself.
+// third of the processor time of a lock (docs/dev/benchmarks.md). The system lets a thread ask for later wake-ups
+// only for itself and for threads that it starts, and that one exists before main does. So the program asks for them
+// and replaces itself.
 //
 // A program started with another slack, as by systemd with TimerSlackNSec, keeps it. Where the program cannot replace
 // itself, it goes on as it is.
