@@ -164,15 +164,18 @@ var layers = []layer{
 		"internal/devcert", "internal/exit", "internal/notify"},
 		foreign: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", system}},
 	{folder: "internal/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
+	{folder: "internal/load"},
 	{folder: "internal/tty", foreign: []string{system, terminal}},
-	{folder: "cmd/coordd", ours: []string{"raftstore", "server", "conformance",
-		"internal/client", "internal/cmdline", "internal/devcert", "internal/exit", "internal/tty",
-		"internal/serve"},
+	{folder: "cmd/coordd", ours: []string{"raftstore", "server", "internal/client", "internal/cmdline",
+		"internal/devcert", "internal/exit", "internal/load", "internal/tty", "internal/serve"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/",
 			"go.yaml.in/yaml/v3"}},
 	{folder: "cmd/coordd-standin", ours: []string{"server", "conformance/record", "internal/cmdline", "internal/exit",
 		"internal/serve"},
 		foreign: []string{"github.com/spf13/"}},
+	{folder: "cmd/coordd-conformance", ours: []string{"conformance", "internal/client", "internal/cmdline",
+		"internal/exit", "internal/tty"},
+		foreign: []string{grpc, "github.com/spf13/"}},
 }
 
 // layerOf returns the row for a folder, or nil.

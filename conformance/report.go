@@ -37,7 +37,7 @@ type junitProblem struct {
 // WriteJUnit writes the results as one JUnit test suite: a difference is a failure, a script that could not
 // be carried out an error.
 func WriteJUnit(w io.Writer, results []Result) error {
-	suite := junitSuite{Name: "coordd conformance", Tests: len(results)}
+	suite := junitSuite{Name: "coordd-conformance", Tests: len(results)}
 	var took time.Duration
 	for i := range results {
 		r := &results[i]

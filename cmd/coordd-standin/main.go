@@ -23,12 +23,5 @@ type program struct {
 
 // run carries out the command line and returns the exit code.
 func (p *program) run(args []string) exit.Code {
-	p.Stdout, p.Stderr = cmdline.Escaped(p.Stdout), cmdline.Escaped(p.Stderr)
-	root := p.command()
-	cmdline.Prepare(root, "ctl", p.Stdout, p.Stderr)
-	command, err := cmdline.Execute(root, args)
-	if err != nil {
-		cmdline.Report(p.Stderr, command.CommandPath(), err)
-	}
-	return exit.Of(err)
+	return cmdline.Run(&p.Env, p.command(), "ctl", args)
 }

@@ -31,9 +31,9 @@ With --local-ydb, which the image sets, it is to clients what the local-ydb imag
 ports, certificates, the user root with the password 1234.
 
 --record writes what clients and the server say to each other, data included, as a
-script that 'coordd conformance --file' replays on any server. Protection keys become
-names; headers, tokens and passwords are not in it. What a client never sent because
-its connection was lost cannot be in it either.
+script that cmd/coordd-conformance of the repository replays on any server. Protection
+keys become names; headers, tokens and passwords are not in it. What a client never
+sent because its connection was lost cannot be in it either.
 
 The exit code is 0 after a stop by a signal, 1 for any other failure, such as a port in
 use, 2 for a wrong command, flag or argument, 4 for a wrong setting or file, and 6 if

@@ -14,10 +14,10 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/load"
 	"github.com/coordd/coordd/internal/serve"
 )
 

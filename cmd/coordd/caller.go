@@ -36,17 +36,13 @@ type callerFlags struct {
 // declareCaller declares the flags of a command for which any way to the server will do, and completes its arguments.
 func (f *callerFlags) declareCaller(env *cmdline.Env, command *cobra.Command) {
 	f.onlyAsks = true
-	f.declareDataDir(command.Flags())
-	f.declareClient(command.Flags(), "the socket, or where there is none, the server that 'coordd serve' would start")
-	completeArguments(env, command, f)
-}
-
-// declareClient declares those of a command that has no use for the socket.
-func (f *callerFlags) declareClient(flags *pflag.FlagSet, fallback string) {
-	f.declareServer(flags, fallback)
+	flags := command.Flags()
+	f.declareDataDir(flags)
+	f.declareServer(flags, "the socket, or where there is none, the server that 'coordd serve' would start")
 	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
 	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with an access token, instead of --user")
+	completeArguments(env, command, f)
 }
 
 // caller is the client of a command.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
@@ -55,7 +54,6 @@ type seams struct {
 	start       serve.StartFunc
 	stopTimeout time.Duration // how long a stopping server may wait for clients
 	check       checkFunc
-	scripts     func() ([]*conformance.Script, error) // of `coordd conformance`
 }
 
 func newRoot(env *cmdline.Env, own seams) *cobra.Command {
@@ -73,7 +71,7 @@ func newRoot(env *cmdline.Env, own seams) *cobra.Command {
 		benchCommand(env), exportCommand(env), importCommand(env), nodeCommand(env), semaphoreCommand(env),
 		sessionCommand(env), rateLimiterCommand(env), listCommand(env), makeDirectoryCommand(env),
 		removeDirectoryCommand(env), grantCommand(env), revokeCommand(env), chownCommand(env),
-		conformanceCommand(env, own.scripts), healthCommand(env), versionCommand(env))
+		healthCommand(env), versionCommand(env))
 	cmdline.Prepare(root, "semaphore show", env.Stdout, env.Stderr)
 	guardNames(root)
 	return root

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -12,12 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/internal/client"
@@ -34,7 +28,6 @@ type connectionFlags struct {
 	config                     string // the file that the server reads
 	login, passwordFile        string
 	password                   string // of login, once it is known
-	asClient                   bool   // the socket is not to be used
 	// where nobody answers at the socket, another way to the server is as good
 	onlyAsks bool
 }
@@ -78,7 +71,7 @@ func (f *connectionFlags) locate(ctx context.Context, env *cmdline.Env) (target,
 func (f *connectionFlags) socket(ctx context.Context, env *cmdline.Env) (string, error) {
 	directory := f.dataDir
 	if directory == "" {
-		if directory = localDataDir(env, f.served()); directory == "" || f.asClient {
+		if directory = localDataDir(env, f.served()); directory == "" {
 			return "", nil
 		}
 	}
@@ -131,47 +124,24 @@ func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*grpc.Cli
 	security := insecure.NewCredentials()
 	if at.encrypted {
 		var err error
-		if security, err = trust(f.caFile); err != nil {
-			return nil, err
+		if security, err = client.Trust(f.caFile); err != nil {
+			return nil, fmt.Errorf("flag --ca-file: %w", err)
 		}
 	}
 	return grpc.NewClient("passthrough:///"+at.address, append(options, grpc.WithTransportCredentials(security))...)
 }
 
-func trust(caFile string) (credentials.TransportCredentials, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("flag --ca-file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("flag --ca-file: %s has no certificate in it", caFile)
-		}
-	}
-	return credentials.NewTLS(config), nil
-}
-
 // login returns a token.
 func (t target) login(ctx context.Context, conn *grpc.ClientConn, name, password string) (string, error) {
-	if t.database != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", t.database)
-	}
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx,
-		&Ydb_Auth.LoginRequest{User: name, Password: password})
-	if err != nil {
+	token, err := client.Login(ctx, conn, t.database, name, password)
+	var refused *client.Refused
+	switch {
+	case errors.As(err, &refused):
+		return "", fmt.Errorf("log in as %s to the database %s: %w", name, t.database, err)
+	case err != nil:
 		return "", fmt.Errorf("log in as %s: %w", name, t.unreached(plain(err)))
 	}
-	op := answer.GetOperation()
-	var result Ydb_Auth.LoginResult
-	if err := client.Answered(op.GetStatus(), op.GetIssues()); err != nil {
-		return "", fmt.Errorf("log in as %s to the database %s: %w", name, t.database, err)
-	}
-	if err := op.GetResult().UnmarshalTo(&result); err != nil {
-		return "", fmt.Errorf("log in as %s: %w", name, err)
-	}
-	return result.GetToken(), nil
+	return token, nil
 }
 
 // plain is a gRPC error without what only programmers want to know.

@@ -9,8 +9,7 @@
 //     one that is stopped; cluster.go and user.go administer a running one;
 //   - connection.go and endpoint.go find the server, caller.go is a client of it, and question.go makes
 //     commands that ask it something; output.go is the form of results;
-//   - lock.go, child.go and kept.go hold something, follow.go watches it, and elect.go has the idioms of both;
-//   - conformance.go replays the conformance suite on a server.
+//   - lock.go, child.go and kept.go hold something, follow.go watches it, and elect.go has the idioms of both.
 //
 // A command takes everything from its Env, so tests run the same code as the
 // binary, inside the test process, on port 0 and in a temporary directory.

@@ -20,7 +20,6 @@ var exitCodes = []struct {
 	{exit.Storage, "storage failure, such as a failed write"},
 	{exit.Config,
 		"configuration: config file, environment, or a data directory that is in use or cannot be used"},
-	{exit.Differs, "conformance: the server differs from the scripts"},
 	{exit.NotServing, "no server can be reached there; health: or it does not serve"},
 	{exit.Removed, "the server was removed from its cluster: its data is of no use any more"},
 	{exit.Diverged,

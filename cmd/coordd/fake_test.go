@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
@@ -78,7 +77,6 @@ func newRun(server serve.Server, environment ...string) *run {
 			return server, nil
 		},
 		check:       func(string) (*datadir.Report, error) { return nil, nil },
-		scripts:     conformance.Scripts,
 		stopTimeout: waitMax,
 	}
 	return r

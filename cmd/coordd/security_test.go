@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -120,7 +121,7 @@ func (s *secured) user(stdin string, args ...string) (int, string) {
 
 func (s *secured) connect() *grpc.ClientConn {
 	s.t.Helper()
-	security, err := trust(s.path("ca.pem"))
+	security, err := client.Trust(s.path("ca.pem"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

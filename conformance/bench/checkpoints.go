@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/page"
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // Of the checkpoints that are measured.

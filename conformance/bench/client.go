@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 const (

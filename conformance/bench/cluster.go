@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 const clusterSize = 3

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 var etcdClient = &client{locks: etcdLocks, watch: etcdWatch, list: etcdList, idle: etcdIdle,

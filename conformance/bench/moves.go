@@ -11,8 +11,8 @@ import (
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // Of moves: the time until the lock of a dead client is free while the leadership is handed around.

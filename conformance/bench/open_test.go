@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/openloop"
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // A void row shows no percentile, nor does a row show the one of a null run that is void.

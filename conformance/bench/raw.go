@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/load"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 var redisClient = &client{locks: redisLocks, watch: redisWatch, list: redisList, idle: redisIdle, fill: redisFill}

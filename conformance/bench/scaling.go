@@ -16,8 +16,8 @@ import (
 
 	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/bench/page"
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/load"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination/options"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // sdkClient is coordd through its Go SDK.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/machine"
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 	"github.com/coordd/coordd/internal/testserver"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/conformance/bench/machine"
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // The columns of the table.

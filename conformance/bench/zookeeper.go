@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 var zooClient = &client{locks: zooLocks, watch: zooWatch, list: zooList, idle: zooIdle, fill: zooFill}

@@ -83,7 +83,7 @@ type (
 )
 
 const recordingHead = `# What clients and a server have said to each other.
-# recorded: replay it with: coordd conformance --file FILE
+# recorded: replay it with: go run ./cmd/coordd-conformance --file FILE
 # node: none
 `
 

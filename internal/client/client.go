@@ -2,18 +2,25 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -100,6 +107,39 @@ func (c *Client) Token(ctx context.Context, conn *grpc.ClientConn) (string, erro
 		c.mu.Unlock()
 	}
 	return token, err
+}
+
+// Login returns a token for a user's password. Without a database the server has only one, or knows its default.
+func Login(ctx context.Context, conn *grpc.ClientConn, database, user, password string) (string, error) {
+	if database != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", database)
+	}
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx,
+		&Ydb_Auth.LoginRequest{User: user, Password: password})
+	if err != nil {
+		return "", err
+	}
+	var result Ydb_Auth.LoginResult
+	if err := resultOf(answer.GetOperation(), &result); err != nil {
+		return "", err
+	}
+	return result.GetToken(), nil
+}
+
+// Trust returns the security of connections by TLS that trust the authorities of a PEM file, "" for the system's.
+func Trust(caFile string) (credentials.TransportCredentials, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in it", caFile)
+		}
+	}
+	return credentials.NewTLS(config), nil
 }
 
 // With adds to a context what a server wants to know of every call.

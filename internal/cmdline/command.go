@@ -16,6 +16,18 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
+// Run prepares the root command of a program, carries out a command line and returns the exit code. Env's streams are
+// those that the commands write to, so that control characters in what a server says are escaped.
+func Run(env *Env, root *cobra.Command, topic string, args []string) exit.Code {
+	env.Stdout, env.Stderr = Escaped(env.Stdout), Escaped(env.Stderr)
+	Prepare(root, topic, env.Stdout, env.Stderr)
+	command, err := Execute(root, args)
+	if err != nil {
+		Report(env.Stderr, command.CommandPath(), err)
+	}
+	return exit.Of(err)
+}
+
 // Prepare gives the root command of a program what all programs have: the version, the licences, a help command that
 // refuses unknown topics, and errors of one line. topic is a command for the help command's example.
 func Prepare(root *cobra.Command, topic string, stdout, stderr io.Writer) {

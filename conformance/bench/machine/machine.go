@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // durableWrites writes to a preallocated file and makes each write durable.

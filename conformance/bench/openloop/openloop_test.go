@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 // fakeClock oversleeps by what a test says, and a dispatch takes as long as a test says.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/coordd/coordd/conformance/load"
+	"github.com/coordd/coordd/internal/load"
 )
 
 const (

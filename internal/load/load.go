@@ -1,5 +1,5 @@
-// Package load has the closed loop of the benchmarks and the percentiles of what it measures. conformance/bench measures
-// servers of its own with it, and `coordd bench` any server: each brings its own client.
+// Package load has the closed loop of the benchmarks and the percentiles of what it measures. conformance/bench
+// measures servers of its own with it, and `coordd bench` any server: each brings its own client.
 package load
 
 import (
