@@ -23,8 +23,9 @@ type Inspection struct {
 	Kind InspectionKind
 	// Path is a coordination node, or a directory; empty: all there are.
 	Path scheme.Path
-	// Prefix is the beginning of the names of the listed semaphores.
+	// Prefix is the beginning of the names of the listed semaphores; Exact, their whole name.
 	Prefix string
+	Exact  bool
 	// Resource, if it is not empty, is listed with what is below it, and no other resource.
 	Resource string
 	// Data bounds the bytes of data that each semaphore, owner and waiter is listed with.
@@ -267,13 +268,21 @@ func (i *inspector) visit(entry scheme.Entry, n *node) bool {
 }
 
 func (i *inspector) semaphores(n *node) bool {
-	if i.q.Semaphore != 0 && i.at.ID == 0 {
-		i.at.ID = uint64(i.q.Semaphore) - 1
+	only := i.q.Semaphore
+	if i.q.Exact {
+		named := n.semaphores[i.q.Prefix]
+		if named == nil {
+			return true
+		}
+		only = named.id
+	}
+	if i.at.ID < uint64(only) { // its links are looked for behind it, if it is another one than before
+		i.at.ID, i.at.Links = uint64(only)-1, NoLinks
 	}
 	for {
 		sem, there := i.semaphore(n)
 		switch {
-		case !there || i.q.Semaphore != 0 && sem.id != i.q.Semaphore:
+		case !there || only != 0 && sem.id != only:
 			return true
 		case !i.look():
 			return false

@@ -186,6 +186,37 @@ func TestInspectWhileThingsChange(t *testing.T) {
 	}
 }
 
+// One semaphore is found by its whole name, without a look at the others, and with all its links. One that takes its name
+// meanwhile is listed as well.
+func TestInspectOneName(t *testing.T) {
+	m := busyNode(t, 1000, 300)
+	for _, want := range []struct {
+		name              string
+		semaphores, turns int
+	}{{"crowded", 1, 6}, {"lock/000999", 1, 1}, {"lock/", 0, 1}, {"", 0, 1}} {
+		q := &Inspection{Kind: InspectSemaphores, Path: pathOf("/local/dir/n"), Prefix: want.name, Exact: true}
+		all, turns := inspectAll(t, m, q, 64, func() {})
+		if len(all.Semaphores) != want.semaphores || turns > want.turns {
+			t.Errorf("%q: %d semaphores in %d turns", want.name, len(all.Semaphores), turns)
+		}
+		if want.name == "crowded" && len(all.Semaphores[0].Links) != 300 {
+			t.Errorf("%d links of 300", len(all.Semaphores[0].Links))
+		}
+	}
+	crowded := m.FindSemaphore(1, "crowded").ID
+	q := &Inspection{Kind: InspectSemaphores, Path: pathOf("/local/dir/n"), Prefix: "crowded", Exact: true}
+	all, turns := inspectAll(t, m, q, 64, func() {
+		if m.FindSemaphore(1, "crowded").ID == crowded {
+			m.Apply(m.index+1, 1, &RemoveSemaphore{Node: 1, Semaphore: crowded, Force: true})
+			m.Apply(m.index+1, 1, &CreateSemaphore{Name: "crowded", Limit: 1, Origin: Origin{Node: 1, Session: 1,
+				Address: Address{Epoch{1, 1}, 1}}})
+		}
+	})
+	if len(all.Semaphores) != 2 || turns != 2 || len(all.Semaphores[1].Links) != 0 {
+		t.Errorf("%d semaphores of the name in %d turns", len(all.Semaphores), turns)
+	}
+}
+
 // Resources are listed with what counts for them, each behind what is above it; of a subtree those are listed
 // that are in it, whatever comes and goes beside it.
 func TestInspectResources(t *testing.T) {

@@ -372,6 +372,7 @@ type PageRequest struct {
 	// those that are awaited OLDEST_WAIT has the others by LONGEST_HELD.
 	Order         PageRequest_Order `protobuf:"varint,10,opt,name=order,proto3,enum=coordd.admin.v1.PageRequest_Order" json:"order,omitempty"`
 	Search        []byte            `protobuf:"bytes,11,opt,name=search,proto3" json:"search,omitempty"` // with an order: only semaphores that have it in their name, or in the path of their node
+	Exact         bool              `protobuf:"varint,12,opt,name=exact,proto3" json:"exact,omitempty"`  // prefix is the whole name; not with an order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,6 +482,13 @@ func (x *PageRequest) GetSearch() []byte {
 		return x.Search
 	}
 	return nil
+}
+
+func (x *PageRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
 }
 
 // Has elements of the kind that was asked for.
@@ -2578,7 +2586,7 @@ var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xd0\x04\n" +
+	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xe6\x04\n" +
 	"\vPageRequest\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.coordd.admin.v1.PageRequest.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -2593,7 +2601,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x06filter\x18\t \x01(\x0e2#.coordd.admin.v1.PageRequest.FilterR\x06filter\x128\n" +
 	"\x05order\x18\n" +
 	" \x01(\x0e2\".coordd.admin.v1.PageRequest.OrderR\x05order\x12\x16\n" +
-	"\x06search\x18\v \x01(\fR\x06search\"T\n" +
+	"\x06search\x18\v \x01(\fR\x06search\x12\x14\n" +
+	"\x05exact\x18\f \x01(\bR\x05exact\"T\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05NODES\x10\x01\x12\x0e\n" +

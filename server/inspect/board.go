@@ -191,9 +191,10 @@ func (b *board) cut(order adminpb.PageRequest_Order) {
 // reports that the caller may see everything.
 func (s *Boards) page(ctx context.Context, r *adminpb.PageRequest, caller coordination.Caller,
 	all bool) (*adminpb.Page, *clusterpb.HoldersRequest, error) {
-	if compare[r.GetOrder()] == nil || r.GetKind() != adminpb.PageRequest_SEMAPHORES || r.GetPageToken() != "" {
+	if compare[r.GetOrder()] == nil || r.GetKind() != adminpb.PageRequest_SEMAPHORES || r.GetPageToken() != "" ||
+		r.GetExact() {
 		return nil, nil, status.Error(codes.InvalidArgument,
-			"order: want KEY, or OLDEST_WAIT, LONGEST_HELD or NAME for SEMAPHORES without a page token")
+			"order: want KEY, or OLDEST_WAIT, LONGEST_HELD or NAME for SEMAPHORES, without a page token and exact")
 	}
 	if err := s.group.CatchUp(ctx); err != nil {
 		return nil, nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)

@@ -1,6 +1,7 @@
 // One lock: its holders, its queue, why the first waiter does not get it, and what it was before.
 import { html, useState } from './html.mjs';
-import { useClock, useLive, useSession } from './api.mjs';
+import { useClock, useSession } from './api.mjs';
+import { useLive } from './polls.mjs';
 import { lockURL, nodeURL, sessionURL } from './route.mjs';
 import { base64Of, bytesOf, bytesOfText, Name, plain, Text, textOf } from './name.mjs';
 import { ago, at, big, bytes, capital, count, forever, inWords, limit, many, roughly, sdkName, small, watch } from './format.mjs';
@@ -15,9 +16,8 @@ const mostShown = 50; // holders and waiters
 
 /** useOne returns the semaphore of a path and a name, null if it does not exist. */
 function useOne(path, name) {
-  const { answer, error, at: since } = useLive('Inspect/List', { kind: 'SEMAPHORES', path, prefix: base64Of(name), dataBytes: 4096 }, 500);
-  const wanted = base64Of(name);
-  return { error, since, semaphore: answer && ((answer.semaphores ?? []).find((s) => (s.name ?? '') === wanted) ?? null) };
+  const { answer, error, at: since } = useLive('Inspect/List', { kind: 'SEMAPHORES', path, prefix: base64Of(name), exact: true, dataBytes: 4096 }, 500);
+  return { error, since, semaphore: answer && (answer.semaphores?.[0] ?? null) };
 }
 
 /** useVersion returns the version of the data of a persistent semaphore, whose name has to be UTF-8. */
