@@ -40,7 +40,8 @@ func TestLicenses(t *testing.T) {
 			t.Errorf("no licence of %s: run make generate", module)
 		}
 	}
-	for _, text := range []string{"\nGo: BSD-3-Clause",
+	for _, text := range []string{"\nGo: BSD-3-Clause", "\npreact 11.2.0: MIT, texts [",
+		"\nhtm 3.1.1: Apache-2.0, texts [",
 		"https://proxy.golang.org/MODULE/@v/VERSION.zip"} {
 		if !strings.Contains(printed, text) {
 			t.Errorf("%q is missing", text)

@@ -1,4 +1,5 @@
-// Command notices prints the licences of everything that programs link: of each module, and of Go itself.
+// Command notices prints the licences of everything that programs link: of each module, of Go itself, and of works that
+// they embed.
 //
 //	notices PACKAGE...
 //
@@ -24,7 +25,10 @@ func main() {
 	modules, err := linked(os.Args[1:])
 	var made []byte
 	if err == nil {
-		made, err = notices(modules)
+		var works []*module
+		if works, err = embedded(os.Args[1:]); err == nil {
+			made, err = notices(append(modules, works...))
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
@@ -37,6 +41,7 @@ func main() {
 type module struct {
 	path, name, dir string
 	packages        []string
+	licence         string // of an embedded work: the path of its licence
 }
 
 // linked lists the modules of programs by path, after Go itself.
@@ -74,6 +79,33 @@ func linked(programs []string) ([]*module, error) {
 	return modules, nil
 }
 
+// embedded lists the works whose licences programs embed, as WORK.LICENSE in a folder whose file SOURCES has a line
+// "FILE WORK VERSION".
+func embedded(programs []string) (works []*module, err error) {
+	const format = "-f={{with .Module}}{{if .Main}}{{range $.EmbedFiles}}{{$.Dir}}/{{.}}\n{{end}}{{end}}{{end}}"
+	listed, err := exec.Command("go", append([]string{"list", "-deps", format}, programs...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list of embedded files: %w", err)
+	}
+	for _, file := range strings.Fields(string(listed)) {
+		work, is := strings.CutSuffix(filepath.Base(file), ".LICENSE")
+		if !is {
+			continue
+		}
+		sources, err := os.ReadFile(filepath.Join(filepath.Dir(file), "SOURCES"))
+		if err != nil {
+			return nil, err
+		}
+		found := regexp.MustCompile(`(?m)^\S+ +(` + regexp.QuoteMeta(work) + ` \S+)`).FindSubmatch(sources)
+		if found == nil {
+			return nil, fmt.Errorf("%s: SOURCES beside it does not name %s", file, work)
+		}
+		works = append(works, &module{path: work, name: string(found[1]), dir: filepath.Dir(file), licence: file})
+	}
+	slices.SortFunc(works, func(a, b *module) int { return cmp.Compare(a.path, b.path) })
+	return slices.CompactFunc(works, func(a, b *module) bool { return a.licence == b.licence }), nil
+}
+
 // licenceFile matches the names of files with a licence or a notice.
 var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|copyright|notice|patents)([-_.].*)?$`)
 
@@ -83,6 +115,10 @@ type text struct{ name, content string }
 // texts returns the licences and notices in a module's root, in the folders of its linked packages, and in those
 // above them. Each text comes once.
 func (m *module) texts() ([]text, error) {
+	if m.licence != "" {
+		content, err := os.ReadFile(m.licence)
+		return []text{{filepath.Base(m.licence), plain(string(content))}}, err
+	}
 	folders := []string{m.dir}
 	for _, folder := range m.packages {
 		for ; len(folder) > len(m.dir); folder = filepath.Dir(folder) {
@@ -151,6 +187,7 @@ licence. This file is made by "make generate", and "coordd licenses" prints it.
 
 The source of each module is at https://pkg.go.dev/MODULE@VERSION, and the Go module proxy has it as it was built:
 https://proxy.golang.org/MODULE/@v/VERSION.zip. None was changed. That of Go itself is at https://go.dev/dl/.
+Those without a path are of npm, https://www.npmjs.com/package/WORK, and in the pages of the console.
 
 `
 

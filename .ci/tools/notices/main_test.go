@@ -33,21 +33,23 @@ func TestNotices(t *testing.T) {
 	write(t, first, "out/LICENSE", "not linked")
 	write(t, second, "LICENSE.md", mit)
 	made, err := notices([]*module{
-		{"a.example/first", "a.example/first v1.0.0", first, []string{first, filepath.Join(first, "in/deep")}},
-		{"a.example/second", "a.example/second v2.0.0", second, []string{second}},
+		{"a.example/first", "a.example/first v1.0.0", first, []string{first, filepath.Join(first, "in/deep")}, ""},
+		{"a.example/second", "a.example/second v2.0.0", second, []string{second}, ""},
+		{"work", "work 1.0", second, nil, filepath.Join(second, "LICENSE.md")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"a.example/first v1.0.0: BSD-2-Clause and MIT, texts [1] [2] [3]\na.example/second v2.0.0: MIT, texts [1]\n",
+		"a.example/first v1.0.0: BSD-2-Clause and MIT, texts [1] [2] [3]\na.example/second v2.0.0: MIT, texts [1]\n" +
+			"work 1.0: MIT, texts [1]\n",
 		"[1] LICENSE of a.example/first\n", "[2] NOTICE.txt of a.example/first\n", "Made by somebody.\n",
 		"[3] in/COPYING of a.example/first\n"} {
 		if strings.Count(string(made), want) != 1 {
 			t.Errorf("want once %q in\n%s", want, made)
 		}
 	}
-	for _, unwanted := range []string{"not linked", "package", "[4]", "\r"} {
+	for _, unwanted := range []string{"not linked", "package first", "package deep", "[4]", "\r"} {
 		if strings.Contains(string(made), unwanted) {
 			t.Errorf("%q is in\n%s", unwanted, made)
 		}
@@ -61,7 +63,7 @@ func TestUnknownLicence(t *testing.T) {
 		if content != "" {
 			write(t, dir, "LICENSE", content)
 		}
-		_, err := notices([]*module{{"a.example/closed", "a.example/closed v1.0.0", dir, []string{dir}}})
+		_, err := notices([]*module{{"a.example/closed", "a.example/closed v1.0.0", dir, []string{dir}, ""}})
 		if err == nil || !strings.Contains(err.Error(), "a.example/closed v1.0.0: no licence") {
 			t.Errorf("%q: got %v", content, err)
 		}
