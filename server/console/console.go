@@ -124,12 +124,13 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		if ctx, err = c.signedIn(r); err != nil { // it may end meanwhile
 			break
 		}
-		if changed := c.changed(ctx, views); len(changed) > 0 || time.Now().After(over) {
+		changed, next := c.changed(ctx, views)
+		if len(changed) > 0 || time.Now().After(over) {
 			answer(w, http.StatusOK, map[string][]int{"changed": changed})
 			return
 		}
 		select {
-		case <-time.After(livePeriod):
+		case <-time.After(time.Until(next)):
 		case <-r.Context().Done():
 			return
 		}

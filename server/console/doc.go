@@ -44,12 +44,15 @@
 //
 // # Changes
 //
-// A page asks again each 0.5 to 2 s, with the version that it has, while it is visible. One tab of a browser may hold
+// A visible page asks for its views again and again, each 0.5 to 5 s, with the version that it has. A view that had not
+// changed is quiet: a page leaves it to the one tab of the browser that holds the Web Lock "coordd-live", which asks
 //
-//	POST /api/live {"views": [{"method": "/coordd.admin.v1.Inspect/List", "request": {…}, "have": "VERSION"}]}
+//	POST /api/live {"views": [{"method": "/coordd.admin.v1.Inspect/List", "request": {…}, "have": "VERSION",
+//	                           "everyMillis": 250}]}
 //
-// with up to 8 views. The answer is {"changed": [0, …]}, the places of those that have another version now, as soon as
-// there is one, or {"changed": []} after 20 s.
+// with up to 8 views of all tabs. The answer is {"changed": [0, …]}, the places of those that have another version now,
+// as soon as there is one, or {"changed": []} after 20 s. The server looks at each view every everyMillis. Until that
+// question is asked, and where it is not answered, each page goes on asking for itself.
 //
-// Answers are small enough for one connection; a server has 32 for all its browsers, see listen.OfBrowser.
+// A browser takes two connections; a server has 64 for all of them, see listen.OfBrowser.
 package console

@@ -10,17 +10,22 @@ import (
 )
 
 const (
-	// livePatience is the time for which a browser waits for a change, and livePeriod the pause between two looks.
-	livePatience = 20 * time.Second
-	livePeriod   = 500 * time.Millisecond
-	maxViews     = 8
+	// livePatience is the time for which a browser waits for a change. A view is looked at each minLivePeriod to
+	// maxLivePeriod.
+	livePatience  = 20 * time.Second
+	minLivePeriod = 200 * time.Millisecond
+	maxLivePeriod = 5 * time.Second
+	maxViews      = 8
 )
 
 // view is a call whose answer a page shows, and the version of the answer that it has.
 type view struct {
-	Method  string          `json:"method"`
-	Request json.RawMessage `json:"request"`
-	Have    string          `json:"have"`
+	Method      string          `json:"method"`
+	Request     json.RawMessage `json:"request"`
+	Have        string          `json:"have"`
+	EveryMillis int64           `json:"everyMillis"` // the time between two looks at it, within the bounds
+
+	due time.Time // for the next look
 }
 
 var errViews = status.Errorf(codes.InvalidArgument,
@@ -42,13 +47,22 @@ func parseViews(body []byte) ([]view, error) {
 	return wanted.Views, nil
 }
 
-// changed returns the places of the views that have another version now, or that the caller may not see any more.
-func (b *Bridge) changed(ctx context.Context, views []view) []int {
-	changed := []int{}
-	for i, v := range views {
-		if _, version, err := b.call(ctx, v.Method, v.Request); err != nil || version != v.Have {
-			changed = append(changed, i)
+// changed returns the places of the views that have another version now, or that the caller may not see any more, among
+// those that are due, and when the next one is.
+func (b *Bridge) changed(ctx context.Context, views []view) (changed []int, next time.Time) {
+	changed, next = []int{}, time.Now().Add(maxLivePeriod)
+	for i := range views {
+		v := &views[i]
+		if !v.due.After(time.Now()) {
+			if _, version, err := b.call(ctx, v.Method, v.Request); err != nil || version != v.Have {
+				changed = append(changed, i)
+			}
+			every := time.Duration(min(v.EveryMillis, maxLivePeriod.Milliseconds())) * time.Millisecond
+			v.due = time.Now().Add(max(every, minLivePeriod))
+		}
+		if v.due.Before(next) {
+			next = v.due
 		}
 	}
-	return changed
+	return changed, next
 }

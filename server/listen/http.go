@@ -19,7 +19,7 @@ import (
 // little, and browsers, whose connections have a share of their own: see OfBrowser.
 const (
 	maxHTTPConnections = 64
-	maxBrowsers        = 32
+	maxBrowsers        = 64
 	maxHTTPHeaderBytes = 16 << 10
 	// httpHeaderPatience limits the time for a request's headers, httpReadPatience that for the whole request,
 	// httpWritePatience that for the response, and httpIdlePatience the wait for the next request.

@@ -1,7 +1,8 @@
 // Acts on locks and sessions. Each one describes its consequences, wants a reason, and sends the order id that the page showed,
 // so that the server refuses it if the lock has changed since.
 import { html, useLayoutEffect, useRef, useState } from './html.mjs';
-import { call, refresh } from './api.mjs';
+import { call } from './api.mjs';
+import { refresh } from './polls.mjs';
 import { bytesOf, Name, Text } from './name.mjs';
 import { big, many, roughly, small } from './format.mjs';
 import { Title } from './parts.mjs';

@@ -1,5 +1,4 @@
-// What the page asks its server: the session of the person who looks, single calls, and calls that are repeated while a view
-// shows their answer.
+// What the page asks its server: the session of the person who looks, and calls. Module polls repeats them.
 import { useState, useEffect } from './html.mjs';
 
 /** Refusal is the error of a call: its status is 0 if no server answered. */
@@ -20,12 +19,13 @@ const listeners = new Set();
 function setSession(next) {
   session = next;
   if (next) sessionStorage.setItem(stored, JSON.stringify(next));
-  else {
-    sessionStorage.removeItem(stored);
-    polls.clear();
-  }
+  else sessionStorage.removeItem(stored);
   for (const notify of listeners) notify();
 }
+
+export const currentSession = () => session;
+/** onSession has a function called after each sign-in and sign-out. */
+export const onSession = (notify) => listeners.add(notify);
 
 tabs.onmessage = ({ data }) => {
   if (data.ask && session) tabs.postMessage({ session });
@@ -79,7 +79,8 @@ function answered(response, asked) {
   connection.ahead = Math.abs(ahead) > 1500 ? ahead : 0;
 }
 
-async function send(method, path, body, have) {
+/** send makes a request. It gives up after 15 s; one that takes longer has a signal, and proves nothing about the connection. */
+export async function send(method, path, body, { have, patience = 15000, signal } = {}) {
   const headers = { 'Content-Type': 'application/json' };
   if (session) headers.Authorization = `Bearer ${session.token}`;
   if (have) headers['X-Coordd-Have'] = have;
@@ -89,11 +90,11 @@ async function send(method, path, body, have) {
   try {
     response = await fetch(`api/${path}`, {
       method, headers, body: body && JSON.stringify(body), cache: 'no-store', credentials: 'omit', redirect: 'error',
-      signal: AbortSignal.timeout(15000),
+      signal: AbortSignal.any([AbortSignal.timeout(patience), ...(signal ? [signal] : [])]),
     });
     text = await response.text();
   } catch {
-    connection.lostSince ||= Date.now();
+    if (!signal) connection.lostSince ||= Date.now();
     throw new Refusal(0, 'OFFLINE', 'The server does not answer.');
   }
   answered(response, asked);
@@ -114,71 +115,6 @@ async function send(method, path, body, have) {
 /** call calls a method, such as "Inspect/List", once. */
 export async function call(method, body) {
   return (await send('POST', `coordd.admin.v1.${method}`, body ?? {})).answer;
-}
-
-// Repeated calls. Views that ask the same share one, and its last answer outlives them for a while, so that going back shows
-// something at once.
-const polls = new Map();
-const mostKept = 24;
-
-class Poll {
-  constructor(method, body) {
-    Object.assign(this, { method, body, users: new Set(), state: {}, version: '', timer: 0, pause: 0, busy: false });
-  }
-
-  async turn() {
-    clearTimeout(this.timer);
-    if (this.busy || this.users.size === 0 || document.hidden) return;
-    this.busy = true;
-    try {
-      const got = await send('POST', `coordd.admin.v1.${this.method}`, this.body, this.version);
-      if (!got.same) {
-        this.version = got.version;
-        this.state = { answer: got.answer, at: Date.now() };
-      } else if (this.state.error) this.state = { ...this.state, error: undefined };
-      this.pause = this.every();
-    } catch (error) {
-      this.state = { ...this.state, error };
-      this.pause = Math.min(15000, Math.max(500, 2 * this.pause));
-    }
-    this.busy = false;
-    for (const user of this.users) user.notify();
-    if (this.users.size === 0 || this.state.error?.code === 'Unimplemented') return;
-    const pause = this.pause * (0.9 + 0.2 * Math.random());
-    if (connection.lostSince) connection.next = Date.now() + pause;
-    this.timer = setTimeout(() => this.turn(), pause);
-  }
-
-  every() {
-    return Math.min(...Array.from(this.users, (u) => u.every), 60000);
-  }
-}
-
-export function refresh() {
-  for (const poll of polls.values()) poll.turn();
-}
-document.addEventListener('visibilitychange', refresh);
-addEventListener('online', refresh);
-
-/** useLive returns { answer, at, error } of a method that is called again and again; without a method it does nothing. */
-export function useLive(method, body, every = 1000) {
-  const key = method ? method + JSON.stringify(body) : '';
-  const [, changed] = useState(0);
-  useEffect(() => {
-    if (!key) return undefined;
-    const poll = polls.get(key) ?? new Poll(method, body);
-    polls.delete(key);
-    polls.set(key, poll); // the newest last
-    for (const [old, { users }] of polls) if (polls.size > mostKept && users.size === 0) polls.delete(old);
-    const user = { every, notify: () => changed((n) => n + 1) };
-    poll.users.add(user);
-    poll.turn();
-    return () => {
-      poll.users.delete(user);
-      if (poll.users.size === 0) clearTimeout(poll.timer);
-    };
-  }, [key]);
-  return polls.get(key)?.state ?? {};
 }
 
 /** useClock renders a view again each period, for times that run. */

@@ -1,6 +1,7 @@
 // Cluster: the servers, problems first, and the last hour.
 import { html, useState } from './html.mjs';
-import { useClock, useLive, useSession } from './api.mjs';
+import { useClock, useSession } from './api.mjs';
+import { useLive } from './polls.mjs';
 import { Text } from './name.mjs';
 import { ago, big, bytes, capital, count, inWords, many, small } from './format.mjs';
 import { Facts, Problem } from './parts.mjs';

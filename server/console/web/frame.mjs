@@ -1,6 +1,7 @@
 // What stands around every view: the rail, or the tabs on a narrow screen, and whether the server answers.
 import { html, useEffect, useRef } from './html.mjs';
-import { connection, signOut, useClock, useLive, useSession, refresh } from './api.mjs';
+import { connection, signOut, useClock, useSession } from './api.mjs';
+import { useLive, refresh } from './polls.mjs';
 import { Icon } from './parts.mjs';
 import { Text } from './name.mjs';
 import { at, ago, count, big } from './format.mjs';

@@ -1,6 +1,7 @@
 // The holders of a lock before now, and how each hold ended.
 import { html, useEffect, useState } from './html.mjs';
-import { call, useLive } from './api.mjs';
+import { call } from './api.mjs';
+import { useLive } from './polls.mjs';
 import { sessionURL } from './route.mjs';
 import { base64Of, bytesOfText, plain, Text } from './name.mjs';
 import { ago, at, small } from './format.mjs';

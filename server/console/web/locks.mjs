@@ -1,6 +1,7 @@
 // Locks: everything that is held or awaited, those that need a look first; or all semaphores.
 import { html, useState } from './html.mjs';
-import { useClock, useLive } from './api.mjs';
+import { useClock } from './api.mjs';
+import { useLive } from './polls.mjs';
 import { lockURL, setSettings } from './route.mjs';
 import { base64Of, bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
 import { ago, big, capital, count, inWords, many, roughly, small } from './format.mjs';

@@ -1,6 +1,7 @@
 // Sessions: every client of a node, whether it is there, and what it holds and waits for; and one of them.
 import { html, useState } from './html.mjs';
-import { useClock, useLive, useSession } from './api.mjs';
+import { useClock, useSession } from './api.mjs';
+import { useLive } from './polls.mjs';
 import { lockURL, nodeURL, sessionURL, setSettings } from './route.mjs';
 import { bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
 import { ago, at, big, capital, count, host, inWords, many, roughly, sdk, sdkName, small } from './format.mjs';

@@ -1,6 +1,7 @@
 // Timeline: what was lost, changed and done, the newest first.
 import { html } from './html.mjs';
-import { useClock, useLive } from './api.mjs';
+import { useClock } from './api.mjs';
+import { useLive } from './polls.mjs';
 import { nodeURL, setSettings } from './route.mjs';
 import { Text } from './name.mjs';
 import { at, minuteOf, many, small } from './format.mjs';
