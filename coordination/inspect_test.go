@@ -186,8 +186,8 @@ func TestInspectWhileThingsChange(t *testing.T) {
 	}
 }
 
-// One semaphore is found by its whole name, without a look at the others, and with all its links. One that takes its name
-// meanwhile is listed as well.
+// One semaphore is found by its whole name, without a look at the others, and with all its links. One that takes its
+// name meanwhile is listed as well.
 func TestInspectOneName(t *testing.T) {
 	m := busyNode(t, 1000, 300)
 	for _, want := range []struct {
@@ -208,8 +208,8 @@ func TestInspectOneName(t *testing.T) {
 	all, turns := inspectAll(t, m, q, 64, func() {
 		if m.FindSemaphore(1, "crowded").ID == crowded {
 			m.Apply(m.index+1, 1, &RemoveSemaphore{Node: 1, Semaphore: crowded, Force: true})
-			m.Apply(m.index+1, 1, &CreateSemaphore{Name: "crowded", Limit: 1, Origin: Origin{Node: 1, Session: 1,
-				Address: Address{Epoch{1, 1}, 1}}})
+			m.Apply(m.index+1, 1, &CreateSemaphore{Name: "crowded", Limit: 1,
+				Origin: Origin{Node: 1, Session: 1, Address: Address{Epoch{1, 1}, 1}}})
 		}
 	})
 	if len(all.Semaphores) != 2 || turns != 2 || len(all.Semaphores[1].Links) != 0 {

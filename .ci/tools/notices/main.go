@@ -100,7 +100,8 @@ func embedded(programs []string) (works []*module, err error) {
 		if found == nil {
 			return nil, fmt.Errorf("%s: SOURCES beside it does not name %s", file, work)
 		}
-		works = append(works, &module{path: work, name: string(found[1]), dir: filepath.Dir(file), licence: file})
+		works = append(works,
+			&module{path: work, name: string(found[1]), dir: filepath.Dir(file), licence: file})
 	}
 	slices.SortFunc(works, func(a, b *module) int { return cmp.Compare(a.path, b.path) })
 	return slices.CompactFunc(works, func(a, b *module) bool { return a.licence == b.licence }), nil
