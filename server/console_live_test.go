@@ -36,21 +36,20 @@ func TestConsoleFindsOneName(t *testing.T) {
 	b.want(listPath, `{"kind":"SEMAPHORES","order":"NAME","exact":true}`, http.StatusBadRequest, "order: want")
 }
 
-// TestLiveEndsWithTheServer: a page that waits for a change does not hold up a server that stops, and leaves nothing
-// that goes on in it (see TestMain).
-func TestLiveEndsWithTheServer(t *testing.T) {
-	s, _ := startTest(t, withConsole)
-	b := signedIn(t, s)
+// waitForChange asks for changes of the semaphores, and returns the answer, or the error. The request has left this
+// process when it returns.
+func (b *browser) waitForChange() <-chan string {
+	b.t.Helper()
 	answer, _ := b.ask(listPath, `{"kind":"SEMAPHORES"}`)
 	body := fmt.Sprintf(`{"views":[{"method":%q,"request":{"kind":"SEMAPHORES"},"have":%q}]}`,
 		adminpb.Inspect_List_FullMethodName, answer.Header.Get(versionOfAnswer))
-	asked, over := make(chan struct{}), make(chan string)
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+	asked, over := make(chan struct{}), make(chan string, 1)
+	ctx := httptrace.WithClientTrace(b.t.Context(), &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { close(asked) }})
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.HTTPAddr().String()+"/api/live",
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.s.HTTPAddr().String()+"/api/live",
 		strings.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + b.token}}
 	request.Close = true
@@ -65,12 +64,32 @@ func TestLiveEndsWithTheServer(t *testing.T) {
 		over <- string(text)
 	}()
 	<-asked
-	ending, cancel := context.WithTimeout(context.Background(), waitMax)
+	return over
+}
+
+// TestLiveEndsWithTheServer: a page that waits for a change does not hold up a server that stops, and leaves nothing
+// that goes on in it (see TestMain).
+func TestLiveEndsWithTheServer(t *testing.T) {
+	s, _ := startTest(t, withConsole)
+	over := signedIn(t, s).waitForChange()
+	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 	defer cancel()
-	if err := s.Stop(ending); err != nil {
+	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
 	}
 	if got := <-over; got == `{"changed":[]}` {
 		t.Error("the question was answered in its own time")
+	}
+}
+
+// TestLiveEndsWithTheSession: a page learns nothing any more once its session has ended.
+func TestLiveEndsWithTheSession(t *testing.T) {
+	s, _ := startTest(t, withConsole)
+	b := signedIn(t, s)
+	over := b.waitForChange()
+	b.method = http.MethodDelete
+	b.want(sessionPage, "", http.StatusNoContent, "")
+	if got := <-over; !strings.Contains(got, "You are not signed in, or no longer") {
+		t.Errorf("got %s", got)
 	}
 }

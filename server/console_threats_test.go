@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -142,7 +143,9 @@ func TestConsoleOfAUser(t *testing.T) {
 func TestConsoleIsNotForGuessing(t *testing.T) {
 	g := startGuarded(t, withConsole)
 	b := &browser{t: t, s: g.Server}
-	for range 5 {
+	for i := range 5 { // a browser names no other source
+		other := fmt.Sprint("192.0.2.", i)
+		b.header = http.Header{"X-Forwarded-For": {other}, "X-Real-IP": {other}, "Forwarded": {"for=" + other}}
 		b.want(sessionPage, `{"user":"root","password":"wrong"}`, http.StatusUnauthorized, "Invalid user or password")
 	}
 	b.want(sessionPage, `{"user":"root","password":"`+rootPassword+`"}`, http.StatusTooManyRequests, "try again")
@@ -159,7 +162,7 @@ func TestConsoleInClear(t *testing.T) {
 	for host, code := range map[string]int{"192.0.2.1:8765": http.StatusForbidden,
 		"[2001:db8::1]:8765": http.StatusForbidden, "10.0.0.1": http.StatusForbidden,
 		"localhost:8765": http.StatusOK, "127.0.0.1:9": http.StatusOK, "[::1]:8765": http.StatusOK} {
-		b.header = http.Header{"Host": {host}}
+		b.header = http.Header{"Host": {host}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"localhost"}}
 		if got, text := b.ask(sessionPage, `{"key":"`+s.http.console.NewKey()+`"}`); got.StatusCode != code ||
 			code == http.StatusForbidden && !strings.Contains(text, "--http-tls") {
 			t.Errorf("%s: %s %s", host, got.Status, text)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"github.com/coordd/coordd/internal/testserver"
@@ -57,12 +58,12 @@ type page struct {
 	ctx context.Context
 
 	mutex sync.Mutex
-	// expected are parts of errors that the page may log.
-	expected []string
+	// expected are parts of errors that the page may log, and logged are those that it has.
+	expected, logged []string
 }
 
 // newPage starts a browser with an empty tab.
-func newPage(t *testing.T) *page {
+func newPage(t *testing.T, more ...chromedp.ExecAllocatorOption) *page {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fonts.conf")
 	if err := os.WriteFile(file, []byte(fonts), 0o600); err != nil {
@@ -70,7 +71,7 @@ func newPage(t *testing.T) *page {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox,
 		chromedp.Env("FONTCONFIG_FILE="+file), chromedp.WSURLReadTimeout(patience))
-	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(), append(options, more...)...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
@@ -80,10 +81,15 @@ func newPage(t *testing.T) *page {
 	return p
 }
 
-// sibling opens another tab of the same browser.
+// sibling opens another window of the same browser, so that both are visible.
 func (p *page) sibling() *page {
 	p.t.Helper()
-	ctx, cancel := chromedp.NewContext(p.ctx)
+	var id target.ID
+	p.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		id, err = target.CreateTarget("about:blank").WithNewWindow(true).Do(ctx)
+		return err
+	}))
+	ctx, cancel := chromedp.NewContext(p.ctx, chromedp.WithTargetID(id))
 	p.t.Cleanup(cancel)
 	other := &page{t: p.t, ctx: ctx, expected: p.expected}
 	other.listen()
@@ -117,10 +123,27 @@ func (p *page) complain(text string) {
 	defer p.mutex.Unlock()
 	for _, e := range p.expected {
 		if strings.Contains(text, e) {
+			p.logged = append(p.logged, text)
 			return
 		}
 	}
 	p.t.Errorf("the page has logged: %s", text)
+}
+
+// awaitLogged waits until the page has logged an error that it may log.
+func (p *page) awaitLogged(text string) {
+	p.t.Helper()
+	for over := time.Now().Add(patience); ; p.eval("0", nil) {
+		p.mutex.Lock()
+		logged := strings.Join(p.logged, "\n")
+		p.mutex.Unlock()
+		if strings.Contains(logged, text) {
+			return
+		}
+		if time.Now().After(over) {
+			p.t.Fatalf("the page has not logged %q but:\n%s", text, logged)
+		}
+	}
 }
 
 func (p *page) run(actions ...chromedp.Action) {

@@ -44,8 +44,8 @@
 //
 // # Changes
 //
-// A visible page asks for its views again and again, each 0.5 to 5 s, with the version that it has. A view that had not
-// changed is quiet: a page leaves it to the one tab of the browser that holds the Web Lock "coordd-live", which asks
+// A visible page asks for its views again and again, each 0.5 to 5 s, with the version that it has. It leaves those
+// that do not change each time to the one tab of the browser that holds the Web Lock "coordd-live", which asks
 //
 //	POST /api/live {"views": [{"method": "/coordd.admin.v1.Inspect/List", "request": {…}, "have": "VERSION",
 //	                           "everyMillis": 250}]}

@@ -33,7 +33,8 @@ func TestNotices(t *testing.T) {
 	write(t, first, "out/LICENSE", "not linked")
 	write(t, second, "LICENSE.md", mit)
 	made, err := notices([]*module{
-		{"a.example/first", "a.example/first v1.0.0", first, []string{first, filepath.Join(first, "in/deep")}, ""},
+		{"a.example/first", "a.example/first v1.0.0", first, []string{first, filepath.Join(first, "in/deep")},
+			""},
 		{"a.example/second", "a.example/second v2.0.0", second, []string{second}, ""},
 		{"work", "work 1.0", second, nil, filepath.Join(second, "LICENSE.md")},
 	})
@@ -41,7 +42,8 @@ func TestNotices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"a.example/first v1.0.0: BSD-2-Clause and MIT, texts [1] [2] [3]\na.example/second v2.0.0: MIT, texts [1]\n" +
+		"a.example/first v1.0.0: BSD-2-Clause and MIT, texts [1] [2] [3]\n" +
+			"a.example/second v2.0.0: MIT, texts [1]\n" +
 			"work 1.0: MIT, texts [1]\n",
 		"[1] LICENSE of a.example/first\n", "[2] NOTICE.txt of a.example/first\n", "Made by somebody.\n",
 		"[3] in/COPYING of a.example/first\n"} {

@@ -8,14 +8,18 @@ const polls = new Map();
 const mostKept = 24;
 const service = 'coordd.admin.v1.';
 const slow = 15000; // milliseconds between the calls of a poll whose changes another question waits for
+const mostChanges = 3; // calls, one after another, that each had another answer
 
 class Poll {
   constructor(method, body) {
-    Object.assign(this, { method, body, users: new Set(), state: {}, version: '', timer: 0, last: 0, pause: 0, busy: false, again: false, quiet: false });
+    Object.assign(this, { method, body, users: new Set(), state: {}, version: '', timer: 0, last: 0, pause: 0, busy: false, again: false, quiet: false, changes: 0 });
     this.id = method + JSON.stringify(body);
   }
 
-  /** turn calls. A poll is quiet when nothing had changed, unless the call was made because something should have. */
+  /**
+   * turn calls. A poll is quiet unless it finds a change again and again, or none where it was called because there should be
+   * one: only quiet ones are worth a question.
+   */
   async turn(hinted = false) {
     clearTimeout(this.timer);
     if (this.busy) this.again ||= hinted;
@@ -23,7 +27,8 @@ class Poll {
     this.busy = true;
     try {
       const got = await send('POST', service + this.method, this.body, { have: this.version });
-      this.quiet = Boolean(got.same) && !hinted && this.method !== 'Cluster/Status'; // which shows that the server is there
+      this.changes = got.same || Date.now() - this.last > this.every() ? 0 : this.changes + 1;
+      this.quiet = this.changes < mostChanges && !(got.same && hinted) && this.method !== 'Cluster/Status'; // it shows that the server is there
       if (!got.same) {
         this.version = got.version;
         this.state = { answer: got.answer, at: Date.now() };
