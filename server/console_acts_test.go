@@ -140,10 +140,10 @@ func TestUsualHoldOfALock(t *testing.T) {
 	s, conn := startTest(t, withConsole)
 	stream := openTest(t, t.Context(), conn, start(60_000))
 	next(t, stream)
-	for n := range uint64(4) {
+	for n := range uint64(6) {
 		send(t, stream, acquire(2*n+1, "lock", nil))
 		next(t, stream)
-		if n < 3 {
+		if n < 5 {
 			send(t, stream, release(2*n+2, "lock"))
 			next(t, stream)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/meters"
 	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
@@ -79,6 +80,8 @@ type SemaphoreFigures struct {
 	// of them has waited, 0 to 1. They are of the first waiters in the queue only; see group.MaxInspectedRows.
 	Waited time.Duration
 	Used   float64
+	// UsualHold is the median time of the last holds that this server has seen end, 0 if they are too few.
+	UsualHold time.Duration
 }
 
 // SemaphoreFigures adds a semaphore to the figures, as this server knows it. Unlike Figures it takes a turn of the
@@ -92,6 +95,7 @@ func (s *Server) SemaphoreFigures(ctx context.Context, f *Figures, node, name st
 	for i := range found.Semaphores {
 		seen := &found.Semaphores[i]
 		shown.Owners, shown.Waiters = seen.Owners, seen.Waiters
+		shown.UsualHold = time.Duration(events.Usual(s.group.Events().Holds(seen.Node, name))) * time.Millisecond
 		for _, l := range seen.Links {
 			shown.add(&l, found.WallMillis)
 		}

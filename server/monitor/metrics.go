@@ -301,6 +301,11 @@ var metrics = []metric{
 		read: ofLocks(func(l *server.SemaphoreFigures) (float64, bool) {
 			return seconds(l.HeldSince), !l.HeldSince.IsZero()
 		})},
+	{name: "coordd_lock_usual_hold_seconds", kind: gauge, labels: lockLabels,
+		help: "median time of the last 5 to 20 holds of such a semaphore that this server has seen end; left out before",
+		read: ofLocks(func(l *server.SemaphoreFigures) (float64, bool) {
+			return l.UsualHold.Seconds(), l.UsualHold > 0
+		})},
 	{name: "coordd_lock_finite_wait_seconds", kind: gauge, labels: lockLabels,
 		help: "age of the oldest wait for such a semaphore that has an end, of the first 256 owners and waiters",
 		read: ofLocks(func(l *server.SemaphoreFigures) (float64, bool) { return l.Waited.Seconds(), true })},

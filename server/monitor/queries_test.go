@@ -85,8 +85,10 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Skip("NOT TESTED: the rules' grammar, since there is no promtool (Debian's package prometheus has it)")
 	}
-	if output, err := exec.Command(promtool, "check", "rules",
-		docs+"alerts.yaml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, output)
+	for _, command := range [][]string{{"check", "rules", docs + "alerts.yaml"},
+		{"test", "rules", "testdata/alerts_test.yaml"}} {
+		if output, err := exec.Command(promtool, command...).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
 	}
 }

@@ -42,6 +42,14 @@ func TestScrapeOfSemaphores(t *testing.T) {
 		return session
 	}
 	owner := open()
+	for range 5 {
+		if got, err := owner.Acquire(t.Context(), client.Acquisition{Name: odd, Count: 1, Ephemeral: true}); !got {
+			t.Fatal(got, err)
+		}
+		if got, err := owner.Release(t.Context(), odd); !got {
+			t.Fatal(got, err)
+		}
+	}
 	for _, name := range []string{"held", odd, "other"} {
 		if got, err := owner.Acquire(t.Context(), client.Acquisition{Name: name, Count: 1, Ephemeral: true}); !got {
 			t.Fatal(got, err)
@@ -64,6 +72,7 @@ func TestScrapeOfSemaphores(t *testing.T) {
 		`finite_wait_seconds{node="/local/app",semaphore="held"} `,
 		`finite_wait_used_ratio{node="/local/app",semaphore="held"} `,
 		`owners{node="/local/app",semaphore="a\"b\\c\nd"} 1`,
+		`usual_hold_seconds{node="/local/app",semaphore="a\"b\\c\nd"} 0.`,
 		`owners{node="/local/app",semaphore="missing"} 0`, `owners{node="/local/no",semaphore="x"} 0`} {
 		if !strings.Contains(text, "\ncoordd_lock_"+line) {
 			t.Errorf("no line %s", line)
@@ -71,6 +80,9 @@ func TestScrapeOfSemaphores(t *testing.T) {
 	}
 	if strings.Count(text, "\ncoordd_lock_held_since_timestamp_seconds{") != 2 || strings.Contains(text, `"other"`) {
 		t.Error("what is free, or not named, is shown")
+	}
+	if strings.Count(text, "\ncoordd_lock_usual_hold_seconds{") != 1 {
+		t.Error("a semaphore without former holds has a usual hold")
 	}
 	for _, line := range []string{`{role="tls-cert"} 2e+09`, `{role="peer-ca"} 0`} {
 		if !strings.Contains(text, "\ncoordd_certificate_expiry_timestamp_seconds"+line+"\n") {

@@ -19,7 +19,7 @@ export function usePast(path, name) {
 /** median of the times of some holds, undefined of fewer than three. */
 export function usualOf(holds) {
   const times = (holds ?? []).filter((h) => h.grantedMillis).map((h) => small(h.endedMillis) - small(h.grantedMillis)).sort((a, b) => a - b);
-  return times.length < 3 ? undefined : times[times.length >> 1];
+  return times.length < 5 ? undefined : times[times.length >> 1];
 }
 
 const known = new Map(); // descriptions of sessions, which do not change

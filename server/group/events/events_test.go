@@ -125,18 +125,19 @@ func TestLeadersAreEvents(t *testing.T) {
 
 // TestUsual: a few holds have no usual time, more have their median, and those whose beginning is unknown do not count.
 func TestUsual(t *testing.T) {
-	holds := []Hold{{Granted: 100, Ended: 110}, {Ended: 900}, {Granted: 200, Ended: 500}}
+	holds := []Hold{{Granted: 100, Ended: 110}, {Ended: 900}, {Granted: 200, Ended: 500}, {Granted: 510, Ended: 515},
+		{Granted: 700, Ended: 800}}
 	if got := Usual(holds); got != 0 {
-		t.Errorf("two holds: %d", got)
+		t.Errorf("four holds: %d", got)
 	}
 	if got := Usual(append(holds, Hold{Granted: 600, Ended: 620})); got != 20 {
-		t.Errorf("three holds: %d", got)
+		t.Errorf("five holds: %d", got)
 	}
-	if got := Usual(make([]Hold, 5)); got != 0 {
+	if got := Usual(make([]Hold, 7)); got != 0 {
 		t.Errorf("unknown holds: %d", got)
 	}
 	same := Hold{Granted: 7, Ended: 7}
-	if got := Usual([]Hold{same, same, same}); got != 1 {
+	if got := Usual([]Hold{same, same, same, same, same}); got != 1 {
 		t.Errorf("short holds: %d", got)
 	}
 }

@@ -11,7 +11,7 @@ const (
 	holdSlots = 16_384 // semaphores whose last holds are known
 	holdsKept = 20     // of each
 	// usualHolds is the least number of holds that have a usual time.
-	usualHolds = 3
+	usualHolds = 5
 )
 
 // Hold is a time for which a session held a semaphore, in milliseconds since 1970. Ended is 0 while it lasts.
