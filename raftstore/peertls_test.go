@@ -182,6 +182,9 @@ func TestFailedPeerHandshakesAreTold(t *testing.T) {
 			t.Error("the caller does not notice")
 		}
 	}
+	if conn, err := net.Dial("tcp", address); err == nil { // as a server that is stopped while it connects
+		_ = conn.Close()
+	}
 	closeListener()
 	if n := log.count("a TLS handshake with another server has failed"); n < 1 || n > 8 ||
 		log.count("remote=127.0.0.1:") != n || log.count("unknown authority") != n {

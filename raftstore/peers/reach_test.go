@@ -26,8 +26,8 @@ func TestReachIsToldOnce(t *testing.T) {
 		r.tell(logger, now, refused)
 		now = now.Add(time.Second)
 	}
-	if n := count("cannot connect"); n != 1 {
-		t.Errorf("told %d times of one cause", n)
+	if count("cannot connect") != 1 || count("level=WARN") != 1 || count("for=10s") != 1 {
+		t.Errorf("one cause is not told once, and once more as a warning after 10 s: %s", log.String())
 	}
 	now = now.Add(lograte.MaxPause)
 	r.tell(logger, now, status.Error(codes.Unauthenticated, "the certificate is another"))
@@ -43,6 +43,9 @@ func TestReachIsToldOnce(t *testing.T) {
 	}
 	if n := count("is lost"); n < 2 || n > 20 {
 		t.Errorf("told %d times of %d pairs", n, pairs)
+	}
+	if count("level=WARN") != 1 {
+		t.Error("what comes back at once is a warning")
 	}
 	// In the end the last line logged is the present state.
 	now = now.Add(lograte.MaxPause)

@@ -74,10 +74,11 @@ func (n *GRPC) noteHandshake(conn net.Conn, err error) {
 	if splitErr != nil {
 		host = conn.RemoteAddr().String()
 	}
-	why := lograte.Printable(err.Error(), handshakeTextMax)
-	if errors.Is(err, io.EOF) {
-		why = "it closed the connection"
+	if errors.Is(err, io.EOF) { // a server that is being stopped, or a program that only looks whether the port is open
+		n.Logger.Debug("another server ended a TLS handshake", "remote", conn.RemoteAddr().String())
+		return
 	}
+	why := lograte.Printable(err.Error(), handshakeTextMax)
 	if ok, hidden := n.failures.Allow(host, time.Now()); ok {
 		n.Logger.Warn("a TLS handshake with another server has failed", "remote",
 			conn.RemoteAddr().String(), "why", why, lograte.Suppressed, hidden)
