@@ -14,12 +14,15 @@ import (
 
 // Client is a session in a test's hands: a competitor of the code under test. It speaks to the server within the
 // process, so neither faults nor Requests know of it, and answers its pings. Where a method is refused the test fails.
+// After Restart it goes on with its session; a method that is under way then fails.
 type Client struct {
 	// ID is the session.
 	ID uint64
 
-	*talk
 	server *Server
+	path   string
+	mutex  sync.Mutex
+	talk   *talk // the latest
 }
 
 // Exclusive is all of a semaphore. One that is not there is made for as long as somebody has it.
@@ -34,12 +37,31 @@ func (s *Server) Client(node string) *Client {
 	s.helper()()
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.patience)
 	defer cancel()
-	t, id, err := s.attach(ctx, s.path(node).String())
+	path := s.path(node).String()
+	t, id, err := s.attach(ctx, path, 0)
 	if err != nil {
-		s.fail("client: %s: %v", node, err)
+		s.fail("client: %s: %v\n%s", node, err, s.situation())
 		return nil
 	}
-	return &Client{ID: uint64(id), talk: t, server: s}
+	return &Client{ID: uint64(id), talk: t, server: s, path: path}
+}
+
+// present returns the stream of the client, and attaches to the session again if a server has ended the last one.
+func (c *Client) present(ctx context.Context) (*talk, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	select {
+	case <-c.talk.cut: // by the client itself
+		return nil, errStreamEnded
+	case <-c.talk.ended:
+		t, _, err := c.server.attach(ctx, c.path, coordination.SessionID(c.ID))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errStreamEnded, err)
+		}
+		c.talk = t
+	default:
+	}
+	return c.talk, nil
 }
 
 // Acquire takes some of a semaphore if it is free, and reports whether it was.
@@ -52,6 +74,14 @@ func (c *Client) Acquire(name string, count uint64) bool {
 func (c *Client) Queue(name string, count uint64) {
 	c.server.helper()()
 	c.do(acquisition(name, count, coordination.Infinite))
+}
+
+// Share takes some of an ephemeral semaphore, which is made if it is missing, with data: so do the instances of a
+// service. It reports whether there was enough.
+func (c *Client) Share(name string, count uint64, data []byte) bool {
+	c.server.helper()()
+	return c.do(&coordination.Request{Kind: coordination.RequestAcquire, Name: name, Count: count, Data: data,
+		Ephemeral: true}).Done
 }
 
 func acquisition(name string, count, timeoutMillis uint64) *coordination.Request {
@@ -89,24 +119,35 @@ func (c *Client) Stop() {
 	c.server.helper()()
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.settings.patience)
 	defer cancel()
-	if err := c.stop(ctx); err != nil {
+	t, err := c.present(ctx)
+	if err == nil {
+		err = t.stop(ctx)
+	}
+	if err != nil {
 		c.server.fail("client: stop session %d: %v", c.ID, err)
 	}
 }
 
 // Vanish has the client die: nobody stops the session, whose timeout begins to run.
 func (c *Client) Vanish() {
-	c.CutOff()
-	<-c.ended
+	c.mutex.Lock()
+	t := c.talk
+	c.mutex.Unlock()
+	t.CutOff()
+	<-t.ended
 }
 
 func (c *Client) do(r *coordination.Request) coordination.Reply {
 	c.server.helper()()
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.settings.patience)
 	defer cancel()
-	reply, err := c.ask(ctx, r)
+	t, err := c.present(ctx)
+	var reply coordination.Reply
+	if err == nil {
+		reply, err = t.ask(ctx, r)
+	}
 	if err != nil {
-		c.server.fail("client: session %d: semaphore %q: %v", c.ID, r.Name, err)
+		c.server.fail("client: session %d: semaphore %q: %v\n%s", c.ID, r.Name, err, c.server.situation())
 	}
 	return reply
 }
@@ -132,8 +173,9 @@ type talk struct {
 
 var errStreamEnded = errors.New("the stream has ended")
 
-// attach starts a session.
-func (c *core) attach(ctx context.Context, path string) (*talk, coordination.SessionID, error) {
+// attach starts a session, or attaches to one.
+func (c *core) attach(ctx context.Context, path string, session coordination.SessionID) (*talk,
+	coordination.SessionID, error) {
 	g, err := c.leader(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -149,8 +191,8 @@ func (c *core) attach(ctx context.Context, path string) (*talk, coordination.Ses
 	}
 	t.stream.Open()
 	go t.listen()
-	start := &coordination.AttachRequest{Path: path, TimeoutMillis: uint64(clientTimeout.Milliseconds()),
-		Description: "standin client"}
+	start := &coordination.AttachRequest{Path: path, Session: session,
+		TimeoutMillis: uint64(clientTimeout.Milliseconds()), Description: "standin client"}
 	if err = t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientStart,
 		Start: start}); err == nil {
 		var started coordination.Reply

@@ -87,7 +87,7 @@ func (c *core) loadNode(ctx context.Context, path scheme.Path, semaphores []want
 	if len(semaphores) == 0 {
 		return nil
 	}
-	session, _, err := c.attach(ctx, path.String())
+	session, _, err := c.attach(ctx, path.String(), 0)
 	if err != nil {
 		return fmt.Errorf("session of %s: %w", path, err)
 	}

@@ -116,8 +116,10 @@ func TestClientOfATest(t *testing.T) {
 	s.AwaitNoSession(node, mine.ID)
 	s.ExpireSession(node, third.ID)
 	s.AwaitNoSession(node, third.ID)
-	f.run(func() { (&Client{ID: third.ID, talk: third.talk, server: s.In(f)}).Acquire("lock", 1) })
-	if !strings.Contains(f.text, errStreamEnded.Error()) {
+	f.run(func() {
+		(&Client{ID: third.ID, talk: third.talk, server: s.In(f), path: third.path}).Acquire("lock", 1)
+	})
+	if !strings.Contains(f.text, errStreamEnded.Error()) || !strings.Contains(f.text, "There is:") {
 		t.Errorf("failed with %q", f.text)
 	}
 	dies := s.Client(node)
@@ -133,4 +135,25 @@ func TestClientOfATest(t *testing.T) {
 	if requests := s.Requests(); len(requests) != 3 { // of the client of the protocol
 		t.Errorf("requests %+v", requests)
 	}
+}
+
+// TestClientSharesAfterRestart: a client shares an ephemeral semaphore with another one, and has it after a restart.
+func TestClientSharesAfterRestart(t *testing.T) {
+	s := Start(t, Fixture("services\n"))
+	first, second := s.Client("services"), s.Client("services")
+	for n, c := range []*Client{first, second} {
+		if !c.Share("web", 1, []byte{byte(n)}) {
+			t.Fatal("not shared")
+		}
+	}
+	s.Restart()
+	owners := s.AwaitOwners("services", "web", 2)
+	if !first.Release("web") || !second.Share("web", 1, []byte("new")) {
+		t.Error("a client has lost its session")
+	}
+	if got := s.AwaitOwners("services", "web", 1); string(got[0].Data) != "new" || got[0].Session != second.ID {
+		t.Errorf("owners %v and then %v", owners, got)
+	}
+	first.Stop()
+	s.AwaitNoSession("services", first.ID)
 }
