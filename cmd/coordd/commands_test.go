@@ -183,6 +183,10 @@ func TestSemaphoreCommands(t *testing.T) {
 	coordd(t, exit.Usage, []string{"session", "ls", "--mine", "-e", endpoint},
 		"flag --mine: the server knows no name of yours", "--user")
 	does(t, endpoint, "session ls", "NODE", "SESSION", `"test"`, "1     0", "127.0.0.1:")
+	does(t, endpoint, "session ls --match tes", `"test"`)
+	does(t, endpoint, "session ls --match 127.0.0.1:", `"test"`)
+	does(t, endpoint, "session ls --match best -o json", "[]")
+	does(t, endpoint, "session ls --detached -o json", "[]")
 	does(t, endpoint, fmt.Sprint("session show app ", waiter.ID()), `"test"`, "timeout 1m",
 		"client 127.0.0.1:", `awaits  "door", order id 2`, "for ever")
 	does(t, endpoint, "sem set app door goodbye", `"door" has 7 bytes of data`)

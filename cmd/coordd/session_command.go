@@ -73,6 +73,11 @@ func showSession(s *adminpb.Session) *sessionShown {
 	return shown
 }
 
+// matches reports whether a text is in the session's description, or in its client's address.
+func (s *sessionShown) matches(text string) bool {
+	return strings.Contains(s.Description, text) || s.Client != nil && strings.Contains(s.Client.Address, text)
+}
+
 // add adds what a page has of a session that began on an earlier one.
 func (s *sessionShown) add(page *adminpb.Session) {
 	for _, l := range page.GetOwned() {
@@ -127,10 +132,10 @@ func (c *caller) sessions(ctx context.Context, request *adminpb.PageRequest,
 
 func sessionListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
-	mine := false
+	mine, detached, match := false, false, ""
 	command := askCommand(env, &question{use: "ls [NODE]",
 		short: "List the sessions of a coordination node, or of all below a path", long: oursText,
-		example: "  coordd session ls app\n  coordd session ls -o jsonl",
+		example: "  coordd session ls app --detached\n  coordd session ls --match worker- -o jsonl",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			me := ""
 			if mine {
@@ -143,7 +148,7 @@ func sessionListCommand(env *cmdline.Env) *cobra.Command {
 				"CLIENT")
 			err := c.sessions(ctx, &adminpb.PageRequest{Path: pathOr(c, args, "")},
 				func(first *adminpb.Session, s *sessionShown) error {
-					if mine && (s.Client == nil || s.Client.User != me) {
+					if mine && (s.Client == nil || s.Client.User != me) || detached && s.Attached || !s.matches(match) {
 						return nil
 					}
 					who := "none"
@@ -159,6 +164,8 @@ func sessionListCommand(env *cmdline.Env) *cobra.Command {
 			return endList(env, rows, "sessions", err)
 		}}, out)
 	command.Flags().BoolVar(&mine, "mine", false, "only those that a client with your name has")
+	command.Flags().BoolVar(&detached, "detached", false, "only those that no client has")
+	command.Flags().StringVar(&match, "match", "", "only those with this text in the description, or in the client's address")
 	return command
 }
 
