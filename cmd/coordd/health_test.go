@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
@@ -30,6 +31,7 @@ const (
 type patient struct {
 	grpc_health_v1.UnimplementedHealthServer
 	Ydb_Monitoring_V1.UnimplementedMonitoringServiceServer
+	Ydb_Coordination_V1.UnimplementedCoordinationServiceServer
 
 	// one answer after the other, the last one again and again
 	health    []grpc_health_v1.HealthCheckResponse_ServingStatus
@@ -71,6 +73,12 @@ func (p *patient) SelfCheck(context.Context,
 		Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
 }
 
+// Session answers nothing.
+func (p *patient) Session(stream Ydb_Coordination_V1.CoordinationService_SessionServer) error {
+	<-stream.Context().Done()
+	return nil
+}
+
 // receives starts a server of the patient's and returns the connection string.
 func (p *patient) receives(t *testing.T) string {
 	t.Helper()
@@ -81,6 +89,7 @@ func (p *patient) receives(t *testing.T) string {
 	server := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, p)
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(server, p)
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(server, p)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -99,6 +108,20 @@ func checked(result Ydb_Monitoring.SelfCheck_Result, messages ...string) *Ydb_Mo
 		check.IssueLog = append(check.IssueLog, &Ydb_Monitoring.IssueLog{Message: message})
 	}
 	return check
+}
+
+// TestSilentServer: a command whose session gets no answer says why the server does not serve, if the server does.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	down := &patient{result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader: 1 of 3"),
+		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus}}
+	busy := &patient{result: checked(Ydb_Monitoring.SelfCheck_GOOD),
+		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{servingStatus}}
+	for want, p := range map[string]*patient{"the server is not serving: no leader: 1 of 3": down,
+		"the server does not answer": busy} {
+		coordd(t, exit.NotRun, []string{"lock", "app", "x", "-n", "--keep", "--session-timeout", "3s", "-e", p.receives(t)},
+			want)
+	}
 }
 
 // TestHealth is the table of what a server may answer.

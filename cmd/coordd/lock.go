@@ -508,6 +508,9 @@ func describedAs(verb string, argv []string) string {
 func (c *caller) aboutNode(node string, err error) error {
 	switch client.StatusOf(err) {
 	case Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
+		if errors.Is(err, client.ErrSilent) {
+			return c.whySilent(err)
+		}
 		return c.plain(err)
 	case Ydb.StatusIds_NOT_FOUND:
 		advice := c.elsewhere(node)

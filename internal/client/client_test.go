@@ -488,7 +488,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		t.Error("it is given up too early")
 	}
 	a.send(stopRequest)
-	if !errors.Is(context.Cause(ctx), errSilent) {
+	if !errors.Is(context.Cause(ctx), ErrSilent) {
 		t.Errorf("the cause is %v", context.Cause(ctx))
 	}
 }

@@ -111,7 +111,7 @@ func (a *attachment) send(m *toServer) {
 	select {
 	case a.outbox <- m:
 	default:
-		a.cut(errSilent)
+		a.cut(ErrSilent)
 	}
 }
 
@@ -242,7 +242,8 @@ var (
 	stopRequest = &toServer{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
 		SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}}
 	errClosed = fmt.Errorf("%w: it was closed", ErrLost)
-	errSilent = errors.New("the server does not answer")
+	// ErrSilent is the error of a server that takes requests and does not answer: it may have no leader.
+	ErrSilent = errors.New("the server does not answer")
 )
 
 // lose ends the session, unless it has ended before. The waiting calls get the error.
@@ -357,7 +358,7 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	ctx, cut := context.WithCancelCause(life)
 	defer cut(nil)
 	patience := time.AfterFunc(min(attachMost,
-		max(s.config.Timeout/silencesPerTimeout, 100*time.Millisecond)), func() { cut(errSilent) })
+		max(s.config.Timeout/silencesPerTimeout, 100*time.Millisecond)), func() { cut(ErrSilent) })
 	defer patience.Stop()
 	// so that the owner of a session has other servers to try
 	if s.client.config.Discover && s.attaches == 0 {
@@ -419,7 +420,7 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 
 // cause is why a stream ended that this side may have cut.
 func (s *Session) cause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrSilent) {
 		return cause
 	}
 	return err
@@ -447,7 +448,7 @@ func (s *Session) ask(ctx context.Context, a *attachment) {
 	for {
 		s.mu.Lock()
 		if len(a.pings) > 0 && now()-a.pings[0].sent > s.config.Timeout/silencesPerTimeout {
-			a.cut(errSilent)
+			a.cut(ErrSilent)
 		} else {
 			s.lastID++
 			a.ping(s.lastID)
