@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-
-	"github.com/coordd/coordd/internal/exit"
 )
 
 // serving asks the health service, which needs no token, and then the monitoring service for the issues. It
@@ -47,17 +45,6 @@ func (c *caller) serving(ctx context.Context) (serves bool, issues []string, err
 		issues = []string{resultWord(check)}
 	}
 	return false, issues, nil
-}
-
-// whySilent is the error of a server that does not answer sessions, with the reason if its health check has one.
-func (c *caller) whySilent(err error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), partingMost)
-	defer cancel()
-	serves, issues, unknown := c.serving(ctx)
-	if serves || unknown != nil {
-		return c.plain(err)
-	}
-	return exit.With(exit.NotServing, fmt.Errorf("the server is not serving: %s", strings.Join(issues, "; ")))
 }
 
 // selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a

@@ -119,8 +119,8 @@ func TestSilentServer(t *testing.T) {
 		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{servingStatus}}
 	for want, p := range map[string]*patient{"the server is not serving: no leader: 1 of 3": down,
 		"the server does not answer": busy} {
-		coordd(t, exit.NotRun, []string{"lock", "app", "x", "-n", "--keep", "--session-timeout", "3s", "-e", p.receives(t)},
-			want)
+		coordd(t, exit.NotRun, []string{"lock", "app", "x", "-n", "--keep", "--session-timeout", "3s",
+			"--endpoint", p.receives(t)}, want)
 	}
 }
 

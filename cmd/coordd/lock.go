@@ -522,3 +522,14 @@ func (c *caller) aboutNode(node string, err error) error {
 		return fmt.Errorf("coordination node %s: %w", node, err)
 	}
 }
+
+// whySilent is the error of a server that does not answer sessions, with the reason if its health check has one.
+func (c *caller) whySilent(err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), partingMost)
+	defer cancel()
+	serves, issues, unknown := c.serving(ctx)
+	if serves || unknown != nil {
+		return c.plain(err)
+	}
+	return exit.With(exit.NotServing, fmt.Errorf("the server is not serving: %s", strings.Join(issues, "; ")))
+}

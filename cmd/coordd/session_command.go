@@ -165,7 +165,7 @@ func sessionListCommand(env *cmdline.Env) *cobra.Command {
 		}}, out)
 	command.Flags().BoolVar(&mine, "mine", false, "only those that a client with your name has")
 	command.Flags().BoolVar(&detached, "detached", false, "only those that no client has")
-	command.Flags().StringVar(&match, "match", "", "only those with this text in the description, or in the client's address")
+	command.Flags().StringVar(&match, "match", "", "only those with this text in the description or the address")
 	return command
 }
 

@@ -74,7 +74,7 @@ func (n *GRPC) noteHandshake(conn net.Conn, err error) {
 	if splitErr != nil {
 		host = conn.RemoteAddr().String()
 	}
-	if errors.Is(err, io.EOF) { // a server that is being stopped, or a program that only looks whether the port is open
+	if errors.Is(err, io.EOF) { // a server that is being stopped, or a probe of the port
 		n.Logger.Debug("another server ended a TLS handshake", "remote", conn.RemoteAddr().String())
 		return
 	}

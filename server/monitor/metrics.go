@@ -302,7 +302,7 @@ var metrics = []metric{
 			return seconds(l.HeldSince), !l.HeldSince.IsZero()
 		})},
 	{name: "coordd_lock_usual_hold_seconds", kind: gauge, labels: lockLabels,
-		help: "median time of the last 5 to 20 holds of such a semaphore that this server has seen end; left out before",
+		help: "median time of the last 5 to 20 holds of such a semaphore that this server has seen; left out before",
 		read: ofLocks(func(l *server.SemaphoreFigures) (float64, bool) {
 			return l.UsualHold.Seconds(), l.UsualHold > 0
 		})},
