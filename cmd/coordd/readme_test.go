@@ -55,8 +55,8 @@ func TestReadmePrograms(t *testing.T) {
 	}
 }
 
-// TestTestingPage wants what the page about tests shows to be what the SDK tests run, and its table of
-// versions to be what they find.
+// TestTestingPage wants the first program of the page about tests to be one of the SDK tests, and the table of versions
+// to be what these find.
 func TestTestingPage(t *testing.T) {
 	page := readFile(t, "docs/testing-your-code.md")
 	_, rest, _ := strings.Cut(page, "```go\n")
@@ -64,6 +64,7 @@ func TestTestingPage(t *testing.T) {
 	if !found || !strings.Contains(readFile(t, "compat/go/standin/lock_test.go"), program) {
 		t.Error("the first program of the page is not in compat/go/standin/lock_test.go")
 	}
+	page = readFile(t, "docs/standin-modules.md")
 	raised := readFile(t, "compat/go/standin/testdata/raised.txt")
 	for line := range strings.Lines(raised) {
 		var module, before, after string

@@ -115,7 +115,7 @@ func TestPeersAbuse(t *testing.T) {
 	}
 }
 
-// TestInsecurePeersAbuse shows the consequence of --insecure-peers in docs/security.md (M5): a caller that reaches the
+// TestInsecurePeersAbuse shows the consequence of --insecure-peers in docs/dev/security.md: a caller that reaches the
 // port is an administrator, whatever --auth is. The server warns of it at each start.
 func TestInsecurePeersAbuse(t *testing.T) {
 	p := newPeers(t, true)
@@ -155,7 +155,7 @@ func TestInsecurePeersAbuse(t *testing.T) {
 		From: number(added.GetId()), To: known.GetMember(), Incarnation: 1}), conn,
 		&relaypb.ExecuteRequest{Command: command}, answer)
 	if err != nil {
-		t.Fatalf("%v: a stranger cannot do any more what docs/security.md says", err)
+		t.Fatalf("%v: a stranger cannot do any more what docs/dev/security.md says", err)
 	}
 	var users adminpb.ListResponse
 	if err := root.manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil {
@@ -163,7 +163,7 @@ func TestInsecurePeersAbuse(t *testing.T) {
 	}
 	if !slices.ContainsFunc(users.GetUsers(),
 		func(u *adminpb.ListResponse_User) bool { return u.GetName() == "evil" && u.GetAdministrator() }) {
-		t.Errorf("%v, and the users are %v: a stranger cannot do any more what docs/security.md says", answer,
+		t.Errorf("%v, and the users are %v: a stranger cannot do any more what docs/dev/security.md says", answer,
 			users.GetUsers())
 	}
 	if conns, err := grpc.NewClient(p.servers[0].address,

@@ -190,6 +190,9 @@ func measure(t *testing.T) map[string]int {
 	if numbers["words that words.txt replaces"], err = countAvoided(files); err != nil {
 		t.Fatal(err)
 	}
+	if numbers["blocks of the pages that no test runs"], err = shownBlocks(); err != nil {
+		t.Fatal(err)
+	}
 	perFolder, err := arrowsUp()
 	if err != nil {
 		t.Fatal(err)
