@@ -140,7 +140,7 @@ func TestLocalYDBHealth(t *testing.T) {
 	}
 }
 
-// TestLocalYDBPage wants every variable that counts in the table of docs/docker.md, and no other.
+// TestLocalYDBPage wants every variable that counts in the table of docs/local-ydb.md, and no other.
 func TestLocalYDBPage(t *testing.T) {
 	names := func(pattern, text string) []string {
 		var found []string
@@ -151,8 +151,8 @@ func TestLocalYDBPage(t *testing.T) {
 		return found
 	}
 	counting := names(`localYDBGiven\(env, "([A-Z_]+)"`, readFile(t, "internal/serve/localydb.go"))
-	listed := names("(?m)^\\| `([A-Z_]+)` \\| ", readFile(t, "docs/docker.md"))
+	listed := names("(?m)^\\| `([A-Z_]+)` \\| ", readFile(t, "docs/local-ydb.md"))
 	if len(counting) == 0 || !slices.Equal(counting, listed) {
-		t.Errorf("the program reads %v, docs/docker.md lists %v", counting, listed)
+		t.Errorf("the program reads %v, docs/local-ydb.md lists %v", counting, listed)
 	}
 }
