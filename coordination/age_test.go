@@ -245,6 +245,59 @@ func TestWaitGoesOnAging(t *testing.T) {
 	}
 }
 
+// TestTimeBeforeAllCanRead has waits begin and clients go while a leader does not know whether all can read of ages, as
+// at the beginning of each reign and through an upgrade, and has later leaders end what is left: nothing ends early.
+func TestTimeBeforeAllCanRead(t *testing.T) {
+	const patience = 60_000 // milliseconds
+	r := newAgingRig(t)
+	r.createNode("/local/a", NodeConfig{})
+	owner, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 600_000})
+	r.request(owner, 1, tryLock)
+	r.applyAll()
+	long := waitLock
+	long.TimeoutMillis = patience
+	waits, absences := make(map[SessionID]Instant), make(map[SessionID]Instant)
+	begin := func() {
+		waiter, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 600_000})
+		r.request(waiter, 1, long)
+		r.applyAll()
+		waits[session] = r.now
+		leaver, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: patience})
+		r.leader.Detach(r.now, leaver)
+		absences[session] = r.now
+	}
+	for range 3 { // reigns
+		r.serve(2000)
+		begin()
+		for range 2 { // a member comes whose version is not known at once
+			r.replica.Admit(0, false)
+			r.serve(7000)
+			begin()
+			r.serve(500)
+			r.replica.Admit(2, false)
+			r.serve(300)
+			begin()
+		}
+		r.lead()
+	}
+	ended := func(what string, began map[SessionID]Instant, lives func(SessionID) bool) {
+		for session, since := range began {
+			if lives(session) {
+				continue
+			}
+			if took := inMillis(r.now - since); took < patience || took > 2*patience {
+				t.Errorf("session %d: %s of %d ms ended after %d", session, what, patience, took)
+			}
+			delete(began, session)
+		}
+	}
+	for len(waits)+len(absences) > 0 {
+		r.serve(100)
+		ended("a wait", waits, func(id SessionID) bool { return r.machine.nodes[1].links[linkKey{id, 1}] != nil })
+		ended("an absence", absences, func(id SessionID) bool { return r.machine.HasSession(1, id) })
+	}
+}
+
 // TestNothingAgesBeforeAllCanRead has a server in the cluster that cannot read of ages.
 func TestNothingAgesBeforeAllCanRead(t *testing.T) {
 	r := newRig(t)
@@ -252,7 +305,7 @@ func TestNothingAgesBeforeAllCanRead(t *testing.T) {
 	stream, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 9000})
 	r.leader.Detach(r.now, stream)
 	r.serve(8000)
-	if clock := r.machine.ClockMillis(); clock != 0 || r.replica.Served(r.now) != 0 {
+	if clock := r.machine.ClockMillis(); clock != 0 || r.replica.Served(r.now, true) != 0 {
 		t.Errorf("the log clock shows %d", clock)
 	}
 	r.lead()

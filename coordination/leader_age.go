@@ -4,7 +4,9 @@ package coordination
 type ages struct {
 	began    Instant // to serve
 	clock    uint64  // the log clock as it was then
-	proven   Instant // of the last entry, which has moved it on
+	served   Instant // by the last entry that proves time
+	skipped  Instant // the part of the time since it began that no entry proves
+	proven   Instant // of the last entry, which has moved the log clock on
 	inFlight bool    // an entry that moves it on is on its way
 	// comeBackMillis is the time that streams of inherited sessions have to come back before an absence is logged
 	comeBackMillis uint64
@@ -28,16 +30,19 @@ const nanosPerMilli = 1_000_000
 func inMillis(d Instant) uint64 { return uint64(max(0, d)) / nanosPerMilli }
 
 // servedMillis returns Entry.ServedMillis of an entry that is written now; 0, which proves nothing, before every
-// server of the cluster can read it.
-func (a *ages) servedMillis(now Instant) uint64 {
-	if a.unreadable {
+// server of the cluster can read it. The time before such an entry is never proven: a wait that begins with it would
+// have waited for so long.
+func (a *ages) servedMillis(now Instant, writable bool) uint64 {
+	if a.unreadable || !writable {
+		a.skipped = now - a.began - a.served
 		return 0
 	}
-	return inMillis(now - a.began)
+	a.served = now - a.began - a.skipped
+	return inMillis(a.served)
 }
 
-// clockAt returns the log clock behind an entry that is written at a moment of this leader's time.
-func (a *ages) clockAt(t Instant) uint64 { return a.clock + inMillis(t-a.began) }
+// clockAt returns the log clock behind an entry that is written at a moment of this leader's time, at most.
+func (a *ages) clockAt(t Instant) uint64 { return a.clock + inMillis(t-a.began-a.skipped) }
 
 // due returns the moment at which an entry has to move the log clock on, if the first thing to run out does so at
 // a given one: a lost leader takes with it at most a sixteenth of the time that was left.

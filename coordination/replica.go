@@ -278,12 +278,13 @@ func (r *Replica[S, W]) Stamp(wallMillis uint64) uint64 {
 	return r.stamp
 }
 
-// Served returns Entry.ServedMillis of the entries that are made of the commands taken now.
-func (r *Replica[S, W]) Served(now Instant) uint64 {
+// Served returns Entry.ServedMillis of the entries that are made of the commands taken now. It is to be called for all
+// of them; writable is false for those whose format has no room for it.
+func (r *Replica[S, W]) Served(now Instant, writable bool) uint64 {
 	if r.leader == nil {
 		return 0
 	}
-	return r.leader.ages.servedMillis(now)
+	return r.leader.ages.servedMillis(now, writable)
 }
 
 // Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for

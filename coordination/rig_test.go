@@ -101,7 +101,7 @@ func (r *rig) applyForeign(term Term, c Command) {
 	r.t.Helper()
 	r.index++
 	e := entryOf(r.index, term, c)
-	e.ServedMillis = r.replica.Served(r.now)
+	e.ServedMillis = r.replica.Served(r.now, true)
 	if r.executing != nil {
 		r.executing(e)
 	}

@@ -229,7 +229,7 @@ func (h *history) enter(n int) int {
 		h.note("entry %d, %T %+v", len(h.log)+1, c, c)
 		data = codec.AppendToEntry(data, c)
 	}
-	data = codec.EndEntry(data, h.leader.replica.Served(h.now), true)
+	data = codec.EndEntry(data, h.leader.replica.Served(h.now, true), true)
 	h.log = append(h.log, loggedEntry{h.term, data})
 	h.pending = h.pending[n:]
 	return n

@@ -99,7 +99,7 @@ func (w *World) commit(commands []coordination.Command) {
 	w.index++
 	e := coordination.Entry{Index: w.index, Term: w.term, Commands: commands, Versions: len(commands) > 0}
 	if len(commands) > 0 {
-		e.ServedMillis = w.replica.Served(w.now)
+		e.ServedMillis = w.replica.Served(w.now, true)
 		e.StampMillis = w.replica.Stamp(originMillis + uint64(w.Now().Milliseconds()))
 	}
 	if w.options.Reencode != nil {

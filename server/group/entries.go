@@ -10,13 +10,15 @@ import (
 // entries encodes the commands of a turn: as one entry, or as few as the limits permit. Before every server of the
 // cluster can read such entries each command has its own. The turn is held.
 func (g *core) entries(commands []coordination.Command) [][]byte {
-	if g.FormatVersion() < codec.VersionEntries {
+	format := g.FormatVersion()
+	served := g.replica.Served(g.clock.Now(), format >= codec.VersionEntries)
+	if format < codec.VersionEntries {
 		return g.singleEntries(commands)
 	}
 	entries := make([][]byte, 0, 1)
 	entry := codec.BeginEntry(g.packing[:0], g.replica.Stamp(g.clock.WallMillis()))
-	begun, count, served := len(entry), 0, g.replica.Served(g.clock.Now())
-	versions := g.FormatVersion() >= codec.VersionVersions
+	begun, count := len(entry), 0
+	versions := format >= codec.VersionVersions
 	end := func(until int) {
 		entries = append(entries, codec.EndEntry(slices.Clone(entry[:until]), served, versions))
 		count = 0

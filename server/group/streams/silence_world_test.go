@@ -398,7 +398,7 @@ func (w *silenceWorld) entry(by *silentServer, commands ...coordination.Command)
 	w.index++
 	e := coordination.Entry{Index: w.index, Term: w.term, Commands: slices.Clone(commands)}
 	if len(commands) > 0 {
-		e.ServedMillis = by.replica.Served(by.Now())
+		e.ServedMillis = by.replica.Served(by.Now(), true)
 		e.StampMillis = by.replica.Stamp(uint64(time.Duration(by.Now()).Milliseconds()))
 	}
 	return silenceEntry{e, by}
