@@ -19,7 +19,7 @@ type CallDone struct {
 // the call. repeated reports that an earlier attempt may have reached a leader. If that was in an earlier term, its
 // entry is applied by now or lost for ever, because a Leader is made behind the first entry of its own term. So what
 // the machine does not remember was never executed, unless it remembers too little: then the outcome is CallUnknown.
-func (l *Leader) Call(c Command, since Index, repeated bool) {
+func (l *Leader) Call(now Instant, c Command, since Index, repeated bool) {
 	call, _ := CallOf(c)
 	if l.calling[call] {
 		return
@@ -37,7 +37,7 @@ func (l *Leader) Call(c Command, since Index, repeated bool) {
 		if end, is := c.(*EndSession); is {
 			if n := l.leaderSide(end.Node); n != nil && n.leaderSide(end.Session) != nil {
 				s, named := n.sessions[end.Session], *end
-				named.Client = s.lastClient(l, s.since)
+				named.Client = s.lastClient(l, now)
 				c = &named
 			}
 		}

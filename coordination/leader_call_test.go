@@ -41,7 +41,7 @@ func removeA(nonce uint64) Command {
 // repeat plays a server that does not know the outcome of its call.
 func (r *rig) repeat(c Command, since Index) {
 	name, _ := CallOf(c)
-	r.replica.Call(name, c, since, true)
+	r.replica.Call(r.now, name, c, since, true)
 	r.take()
 }
 
@@ -125,7 +125,7 @@ func TestCallBeforeTheCheckpoint(t *testing.T) {
 	r.repeat(makeA(2), checkpoint-1)
 	r.wantAnswers("1 unknown", "2 unknown")
 	r.repeat(removeA(3), checkpoint)
-	r.replica.Call(CallID{4}, makeA(4), before, false) // nobody had it before
+	r.replica.Call(r.now, CallID{4}, makeA(4), before, false) // nobody had it before
 	r.take()
 	r.applyAll()
 	r.wantAnswers("3 SUCCESS", "4 SUCCESS")

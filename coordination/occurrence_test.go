@@ -144,6 +144,9 @@ func TestEndsNameTheirClients(t *testing.T) {
 		return stream
 	}
 	expires, lost, stops, _ := held("expires"), held("lost"), held("stops"), held("killed")
+	r.leader.Detach(r.now, held("away"))
+	r.pass(2000)
+	r.call(&EndSession{Caller: Caller{Subject: "root"}, Node: 1, Session: 5})
 	r.leader.Detach(r.now, expires)
 	r.leader.Lose(r.now, lost)
 	r.request(stops, 2, Request{Kind: RequestStop})
@@ -171,6 +174,7 @@ func TestEndsNameTheirClients(t *testing.T) {
 		"lost":    fmt.Sprintf("%d%s6000 2 of /local/n, lost by %[1]d", OccurSessionExpired, who),
 		"stops":   fmt.Sprintf("%d%s0 0 of /local/n, lost by %[1]d", OccurSessionStopped, who),
 		"killed":  fmt.Sprintf("%d%s0 0 of /local/n, lost by %[1]d", OccurSessionEnded, who),
+		"away":    fmt.Sprintf("%d%s2000 1 of /local/n, lost by %[1]d", OccurSessionEnded, who),
 	} {
 		if ends[name] != want {
 			t.Errorf("%s: %q, want %q", name, ends[name], want)
@@ -178,6 +182,45 @@ func TestEndsNameTheirClients(t *testing.T) {
 	}
 	if !reflect.DeepEqual(logged, copied) {
 		t.Errorf("one server has\n%+v\nanother one\n%+v", logged, copied)
+	}
+}
+
+// TestKilledAsItsLockIsGranted kills a session in the entry in which it gets a lock that another one gives back: it
+// held the lock, from that entry to that entry.
+func TestKilledAsItsLockIsGranted(t *testing.T) {
+	m, err := NewMachine("/local", DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(commands ...Command) {
+		m.ApplyEntry(&Entry{Index: m.Index() + 1, Term: 1, StampMillis: 9000, Commands: commands})
+	}
+	origin := func(session SessionID) Origin {
+		return Origin{Node: 1, Session: session, Address: Address{Epoch{1, uint64(session)}, 1}}
+	}
+	apply(&CreateNode{Path: pathOf("/local/n")})
+	for session := SessionID(1); session <= 2; session++ {
+		apply(&Attach{Node: 1, Epoch: origin(session).Address.Epoch, TimeoutMillis: 5000})
+		apply(&AcquireSemaphore{Origin: origin(session), Name: "lock", Count: Infinite, Ephemeral: true,
+			TimeoutMillis: Infinite})
+	}
+	m.Observe()
+	apply(&ReleaseSemaphore{Origin: origin(1), Name: "lock"},
+		&EndSession{Caller: Caller{Subject: "root"}, Node: 1, Session: 2})
+	var got []string
+	for _, o := range m.Occurred() {
+		text := fmt.Sprintf("%d of %d by %d from %d to %d", o.Kind, o.Session, o.Cause, o.Before, o.StampMillis)
+		if o.More != nil {
+			text += fmt.Sprintf(" held %d of %q", o.More.Held, o.More.Names)
+		}
+		got = append(got, text)
+	}
+	want := []string{fmt.Sprintf("%d of 1 by 0 from 9000 to 9000", OccurLockLost),
+		fmt.Sprintf("%d of 2 by 0 from 0 to 9000", OccurLockGranted),
+		fmt.Sprintf(`%d of 2 by 0 from 0 to 9000 held 1 of ["lock"]`, OccurSessionEnded),
+		fmt.Sprintf("%d of 2 by %d from 9000 to 9000", OccurLockLost, OccurSessionEnded)}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
 	}
 }
 

@@ -31,7 +31,7 @@ type Answer[W any] struct {
 
 // Call takes the command of a call for which waiter waits; since and repeated are those of Leader.Call.
 // Everybody gets one Answer. Who waits for a call of the same name gets the same one.
-func (r *Replica[S, W]) Call(waiter W, c Command, since Index, repeated bool) {
+func (r *Replica[S, W]) Call(now Instant, waiter W, c Command, since Index, repeated bool) {
 	if r.leader == nil {
 		r.answers = append(r.answers, Answer[W]{Waiter: waiter, End: CallNotLed})
 		return
@@ -44,7 +44,7 @@ func (r *Replica[S, W]) Call(waiter W, c Command, since Index, repeated bool) {
 	}
 	call, _ := CallOf(c)
 	r.calls[call] = append(r.calls[call], waiter)
-	r.leader.Call(c, since, repeated)
+	r.leader.Call(now, c, since, repeated)
 }
 
 // Waiting returns the waiters of a call. The slice is the Replica's.

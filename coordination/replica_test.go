@@ -51,7 +51,7 @@ func TestLineageComesFirst(t *testing.T) {
 	r := follower(t)
 	r.replica.Leading(7, 99)
 	r.commit(7, nil)
-	r.replica.Call(CallID{1}, makeA(1), r.index, false)
+	r.replica.Call(r.now, CallID{1}, makeA(1), r.index, false)
 	commands := r.replica.Take().Commands
 	if len(commands) != 2 || commands[0].(*BeginLineage).Lineage != 99 {
 		t.Errorf("proposed %v", commands)
@@ -118,17 +118,17 @@ func (r *rig) ends() (ends []CallEnd, waiters []CallID) {
 // Each waiter of a call gets its end once, whatever it is, in a deterministic order.
 func TestEndsOfCalls(t *testing.T) {
 	r := follower(t)
-	r.replica.Call(CallID{9}, makeA(9), r.index, false)
+	r.replica.Call(r.now, CallID{9}, makeA(9), r.index, false)
 	if ends, _ := r.ends(); !slices.Equal(ends, []CallEnd{CallNotLed}) {
 		t.Errorf("without a leader: %v", ends)
 	}
 	r.lead()
 	var want []CallID
 	for nonce := uint64(40); nonce > 0; nonce-- {
-		r.replica.Call(CallID{nonce}, makeA(nonce), r.index, false)
+		r.replica.Call(r.now, CallID{nonce}, makeA(nonce), r.index, false)
 		want = append([]CallID{{nonce}}, want...)
 	}
-	r.replica.Call(CallID{1}, makeA(1), r.index, false) // somebody else waits, too
+	r.replica.Call(r.now, CallID{1}, makeA(1), r.index, false) // somebody else waits, too
 	want = append([]CallID{{1}}, want...)
 	r.replica.Following()
 	ends, waiters := r.ends()

@@ -125,7 +125,7 @@ func (r *rig) applyAll() {
 // call makes a call that nobody repeats.
 func (r *rig) call(c Command) {
 	name, _ := CallOf(c)
-	r.replica.Call(name, c, r.index, false)
+	r.replica.Call(r.now, name, c, r.index, false)
 	r.take()
 }
 

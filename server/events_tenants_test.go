@@ -1,7 +1,11 @@
 package server
 
 import (
+	"log/slog"
 	"testing"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -54,5 +58,47 @@ func TestEventsWithoutQuorum(t *testing.T) {
 		&adminpb.EventsRequest{Path: testNode})
 	if err != nil || len(answer.GetEvents()) == 0 {
 		t.Errorf("without a majority: %v, %v", answer, err)
+	}
+}
+
+// TestAuditOfData: alice and bob change the data of a semaphore by calls, each expecting the version that is there. The
+// log has a line a second for each of them, not one for each version.
+func TestAuditOfData(t *testing.T) {
+	log := &logText{}
+	g := startGuarded(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	for _, who := range []string{"alice", "bob"} {
+		g.permit(testNode, granting(who, "ydb.granular.select_row", "ydb.granular.update_row"))
+	}
+	stream, _ := g.session("token-of-alice")
+	defer stream.CloseSend()
+	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "flags", Limit: 1}}})
+	next(t, stream)
+	inspect := adminpb.NewInspectClient(g.conn)
+	set := func(who string) {
+		t.Helper()
+		now, err := inspect.Versions(g.as("token-of-"+who), &adminpb.VersionsRequest{Path: testNode, Name: "flags"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inspect.UpdateData(g.as("token-of-"+who), &adminpb.UpdateDataRequest{Path: testNode, Name: "flags",
+			Data: []byte(who), Expected: now.GetPresent().GetVersion()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := time.Now()
+	for range 100 {
+		set("alice")
+	}
+	set("root")
+	set("root")
+	if n, most := log.with("act=Inspect/UpdateData", "user=alice"), 2+int(time.Since(begun)/time.Second); n > most {
+		t.Errorf("%d lines of one semaphore where %d are due", n, most)
+	}
+	set("bob")
+	for _, who := range []string{"alice", "bob", "root"} {
+		if log.with("act=Inspect/UpdateData", "user="+who) == 0 {
+			t.Errorf("the changes by %s have no line", who)
+		}
 	}
 }

@@ -329,7 +329,7 @@ func transportOptions(idle, keepaliveAnswer time.Duration) []grpc.ServerOption {
 }
 
 func (s *Server) startGRPC() {
-	audit := &admin.Audit{Group: s.group, Logger: s.config.Logger}
+	audit := admin.NewAudit(s.group, s.config.Logger)
 	options := append(s.connections.Options(kindOf, mostBytes, s.meters.Ended),
 		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.replaced.keepalive, keepaliveTimeout))...)
 	s.http.methods = make(map[string]console.Method)

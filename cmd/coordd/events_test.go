@@ -54,16 +54,24 @@ func TestQuestionsAtNight(t *testing.T) {
 		found := coordd(t, exit.OK, at(servers[0], "events", "app"))
 		return strings.Contains(found, `lost "nightly-report"`)
 	})
+	held := regexp.MustCompile(`before  session 1, order id 1, for \S+ until \S+, its session expired`)
 	second := openLockSession(t, servers[0].endpoint, "/local/app", "worker-8", 600_000)
 	if !second.next().GetAcquireSemaphoreResult().GetAcquired() {
 		t.Fatal("not acquired")
 	}
 	history := coordd(t, exit.OK, at(servers[2], "semaphore", "show", "app", "nightly-report", "--history"))
-	held := regexp.MustCompile(`before  session 1, order id 1, for \S+ until \S+, its session expired`)
 	if !held.MatchString(history) {
 		t.Errorf("the history of the lock:\n%s", history)
 	}
 	run("session", "kill", "app", "2", "--reason", "it hangs")
+	for _, s := range servers { // the lock is free now, so there is no semaphore
+		free := coordd(t, exit.OK, at(s, "semaphore", "show", "app", "nightly-report", "--history"))
+		if !strings.Contains(free, `"nightly-report" held by nobody, 0 owners`) || !held.MatchString(free) {
+			t.Errorf("the history of a free lock:\n%s", free)
+		}
+		coordd(t, exit.NotFound, at(s, "semaphore", "show", "app", "nightly-report"))
+		coordd(t, exit.NotFound, at(s, "semaphore", "show", "app", "never", "--history"))
+	}
 	doomed := openLockSession(t, servers[2].endpoint, "/local/doomed", "worker-9", 600_000)
 	if !doomed.next().GetAcquireSemaphoreResult().GetAcquired() {
 		t.Fatal("not acquired")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,10 +224,12 @@ func showSemaphore(node string, d *client.Description) *semaphoreShown {
 
 // heldText says how much of a semaphore is held.
 func heldText(count, limit uint64, ephemeral bool) string {
-	if ephemeral && count == math.MaxUint64 {
+	switch {
+	case ephemeral && count == 0:
+		return "held by nobody"
+	case ephemeral && count == math.MaxUint64:
 		return "held"
-	}
-	if ephemeral {
+	case ephemeral:
 		return fmt.Sprintf("held by %d who share it", count)
 	}
 	return fmt.Sprintf("held %d of %d", count, limit)
@@ -327,20 +330,26 @@ func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
 			return c.withSession(ctx, args[0], "semaphore show", func(s *client.Session) error {
 				version, unknown := c.versions(ctx, args[0], args[1]) // before the data, which may then be younger
 				d, _, err := s.Describe(ctx, args[1], client.Wanted{Owners: true, Waiters: true})
+				var holds []*holdShown
+				if history && (err == nil || client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND) {
+					var failed error
+					if holds, failed = c.holds(ctx, args[0], args[1]); failed != nil {
+						return cmp.Or(err, failed)
+					}
+					if err != nil && len(holds) > 0 { // an ephemeral semaphore is there only while it is used
+						d, err = &client.Description{Name: args[1], Limit: math.MaxUint64, Ephemeral: true}, nil
+					}
+				}
 				if err != nil {
 					return aboutSemaphore(args[1], err)
 				}
 				shown := showSemaphore(c.path(args[0]), d)
+				shown.History = holds
 				if unknown == nil && !d.GetEphemeral() {
 					shown.lastChange = showVersion(version)
 				}
 				if err := c.whoHas(ctx, shown); err != nil {
 					return err
-				}
-				if history {
-					if shown.History, err = c.holds(ctx, args[0], args[1]); err != nil {
-						return err
-					}
 				}
 				return out.one(env.Stdout, shown, shown.text)
 			})

@@ -36,7 +36,7 @@ func (w *World) Begin(build func(call coordination.CallID) coordination.Command)
 
 // ask puts a call to the present leader.
 func (w *World) ask(c *Call) {
-	w.replica.Call(c, c.command, c.since, c.lost)
+	w.replica.Call(w.now, c, c.command, c.since, c.lost)
 	w.run()
 }
 

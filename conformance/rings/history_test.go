@@ -196,7 +196,7 @@ func (h *history) begin(relaxedAttaches, strictReads bool) {
 func (h *history) callID() coordination.CallID { return coordination.CallID{Nonce: h.draw()} }
 
 func (h *history) call(c coordination.Command) {
-	h.leader.replica.Call(0, c, coordination.Index(len(h.log)), false)
+	h.leader.replica.Call(h.now, 0, c, coordination.Index(len(h.log)), false)
 	h.turn(0)
 }
 

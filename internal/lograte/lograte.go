@@ -3,6 +3,7 @@
 package lograte
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -21,6 +22,7 @@ const Suppressed = "not told before"
 
 // Limiter limits one repeated line. The zero value allows the first event. It is not safe for concurrent use.
 type Limiter struct {
+	longest    time.Duration // of a pause; 0: MaxPause
 	until      time.Time
 	pause      time.Duration
 	suppressed int
@@ -32,18 +34,20 @@ func (l *Limiter) Allow(now time.Time) (ok bool, suppressed int) {
 		l.suppressed++
 		return false, 0
 	}
-	if now.Sub(l.until) > MaxPause {
+	longest := cmp.Or(l.longest, MaxPause)
+	if now.Sub(l.until) > longest {
 		l.pause = 0
 	}
-	l.pause = min(max(2*l.pause, MinPause), MaxPause)
+	l.pause = min(max(2*l.pause, MinPause), longest)
 	l.until = now.Add(l.pause)
 	suppressed, l.suppressed = l.suppressed, 0
 	return true, suppressed
 }
 
-// expired reports whether the limiter behaves like a new one.
+// expired reports whether the limiter behaves like a new one, or has a count that nobody has asked for in MaxPause.
 func (l *Limiter) expired(now time.Time) bool {
-	return l.suppressed == 0 && now.Sub(l.until) > MaxPause
+	past := now.Sub(l.until)
+	return past > MaxPause || l.suppressed == 0 && past > cmp.Or(l.longest, MaxPause)
 }
 
 // State limits lines about the changes of a state. The zero value has logged the state "". It is not safe for
@@ -74,6 +78,8 @@ func (s *State) SetLogged(state string) { s.logged = state }
 // ByKey limits lines by a key, such as an address. A client that varies its key gains little: beyond 64 keys, all
 // others share one limiter until some have expired. The zero value is ready for use, by several goroutines.
 type ByKey struct {
+	Longest time.Duration // of the pauses; 0: MaxPause
+
 	mu       sync.Mutex
 	limiters map[string]*Limiter
 	rest     Limiter
@@ -103,7 +109,7 @@ func (k *ByKey) limiterOf(key string, now time.Time) *Limiter {
 	if k.limiters == nil {
 		k.limiters = map[string]*Limiter{}
 	}
-	limiter := &Limiter{}
+	limiter := &Limiter{longest: k.Longest}
 	k.limiters[key] = limiter
 	return limiter
 }

@@ -82,6 +82,28 @@ func TestByKey(t *testing.T) {
 	}
 }
 
+// TestSteadyByKey has a line a second of each key, with a count of the others, and forgets keys that are over.
+func TestSteadyByKey(t *testing.T) {
+	k := ByKey{Longest: time.Second}
+	now := time.Unix(1, 0)
+	lines, events := 0, 0
+	for range 6000 {
+		if ok, suppressed := k.Allow("a", now); ok {
+			lines++
+			events += 1 + suppressed
+		}
+		now = now.Add(10 * time.Millisecond)
+	}
+	if lines != 60 || events > 6000 || events < 5900 {
+		t.Errorf("%d lines of a minute stand for %d of 6000 events", lines, events)
+	}
+	for n := range 10 * maxKeys {
+		if ok, _ := k.Allow(fmt.Sprint(n), now.Add(time.Duration(n)*time.Second/2)); !ok {
+			t.Fatalf("key %d has no line", n)
+		}
+	}
+}
+
 // TestCut: text from a client cannot fill a line, nor begin another one, in either format of the log.
 func TestCut(t *testing.T) {
 	for text, want := range map[string]string{

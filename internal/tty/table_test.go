@@ -7,6 +7,11 @@ import (
 	"unicode/utf8"
 )
 
+// cells counts the columns of a text of the characters in these tests.
+func cells(text string) int {
+	return utf8.RuneCountInString(text) + strings.Count(text, "漢") - strings.Count(text, "\u0301")
+}
+
 // TestTableFits draws random tables: no line is longer than the terminal is wide, and nothing is cut that had room.
 func TestTableFits(t *testing.T) {
 	seed := rand.Uint64()
@@ -17,9 +22,9 @@ func TestTableFits(t *testing.T) {
 		longest := make([]int, 7)
 		for at := range rows {
 			for i := range longest {
-				cell := strings.Repeat("é", random.IntN(1+random.IntN(60)))
+				cell := strings.Repeat([]string{"é", "e\u0301", "漢"}[random.IntN(3)], random.IntN(1+random.IntN(60)))
 				rows[at] = append(rows[at], cell)
-				longest[i] = max(longest[i], utf8.RuneCountInString(cell))
+				longest[i] = max(longest[i], cells(cell))
 			}
 		}
 		need := gap * (len(longest) - 1)
@@ -28,12 +33,27 @@ func TestTableFits(t *testing.T) {
 		}
 		lines := Table(rows, columns)
 		for _, line := range lines {
-			if length := utf8.RuneCountInString(line); columns > 0 && length > columns {
+			if length := cells(line); columns > 0 && length > columns {
 				t.Fatalf("seed %d: a line of %d in %d columns: %q", seed, length, columns, line)
 			}
 		}
 		if cut := strings.Contains(strings.Join(lines, ""), "…"); cut != (columns > 0 && need > columns) {
 			t.Fatalf("seed %d: %d of %d columns are needed; cut: %v", seed, need, columns, cut)
+		}
+	}
+}
+
+// TestWidth measures texts of several scripts.
+func TestWidth(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "lock": 4, "é": 1, "e\u0301": 1, "漢字": 4, "한글": 4, "ｗ": 2,
+		"🔒x": 3, "…": 1, "a\u200db": 2, "\xff": 1, "привет": 6} {
+		if got := Width(text); got != want {
+			t.Errorf("%q has %d columns, want %d", text, got, want)
+		}
+	}
+	for columns, want := range []string{"…", "…", "…", "漢…", "漢…", "漢字…", "漢字漢"} {
+		if got := Cut("漢字漢", columns); got != want || columns > 0 && Width(got) > columns {
+			t.Errorf("%q in %d columns, want %q", got, columns, want)
 		}
 	}
 }

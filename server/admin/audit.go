@@ -34,6 +34,12 @@ type Audit struct {
 
 	refused  lograte.ByKey // acts of callers who are not administrators, by where they come from
 	repeated lograte.ByKey // failed acts of administrators, and acts of others
+	data     lograte.ByKey // changes of data by calls, by semaphore and user
+}
+
+// NewAudit returns an Audit of a group.
+func NewAudit(g *group.Group, logger *slog.Logger) *Audit {
+	return &Audit{Group: g, Logger: logger, data: lograte.ByKey{Longest: time.Second}}
 }
 
 // readsOnly are the administrators' calls that change nothing and take nothing away.
@@ -70,7 +76,7 @@ func (a *Audit) Unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 		if err == nil {
 			refusal = refusalIn(answer)
 		}
-		a.log(ctx, info.FullMethod, targetOf(request), refusal)
+		a.log(ctx, info.FullMethod, request, refusal)
 	}
 	return answer, err
 }
@@ -80,15 +86,16 @@ func (a *Audit) Stream(service any, stream grpc.ServerStream, info *grpc.StreamS
 	handler grpc.StreamHandler) error {
 	err := handler(service, stream)
 	if audited(info.FullMethod) {
-		a.log(stream.Context(), info.FullMethod, "", err)
+		a.log(stream.Context(), info.FullMethod, nil, err)
 	}
 	return err
 }
 
-// log writes the line. Everything that an administrator changes has one. All else is rate-limited: refusals
-// by where they come from, and what is done or has failed by what it is, for callers can repeat it.
-func (a *Audit) log(ctx context.Context, method, target string, err error) {
-	act := method[strings.LastIndex(method, ".")+1:]
+// log writes the line. Everything that an administrator changes has one, but data, of which a semaphore has one a
+// second. All else is rate-limited: refusals by where they come from, and what is done or has failed by what it is, for
+// callers can repeat it.
+func (a *Audit) log(ctx context.Context, method string, request any, err error) {
+	act, target := method[strings.LastIndex(method, ".")+1:], targetOf(request)
 	from := auth.SourceOf(ctx)
 	if p, ok := peer.FromContext(ctx); ok && !auth.FromSocket(ctx) {
 		from = p.Addr.String()
@@ -104,10 +111,17 @@ func (a *Audit) log(ctx context.Context, method, target string, err error) {
 		fields = append(fields, "error", lograte.Cut(status.Convert(err).Message()))
 	}
 	administers := a.administrates(ctx)
-	if err != nil || !administers {
+	update, isData := request.(*adminpb.UpdateDataRequest)
+	if err != nil || !administers || isData {
+		if isData { // each has another version
+			target = update.GetPath() + "\n" + string(update.GetName())
+		}
 		limiters, kind := &a.repeated, strings.Join([]string{text, act, target, id.String()}, "\n")
-		if err != nil && !administers {
+		switch {
+		case err != nil && !administers:
 			limiters, kind = &a.refused, auth.SourceOf(ctx)
+		case err == nil && isData:
+			limiters = &a.data
 		}
 		ok, hidden := limiters.Allow(kind, time.Now())
 		if !ok {

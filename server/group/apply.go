@@ -191,7 +191,7 @@ func (g *core) handle(e event) {
 		g.replica.Forward(g.clock.Now(), e.Reign, e.ID, e.Sink, e.Forward)
 	case c.read == nil && (c.claimed.Swap(true) || g.refuses(c)): // its caller has gone, or has been refused
 	case c.read == nil:
-		g.replica.Call(c, c.attempt.command, c.attempt.since, c.attempt.repeated)
+		g.replica.Call(g.clock.Now(), c, c.attempt.command, c.attempt.since, c.attempt.repeated)
 	default:
 		g.reads = append(g.reads, c)
 	}

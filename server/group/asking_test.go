@@ -101,7 +101,7 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	passedOn := codec.AppendCommand(nil, command)
 	g.hold(g.turn.Lock())
 	waiting := &call{attempt: &attempt{command: command, encoded: passedOn}, done: make(chan callAnswer, 1)}
-	g.core.replica.Call(waiting, command, 0, false)
+	g.core.replica.Call(g.clock.Now(), waiting, command, 0, false)
 	if got := g.core.passedOn(command); got == nil || &got[0] != &passedOn[0] {
 		t.Error("a command that was passed on is encoded anew")
 	}

@@ -24,6 +24,8 @@ type Query struct {
 	Limit         int    // the newest so many
 	// Wanted reports whether an event is wanted.
 	Wanted func(*adminpb.Event) bool
+	// Permit, unless nil, removes events that the caller may not see. It gets those of a file that are wanted at once.
+	Permit func([]*adminpb.Event) []*adminpb.Event
 }
 
 // Wants reports whether a request is about an event, but for its bounds.
@@ -42,6 +44,14 @@ func (q *Query) matches(e *adminpb.Event) bool {
 		e.GetTimeMillis() >= q.SinceMillis && q.Wanted(e)
 }
 
+// permitted returns those of some events that the caller may see.
+func (q *Query) permitted(list []*adminpb.Event) []*adminpb.Event {
+	if q.Permit == nil || len(list) == 0 {
+		return list
+	}
+	return q.Permit(list)
+}
+
 // Read returns events, the newest first. It waits for others that read.
 func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) {
 	select {
@@ -53,8 +63,8 @@ func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) 
 	if h.config.FS == nil {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
-		found := Merge(q.Limit, slices.DeleteFunc(slices.Concat(h.memory[:]...),
-			func(e *adminpb.Event) bool { return !q.matches(e) }))
+		found := Merge(q.Limit, q.permitted(slices.DeleteFunc(slices.Concat(h.memory[:]...),
+			func(e *adminpb.Event) bool { return !q.matches(e) })))
 		for i, e := range found {
 			found[i] = proto.CloneOf(e)
 		}
@@ -63,10 +73,9 @@ func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) 
 	// A reader that goes on from a position would miss the rest of a batch that is being written, or begins meanwhile.
 	written, hidden := h.written.Load(), h.hidden.Load()
 	whole := func(index uint64) bool { return (hidden == 0 || index < hidden) && (written == 0 || index <= written) }
-	return read(ctx, h.config.FS, h.config.Dir, &Query{Before: q.Before, After: q.After, SinceMillis: q.SinceMillis,
-		Limit: q.Limit, Wanted: func(e *adminpb.Event) bool {
-			return (q.After == nil || whole(e.GetIndex())) && q.Wanted(e)
-		}})
+	own := *q
+	own.Wanted = func(e *adminpb.Event) bool { return (q.After == nil || whole(e.GetIndex())) && q.Wanted(e) }
+	return read(ctx, h.config.FS, h.config.Dir, &own)
 }
 
 // ReadDir returns events of a server that does not run, from its data directory.
@@ -99,13 +108,15 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 			}
 			err = errors.Join(err, wrong)
 			older := false // of these and what is before them nothing is among the newest
+			var wanted []*adminpb.Event
 			scan(content, class, sequence, func(e *adminpb.Event) {
 				older = older || e.GetNumber() != 0 && // others have the time of a clock that may be wrong
 					(e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0)
 				if q.matches(e) {
-					found[class] = append(found[class], e)
+					wanted = append(wanted, e)
 				}
 			})
+			found[class] = append(found[class], q.permitted(wanted)...)
 			if older || len(found[class]) >= q.Limit {
 				break
 			}

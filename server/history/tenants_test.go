@@ -244,3 +244,24 @@ func TestReadersWait(t *testing.T) {
 	close(leave)
 	<-ended
 }
+
+// TestRightsAreAskedByFile: the rights of a tenant with many nodes are looked up for a file at once, and what he may
+// not see takes no place among the newest.
+func TestRightsAreAskedByFile(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	for range 500 {
+		s.add(events.Audit, 10)
+		s.add(events.Configuration, 10)
+	}
+	h.step(time.UnixMilli(0))
+	asked := 0
+	found, err := h.Read(context.Background(), &Query{Limit: 3, Wanted: all,
+		Permit: func(list []*adminpb.Event) []*adminpb.Event {
+			asked++
+			return slices.DeleteFunc(list, func(e *adminpb.Event) bool { return e.GetIndex() > 4 })
+		}})
+	if err != nil || asked != 2 || len(found) != 3 || found[0].GetIndex() != 4 {
+		t.Errorf("asked %d times, found %v: %v", asked, found, err)
+	}
+}

@@ -72,8 +72,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 		if unknown[i] != "" {
 			own.Unknown = append(own.Unknown, unknown[i])
 		}
-		lists = append(lists, slices.DeleteFunc(answer.GetEvents(),
-			func(e *adminpb.Event) bool { return !seen.sees(e) }))
+		lists = append(lists, seen.permit(answer.GetEvents()))
 		own.More = own.GetMore() || answer.GetMore()
 	}
 	limit := limitOf(r)
@@ -97,7 +96,7 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	seen, limit := s.eyes(ctx, caller), limitOf(r)
 	found, err := s.History.Read(ctx, &history.Query{Before: r.GetBefore(), After: r.GetAfter(),
 		SinceMillis: r.GetSinceMillis(), Limit: limit + 1,
-		Wanted: func(e *adminpb.Event) bool { return history.Wants(r, e) && seen.sees(e) }})
+		Wanted: func(e *adminpb.Event) bool { return history.Wants(r, e) }, Permit: seen.permit})
 	if err != nil {
 		s.Logger.Warn("not all events can be read", "error", err)
 	}
@@ -122,32 +121,40 @@ type eyes struct {
 	service *Service
 	caller  coordination.Caller
 	all     bool
-	nodes   map[uint64]bool
+	nodes   map[uint64]bool // the caller may read the rows; those that are missing were not looked up
 }
 
 func (s *Service) eyes(ctx context.Context, caller coordination.Caller) *eyes {
-	return &eyes{ctx, s, caller, s.administers(caller), make(map[uint64]bool)}
+	return &eyes{ctx, s, caller, s.administers(caller), map[uint64]bool{0: false}}
 }
 
-// sees reports whether the caller sees an event. Acts of administrators and the events of dropped nodes are for
-// administrators: another node at the same path has another id.
-func (y *eyes) sees(e *adminpb.Event) bool {
+// permit removes from events those that the caller does not see. Acts of administrators and the events of dropped nodes
+// are for administrators: another node at the same path has another id.
+func (y *eyes) permit(list []*adminpb.Event) []*adminpb.Event {
 	if y.all {
-		return true
+		return list
 	}
-	if e.GetNode() == 0 || e.GetKind() == adminpb.Event_ADMINISTERED {
-		return false
+	var unknown []uint64
+	for _, e := range list {
+		if _, known := y.nodes[e.GetNode()]; !known {
+			y.nodes[e.GetNode()] = false
+			unknown = append(unknown, e.GetNode())
+		}
 	}
-	may, known := y.nodes[e.GetNode()]
-	if !known {
+	for nodes := range slices.Chunk(unknown, maxPageRows) { // a turn each
 		_, err := y.service.Group.Read(y.ctx, func(m *coordination.Machine) outcome.Outcome {
-			may = y.mayRead(m, coordination.NodeID(e.GetNode()))
+			for _, node := range nodes {
+				y.nodes[node] = y.mayRead(m, coordination.NodeID(node))
+			}
 			return outcome.Done()
 		})
-		may = may && err == nil
-		y.nodes[e.GetNode()] = may
+		if err != nil {
+			break
+		}
 	}
-	return may
+	return slices.DeleteFunc(list, func(e *adminpb.Event) bool {
+		return !y.nodes[e.GetNode()] || e.GetKind() == adminpb.Event_ADMINISTERED
+	})
 }
 
 func (y *eyes) mayRead(m *coordination.Machine, node coordination.NodeID) bool {
