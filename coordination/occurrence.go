@@ -28,8 +28,8 @@ const (
 	// OccurNodeDropped: a coordination node is gone, with Count sessions and all that they had. It stands for
 	// all of these: a node may have more sessions than anybody keeps occurrences.
 	OccurNodeDropped
-	// OccurLeader: a server takes another one for the leader than before. The recorder of events adds it, not the
-	// machine.
+	// OccurLeader: a server takes another one for the leader than before, or, in the log, the first entry of a term.
+	// The recorder of events adds it, not the machine.
 	OccurLeader
 	// OccurSessionTraced: the client that has attached to a session came as part of a trace. The recorder adds it, too.
 	OccurSessionTraced
@@ -38,6 +38,9 @@ const (
 	OccurDataChanged
 	// OccurAdministered: a call has changed nodes, directories, rights, limits, resources or users.
 	OccurAdministered
+	// OccurSkipped: a server got the state of another one, instead of the entries from Index to Before. The recorder
+	// adds it.
+	OccurSkipped
 )
 
 // Occurrence is something that happened to a session or a lock, for people who watch. Nothing depends on it. Index and
@@ -99,6 +102,9 @@ type occurrences struct {
 
 // Observe collects occurrences from now on. The caller has to take them after every entry.
 func (m *occurrences) Observe() { m.observed = true }
+
+// StampMillis returns the time of the log: the largest stamp of an entry so far.
+func (m *occurrences) StampMillis() uint64 { return m.stampMillis }
 
 // Occurred returns what has occurred since the last call. The slice is valid until something is done to the
 // machine.

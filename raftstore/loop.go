@@ -472,7 +472,10 @@ func (l *loop) handOver(m *pb.Message) error {
 		out[i] = Entry{Index: e.GetIndex(), Term: e.GetTerm()}
 		if e.GetType() == pb.EntryNormal {
 			out[i].Data = e.GetData()
-		} else if err := l.changeMembers(e); err != nil {
+			continue
+		}
+		var err error
+		if out[i].Change, err = l.changeMembers(e); err != nil {
 			return err
 		}
 	}
@@ -496,16 +499,17 @@ func (l *loop) handOver(m *pb.Message) error {
 }
 
 // changeMembers applies a committed membership entry.
-func (l *loop) changeMembers(e *pb.Entry) error {
+func (l *loop) changeMembers(e *pb.Entry) (*MemberChange, error) {
 	change, record, err := l.conf.Judge(e, l.s.forced.Load())
 	if err != nil {
-		return &datadir.CorruptionError{File: l.s.cfg.Dir, Index: e.GetIndex(),
+		return nil, &datadir.CorruptionError{File: l.s.cfg.Dir, Index: e.GetIndex(),
 			Reason: fmt.Sprintf("membership entry: %v", err)}
 	}
 	next := l.conf.After(l.node.ApplyConfChange(change), record)
 	next.Index = max(l.conf.Index, e.GetIndex())
+	act, member := l.conf.Changed(next)
 	l.setConf(e.GetIndex(), next)
-	return nil
+	return &MemberChange{act, member}, nil
 }
 
 func lastIndex(entries []*pb.Entry) uint64 { return entries[len(entries)-1].GetIndex() }

@@ -30,7 +30,11 @@ import (
 type Entry struct {
 	Index, Term uint64
 	Data        []byte
+	Change      *MemberChange // of a membership entry
 }
+
+// MemberChange is the change of a member in words; empty: the same members have votes as before.
+type MemberChange struct{ Act, Member string }
 
 // Handler receives the events of the log. All methods but Flush are called within the store's turn: one at a time, from
 // any goroutine, and in an order that is meaningful. They must return quickly and wait for nothing: nothing is

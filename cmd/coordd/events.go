@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,12 +130,15 @@ func eventText(e *adminpb.Event) (text string) {
 		text = fmt.Sprintf("the node was dropped %s with %s and %s", by(e.GetUser()),
 			counted(e.GetCount(), "session"), counted(e.GetBefore(), "held lock"))
 	case adminpb.Event_ADMINISTERED:
-		text = e.GetAct() + " " + by(e.GetUser())
+		text = e.GetAct()
+		if !strings.HasSuffix(text, " member") { // the log of the membership has no users
+			text += " " + by(e.GetUser())
+		}
 		if e.GetTarget() != "" {
 			text += ": " + e.GetTarget()
 		}
 	case adminpb.Event_LEADER:
-		text = fmt.Sprintf("server %s leads in term %d", e.GetServer(), e.GetTerm())
+		text = fmt.Sprintf("server %s leads in term %d", cmp.Or(e.GetServer(), "(unknown)"), e.GetTerm())
 	}
 	if e.GetSkipped() > 0 {
 		text += fmt.Sprintf(" (and %d more)", e.GetSkipped())
@@ -268,7 +272,7 @@ func (c *caller) events(ctx context.Context, env *cmdline.Env, out *outputFlag, 
 		}
 		for _, why := range unknown {
 			if request.GetAfter() == nil {
-				fmt.Fprintf(env.Stderr, "coordd: %s: its events are missing\n", why)
+				fmt.Fprintf(env.Stderr, "coordd: events are missing: %s\n", why)
 			}
 		}
 		if !f.follow {
@@ -317,7 +321,13 @@ func eventsOfDir(env *cmdline.Env, out *outputFlag, f *eventsFlags, directory st
 	}
 	r := f.request(path)
 	list, err := history.ReadDir(context.Background(), directory, &history.Query{SinceMillis: r.GetSinceMillis(),
-		Limit: int(f.limit), Wanted: func(e *adminpb.Event) bool { return history.Wants(r, e) }})
+		Limit: int(f.limit), Wanted: func(e *adminpb.Event) bool {
+			if e.GetKind() == adminpb.Event_GAP {
+				fmt.Fprintf(env.Stderr, "coordd: the entries %d to %d of the log: their events are missing\n", e.GetIndex(),
+					e.GetLastIndex())
+			}
+			return history.Wants(r, e)
+		}})
 	if err != nil {
 		return fmt.Errorf("the events in %s: %w", directory, err)
 	}

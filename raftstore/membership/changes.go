@@ -136,6 +136,24 @@ func (c Conf) After(state *pb.ConfState, m *Record) Conf {
 	return next
 }
 
+// Changed describes the member in which the next membership differs from c, "" if the same ones have votes.
+func (c Conf) Changed(next Conf) (act, member string) {
+	for _, m := range next.Members {
+		switch {
+		case !c.Has(m.ID):
+			return "add member", m.Name + " at " + m.Peer
+		case slices.Contains(c.Learners, m.ID) && slices.Contains(next.Voters, m.ID):
+			return "promote member", next.NameOf(m.ID)
+		}
+	}
+	for _, m := range c.Members {
+		if !next.Has(m.ID) {
+			return "remove member", c.NameOf(m.ID)
+		}
+	}
+	return "", ""
+}
+
 // Including returns c with a member that was added later. Raft takes a checkpoint only if the receiver is a
 // member as of it. The entry that adds the receiver follows; until then no entry is judged by this record,
 // see Allows, so that the receiver judges as all others do.

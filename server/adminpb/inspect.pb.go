@@ -298,7 +298,7 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // The reason why a session that ended had no stream.
@@ -351,7 +351,7 @@ func (x Event_Lost) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Lost.Descriptor instead.
 func (Event_Lost) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23, 1}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24, 1}
 }
 
 type PageRequest struct {
@@ -2157,6 +2157,7 @@ type EventsResponse struct {
 	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`      // there are others, older than the last
 	Unknown       []string               `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"` // the servers whose events are missing, and why
 	Holds         []*Hold                `protobuf:"bytes,4,rep,name=holds,proto3" json:"holds,omitempty"`     // up to 20, the newest first, of those that ended since the asked server was started
+	Gaps          []*Gap                 `protobuf:"bytes,5,rep,name=gaps,proto3" json:"gaps,omitempty"`       // of a server's own answer to another one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2219,6 +2220,66 @@ func (x *EventsResponse) GetHolds() []*Hold {
 	return nil
 }
 
+func (x *EventsResponse) GetGaps() []*Gap {
+	if x != nil {
+		return x.Gaps
+	}
+	return nil
+}
+
+// A part of the log that a server did not execute: it got the state of another one.
+type Gap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FirstIndex    uint64                 `protobuf:"varint,1,opt,name=first_index,json=firstIndex,proto3" json:"first_index,omitempty"`
+	LastIndex     uint64                 `protobuf:"varint,2,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gap) Reset() {
+	*x = Gap{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gap) ProtoMessage() {}
+
+func (x *Gap) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
+func (*Gap) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Gap) GetFirstIndex() uint64 {
+	if x != nil {
+		return x.FirstIndex
+	}
+	return 0
+}
+
+func (x *Gap) GetLastIndex() uint64 {
+	if x != nil {
+		return x.LastIndex
+	}
+	return 0
+}
+
 // A time for which a session held a semaphore.
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2233,7 +2294,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2306,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2319,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Hold) GetSession() uint64 {
@@ -2303,7 +2364,7 @@ type Event struct {
 	Sequence   uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`                       // within the ring, without gaps but for the ones that a GAP tells of, or a path
 	TimeMillis uint64                 `protobuf:"varint,4,opt,name=time_millis,json=timeMillis,proto3" json:"time_millis,omitempty"` // by the leader's clock, since 1970; 0: unknown
 	Term       uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                               // of LEADER
-	Server     string                 `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`                            // of LEADER: name or id; of another one that is not in the log: the server that saw it
+	Server     string                 `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`                            // of LEADER: name or id; empty: unknown, or nobody
 	Path       string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since and this is not about that
 	Node       uint64                 `protobuf:"varint,8,opt,name=node,proto3" json:"node,omitempty"`
 	Session    uint64                 `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
@@ -2318,7 +2379,7 @@ type Event struct {
 	Skipped     uint64 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	Traceparent string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // of SESSION_TRACED, as W3C's Trace Context has it
 	// The entry of the log, and the number of the event within it, from 1: together they name it on every server. Number 0:
-	// it is not in the log, and the server had applied the entry.
+	// it is not in the log, and the server had applied the entry. Only watches have such events.
 	Index  uint64 `protobuf:"varint,17,opt,name=index,proto3" json:"index,omitempty"`
 	Number uint32 `protobuf:"varint,18,opt,name=number,proto3" json:"number,omitempty"`
 	// Of LOCK_LOST and WAIT_ENDED: the kind of the end of the session, or SEMAPHORE_DELETED. KIND_UNSPECIFIED: its client
@@ -2329,22 +2390,28 @@ type Event struct {
 	// that were held.
 	Before uint64 `protobuf:"varint,21,opt,name=before,proto3" json:"before,omitempty"`
 	// Of a session that ended while it held or awaited something, or not by its client.
-	Description   string         `protobuf:"bytes,22,opt,name=description,proto3" json:"description,omitempty"`
-	Client        *SessionClient `protobuf:"bytes,23,opt,name=client,proto3" json:"client,omitempty"`                                  // the last one; for administrators, and the user of that name
-	SilentMillis  uint64         `protobuf:"varint,24,opt,name=silent_millis,json=silentMillis,proto3" json:"silent_millis,omitempty"` // for which no stream had the session
-	Lost          Event_Lost     `protobuf:"varint,25,opt,name=lost,proto3,enum=coordd.admin.v1.Event_Lost" json:"lost,omitempty"`
-	Held          uint64         `protobuf:"varint,26,opt,name=held,proto3" json:"held,omitempty"` // the semaphores of which it owned some
-	Awaited       uint64         `protobuf:"varint,27,opt,name=awaited,proto3" json:"awaited,omitempty"`
-	Names         [][]byte       `protobuf:"bytes,28,rep,name=names,proto3" json:"names,omitempty"` // of up to three of these
-	Act           string         `protobuf:"bytes,29,opt,name=act,proto3" json:"act,omitempty"`     // of ADMINISTERED, such as "add user"
-	Target        string         `protobuf:"bytes,30,opt,name=target,proto3" json:"target,omitempty"`
+	Description  string         `protobuf:"bytes,22,opt,name=description,proto3" json:"description,omitempty"`
+	Client       *SessionClient `protobuf:"bytes,23,opt,name=client,proto3" json:"client,omitempty"`                                  // the last one; for administrators, and the user of that name
+	SilentMillis uint64         `protobuf:"varint,24,opt,name=silent_millis,json=silentMillis,proto3" json:"silent_millis,omitempty"` // for which no stream had the session
+	Lost         Event_Lost     `protobuf:"varint,25,opt,name=lost,proto3,enum=coordd.admin.v1.Event_Lost" json:"lost,omitempty"`
+	Held         uint64         `protobuf:"varint,26,opt,name=held,proto3" json:"held,omitempty"` // the semaphores of which it owned some
+	Awaited      uint64         `protobuf:"varint,27,opt,name=awaited,proto3" json:"awaited,omitempty"`
+	Names        [][]byte       `protobuf:"bytes,28,rep,name=names,proto3" json:"names,omitempty"` // of up to three of these
+	Act          string         `protobuf:"bytes,29,opt,name=act,proto3" json:"act,omitempty"`     // of ADMINISTERED, such as "add user"
+	Target       string         `protobuf:"bytes,30,opt,name=target,proto3" json:"target,omitempty"`
+	// Of an event that stands for others: the place of the last of them. They are of the kind, and of its node or user,
+	// if sums_kind; else they changed the same data. Of a GAP that is kept: the last entry that is missing.
+	LastIndex     uint64 `protobuf:"varint,31,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
+	LastNumber    uint32 `protobuf:"varint,32,opt,name=last_number,json=lastNumber,proto3" json:"last_number,omitempty"`
+	SumsKind      bool   `protobuf:"varint,33,opt,name=sums_kind,json=sumsKind,proto3" json:"sums_kind,omitempty"`
+	Contended     bool   `protobuf:"varint,34,opt,name=contended,proto3" json:"contended,omitempty"` // others waited for some of what a session held that ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2423,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2436,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -2582,6 +2649,34 @@ func (x *Event) GetTarget() string {
 	return ""
 }
 
+func (x *Event) GetLastIndex() uint64 {
+	if x != nil {
+		return x.LastIndex
+	}
+	return 0
+}
+
+func (x *Event) GetLastNumber() uint32 {
+	if x != nil {
+		return x.LastNumber
+	}
+	return 0
+}
+
+func (x *Event) GetSumsKind() bool {
+	if x != nil {
+		return x.SumsKind
+	}
+	return false
+}
+
+func (x *Event) GetContended() bool {
+	if x != nil {
+		return x.Contended
+	}
+	return false
+}
+
 var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
@@ -2771,19 +2866,24 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\tsemaphore\x18\x05 \x01(\fR\tsemaphore\x12\x14\n" +
 	"\x05limit\x18\x06 \x01(\rR\x05limit\x12.\n" +
 	"\x06before\x18\a \x01(\v2\x16.coordd.admin.v1.EventR\x06before\x12,\n" +
-	"\x05after\x18\b \x01(\v2\x16.coordd.admin.v1.EventR\x05after\"\x9b\x01\n" +
+	"\x05after\x18\b \x01(\v2\x16.coordd.admin.v1.EventR\x05after\"\xc5\x01\n" +
 	"\x0eEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.coordd.admin.v1.EventR\x06events\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
 	"\aunknown\x18\x03 \x03(\tR\aunknown\x12+\n" +
-	"\x05holds\x18\x04 \x03(\v2\x15.coordd.admin.v1.HoldR\x05holds\"\xb8\x01\n" +
+	"\x05holds\x18\x04 \x03(\v2\x15.coordd.admin.v1.HoldR\x05holds\x12(\n" +
+	"\x04gaps\x18\x05 \x03(\v2\x14.coordd.admin.v1.GapR\x04gaps\"E\n" +
+	"\x03Gap\x12\x1f\n" +
+	"\vfirst_index\x18\x01 \x01(\x04R\n" +
+	"firstIndex\x12\x1d\n" +
+	"\n" +
+	"last_index\x18\x02 \x01(\x04R\tlastIndex\"\xb8\x01\n" +
 	"\x04Hold\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x19\n" +
 	"\border_id\x18\x02 \x01(\x04R\aorderId\x12%\n" +
 	"\x0egranted_millis\x18\x03 \x01(\x04R\rgrantedMillis\x12!\n" +
 	"\fended_millis\x18\x04 \x01(\x04R\vendedMillis\x121\n" +
-	"\x05cause\x18\x05 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x05cause\"\xb1\n" +
-	"\n" +
+	"\x05cause\x18\x05 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x05cause\"\xac\v\n" +
 	"\x05Event\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x04kind\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
@@ -2816,7 +2916,13 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\aawaited\x18\x1b \x01(\x04R\aawaited\x12\x14\n" +
 	"\x05names\x18\x1c \x03(\fR\x05names\x12\x10\n" +
 	"\x03act\x18\x1d \x01(\tR\x03act\x12\x16\n" +
-	"\x06target\x18\x1e \x01(\tR\x06target\"\xf5\x02\n" +
+	"\x06target\x18\x1e \x01(\tR\x06target\x12\x1d\n" +
+	"\n" +
+	"last_index\x18\x1f \x01(\x04R\tlastIndex\x12\x1f\n" +
+	"\vlast_number\x18  \x01(\rR\n" +
+	"lastNumber\x12\x1b\n" +
+	"\tsums_kind\x18! \x01(\bR\bsumsKind\x12\x1c\n" +
+	"\tcontended\x18\" \x01(\bR\tcontended\"\xf5\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05BEGIN\x10\x01\x12\a\n" +
@@ -2870,7 +2976,7 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(PageRequest_Kind)(0),           // 0: coordd.admin.v1.PageRequest.Kind
 	(PageRequest_Filter)(0),         // 1: coordd.admin.v1.PageRequest.Filter
@@ -2899,8 +3005,9 @@ var file_server_adminpb_inspect_proto_goTypes = []any{
 	(*WatchRequest)(nil),            // 24: coordd.admin.v1.WatchRequest
 	(*EventsRequest)(nil),           // 25: coordd.admin.v1.EventsRequest
 	(*EventsResponse)(nil),          // 26: coordd.admin.v1.EventsResponse
-	(*Hold)(nil),                    // 27: coordd.admin.v1.Hold
-	(*Event)(nil),                   // 28: coordd.admin.v1.Event
+	(*Gap)(nil),                     // 27: coordd.admin.v1.Gap
+	(*Hold)(nil),                    // 28: coordd.admin.v1.Hold
+	(*Event)(nil),                   // 29: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	0,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
@@ -2921,34 +3028,35 @@ var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	14, // 15: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
 	20, // 16: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
 	3,  // 17: coordd.admin.v1.EventsRequest.kinds:type_name -> coordd.admin.v1.Event.Kind
-	28, // 18: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
-	28, // 19: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
-	28, // 20: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
-	27, // 21: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
-	3,  // 22: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
-	3,  // 23: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	3,  // 24: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
-	11, // 25: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
-	4,  // 26: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
-	5,  // 27: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	15, // 28: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	17, // 29: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	19, // 30: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
-	22, // 31: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
-	24, // 32: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	25, // 33: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
-	6,  // 34: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	16, // 35: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	18, // 36: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	21, // 37: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
-	23, // 38: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
-	28, // 39: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	26, // 40: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	29, // 18: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
+	29, // 19: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
+	29, // 20: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
+	28, // 21: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
+	27, // 22: coordd.admin.v1.EventsResponse.gaps:type_name -> coordd.admin.v1.Gap
+	3,  // 23: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
+	3,  // 24: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	3,  // 25: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
+	11, // 26: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
+	4,  // 27: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
+	5,  // 28: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	15, // 29: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	17, // 30: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	19, // 31: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	22, // 32: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	24, // 33: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	25, // 34: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
+	6,  // 35: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	16, // 36: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	18, // 37: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	21, // 38: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	23, // 39: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	29, // 40: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	26, // 41: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
+	35, // [35:42] is the sub-list for method output_type
+	28, // [28:35] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -2963,7 +3071,7 @@ func file_server_adminpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,7 @@ func (g *core) handleStore(e storeEvent) error {
 		g.replica.Following()
 		g.setLeader()
 		g.uplink.Toward(e.term, e.leader)
-		g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Machine().Index()), e.term, e.leader, eventPlace{g})
+		g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Machine().Index()), e.term, e.leader)
 	case e.restored > uint64(g.replica.Machine().Index()):
 		// otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
@@ -63,9 +63,13 @@ func (g *core) restore() error {
 	if err != nil {
 		return err
 	}
+	skipped := g.replica.Machine().Index() + 1
 	g.replica.Restored(machine)
 	g.limiter.Restored(g.token, machine)
 	machine.Observe() // what came as a whole has occurred before
+	g.observeBehind = ^uint64(0)
+	g.events.Keep(g.clock.WallMillis(), &coordination.Occurrence{Kind: coordination.OccurSkipped, Index: skipped,
+		Before: uint64(machine.Index())}, eventPlace{g})
 	g.digestRestored()
 	g.checkpoint = nil
 	g.access.publish(machine)
@@ -116,6 +120,7 @@ func (g *core) apply(e *raftstore.Entry) error {
 	if g.replica.Reign() != before {
 		g.setLeader()
 	}
+	g.noteEntry(e)
 	return nil
 }
 
@@ -144,6 +149,19 @@ func (g *core) noteEvents() {
 	g.events.Add(now, occurred, eventPlace{g})
 }
 
+// noteEntry keeps what only the log has: elections, and changes of the membership. The turn is held.
+func (g *core) noteEntry(e *raftstore.Entry) {
+	switch {
+	case e.Data != nil || g.observeBehind != ^uint64(0):
+	case e.Change == nil:
+		g.events.Elected(g.clock.WallMillis(), coordination.Index(e.Index), e.Term, eventPlace{g})
+	case e.Change.Act != "":
+		g.events.Keep(g.clock.WallMillis(), &coordination.Occurrence{Kind: coordination.OccurAdministered,
+			Index: coordination.Index(e.Index), Number: 1,
+			More: &coordination.OccurrenceMore{Act: e.Change.Act, Target: e.Change.Member}}, eventPlace{g})
+	}
+}
+
 // eventPlace is the state at an event. The turn is held.
 type eventPlace struct{ *core }
 
@@ -159,6 +177,9 @@ func (g eventPlace) PathOfNode(id coordination.NodeID) string {
 func (g eventPlace) ClientOf(id coordination.NodeID, session coordination.SessionID) *coordination.Client {
 	return g.replica.ClientOf(id, session)
 }
+
+// StampMillis implements events.Where.
+func (g eventPlace) StampMillis() uint64 { return g.replica.Machine().StampMillis() }
 
 // Leads implements events.Where.
 func (g eventPlace) Leads() bool { return g.replica.Reign() != 0 }
@@ -179,8 +200,7 @@ func (g *core) setLeader() {
 	}
 	g.link = streams.NewLocal(g.self, reign, g.replica.Term())
 	g.streams.Follow(g.link)
-	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Machine().Index()), uint64(g.replica.Term()), g.store.Member(),
-		eventPlace{g})
+	g.events.Lead(g.clock.WallMillis(), uint64(g.replica.Machine().Index()), uint64(g.replica.Term()), g.store.Member())
 	g.uplink.Toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
 	g.markReady()
 }

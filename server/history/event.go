@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/lograte"
@@ -28,6 +27,7 @@ var eventKinds = map[coordination.OccurrenceKind]adminpb.Event_Kind{
 	coordination.OccurSemaphoreCreated: adminpb.Event_SEMAPHORE_CREATED,
 	coordination.OccurDataChanged:      adminpb.Event_DATA_CHANGED,
 	coordination.OccurAdministered:     adminpb.Event_ADMINISTERED,
+	coordination.OccurSkipped:          adminpb.Event_GAP,
 }
 
 // maxTextBytes bounds the part of a text of a client that is shown.
@@ -61,15 +61,20 @@ func EventOf(o *coordination.Occurrence, nameOf func(uint64) string) *adminpb.Ev
 	return e
 }
 
-// Compare orders events of all servers of a cluster by their places in the log; those that are not in it come after the
-// entry that was applied. Events of the log that compare equal are the same one.
-func Compare(a, b *adminpb.Event) int {
-	order := cmp.Or(cmp.Compare(a.GetIndex(), b.GetIndex()), cmp.Compare(a.GetNumber()-1, b.GetNumber()-1))
-	if order != 0 || a.GetNumber() != 0 {
-		return order
+// keptOf returns the event of a rare one.
+func keptOf(r *events.Rare, nameOf func(uint64) string) *adminpb.Event {
+	e := EventOf(&r.Occurrence, nameOf)
+	e.Skipped, e.LastIndex, e.LastNumber, e.SumsKind = r.Skipped, uint64(r.LastIndex), r.LastNumber, r.SumsKind
+	if e.Contended = r.More.Contended; r.Kind == coordination.OccurSkipped {
+		e.LastIndex = r.Before
 	}
-	return cmp.Or(cmp.Compare(a.GetTimeMillis(), b.GetTimeMillis()), strings.Compare(a.GetServer(), b.GetServer()),
-		cmp.Compare(a.GetSequence(), b.GetSequence()))
+	return e
+}
+
+// Compare orders events of all servers of a cluster by their places in the log. Those that compare equal are the same
+// one.
+func Compare(a, b *adminpb.Event) int {
+	return cmp.Or(cmp.Compare(a.GetIndex(), b.GetIndex()), cmp.Compare(a.GetNumber(), b.GetNumber()))
 }
 
 // HoldOf returns a hold for an answer.

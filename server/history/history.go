@@ -32,7 +32,7 @@ type Config struct {
 	Server uint64
 	Logger *slog.Logger
 	// Take returns the events since its last call, and how many were lost (events.Ring.Take).
-	Take func(seconds int) ([]events.Rare, uint64)
+	Take func(all bool) ([]events.Rare, uint64)
 	// Name returns the name of a server.
 	Name func(uint64) string
 	// Space returns an error while the disk is too full to write.
@@ -97,18 +97,18 @@ func (h *History) run() {
 	for {
 		select {
 		case now := <-ticker.C:
-			h.step(now)
+			h.step(now, false)
 		case <-h.stop:
-			h.step(time.Now())
+			h.step(time.Now(), true)
 			h.close()
 			return
 		}
 	}
 }
 
-// step keeps what has happened since the last one.
-func (h *History) step(now time.Time) {
-	taken, lost := h.config.Take(int(writePeriod / time.Second))
+// step keeps what has happened since the last one, or all that has happened.
+func (h *History) step(now time.Time, all bool) {
+	taken, lost := h.config.Take(all)
 	h.lost.Add(lost)
 	if len(taken) > 0 {
 		h.keep(taken)
@@ -125,20 +125,9 @@ func (h *History) keep(taken []events.Rare) {
 	oldest, newest, all := ^uint64(0), h.written.Load(), uint64(0)
 	var batch [events.Classes][]*adminpb.Event
 	for i := range taken {
-		e := EventOf(&taken[i].Occurrence, h.config.Name)
-		e.Ring, e.Sequence = 0, taken[i].Sequence
-		if e.GetNumber() == 0 && e.GetServer() == "" {
-			e.Server = h.config.Name(h.config.Server)
-		}
-		if e.GetPath() == "" {
-			e.Path = taken[i].Path
-		}
-		if c := taken[i].Client; c != nil && e.GetClient() == nil {
-			e.Client = &adminpb.SessionClient{Address: c.Peer, Sdk: c.Library, User: c.User}
-		}
-		e.Skipped = taken[i].More
+		e := keptOf(&taken[i], h.config.Name)
 		oldest, newest = min(oldest, e.GetIndex()), max(newest, e.GetIndex())
-		all += 1 + taken[i].More
+		all += 1 + e.GetSkipped()
 		batch[taken[i].Class] = append(batch[taken[i].Class], e)
 	}
 	h.hidden.Store(max(1, oldest))

@@ -32,14 +32,15 @@ type source struct {
 // add adds an event of a class with so much text.
 func (s *source) add(class events.Class, text int) {
 	s.index++
-	s.next = append(s.next, events.Rare{Class: class, Led: true, Event: events.Event{Sequence: uint64(s.index),
-		Occurrence: coordination.Occurrence{Kind: coordination.OccurDataChanged, Index: s.index, Number: 1,
-			Node: 1, Session: 1, Semaphore: strings.Repeat("s", text), StampMillis: uint64(1000 * s.index)}}})
+	s.next = append(s.next, events.Rare{Class: class, Led: true, Occurrence: coordination.Occurrence{
+		Kind: coordination.OccurDataChanged, Index: s.index, Number: 1, Node: 1, Session: 1,
+		Semaphore: strings.Repeat("s", text), StampMillis: uint64(1000 * s.index),
+		More: &coordination.OccurrenceMore{}}})
 }
 
 func (s *source) open(fs files.FS) *History {
 	return New(Config{FS: fs, Dir: "data/events", Server: 7, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
-		Take: func(int) ([]events.Rare, uint64) {
+		Take: func(bool) ([]events.Rare, uint64) {
 			taken := s.next
 			s.next = nil
 			return taken, 0
@@ -73,7 +74,7 @@ func TestHistorySurvives(t *testing.T) {
 		h = s.open(memory)
 		for range 4 {
 			s.add(events.Class(s.index)%events.Classes, 10)
-			h.step(time.UnixMilli(0))
+			h.step(time.UnixMilli(0), false)
 		}
 		h.close()
 	}
@@ -110,7 +111,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		for range 1024 {
 			s.add(events.OtherEnds, 1000)
 		}
-		h.step(time.UnixMilli(0))
+		h.step(time.UnixMilli(0), false)
 	}
 	h.close()
 	got := indexes(t, h, Query{})
@@ -151,7 +152,7 @@ func TestHistoryCrashes(t *testing.T) {
 			}
 			after.add(events.Audit, 10)
 			after.add(events.OtherEnds, 10)
-			h.step(time.UnixMilli(0))
+			h.step(time.UnixMilli(0), false)
 			h.close()
 			if got := indexes(t, h, Query{}); h.broken || len(got) != len(before)+2 {
 				t.Fatalf("seed %d, round %d: %d events were there, and %d after two more: %s", seed, round,
@@ -176,10 +177,10 @@ func TestHistoryCrashes(t *testing.T) {
 					written[uint64(s.index)] = true
 				}
 			}
-			h.step(time.UnixMilli(0))
+			h.step(time.UnixMilli(0), false)
 			switch random.IntN(4) {
 			case 0:
-				h.step(time.UnixMilli(int64(step+1) * syncPeriod.Milliseconds()))
+				h.step(time.UnixMilli(int64(step+1)*syncPeriod.Milliseconds()), false)
 				if !h.unsynced {
 					synced = maps.Clone(written)
 					marks["synced"]++
@@ -201,7 +202,7 @@ func TestHistoryStops(t *testing.T) {
 		memory, s := rig.New("data"), &source{}
 		h := s.open(memory)
 		s.add(events.Audit, 10)
-		h.step(time.UnixMilli(0))
+		h.step(time.UnixMilli(0), false)
 		memory.Before = func(step, _ string) error {
 			if rig.Changes(step) {
 				return fault
@@ -210,7 +211,7 @@ func TestHistoryStops(t *testing.T) {
 		}
 		for range 3 {
 			s.add(events.Audit, 10)
-			h.step(time.UnixMilli(0))
+			h.step(time.UnixMilli(0), false)
 		}
 		memory.Before = nil
 		h.close()
@@ -223,11 +224,11 @@ func TestHistoryStops(t *testing.T) {
 	h := s.open(memory)
 	for range 3 {
 		s.add(events.Audit, 10)
-		h.step(time.UnixMilli(0))
+		h.step(time.UnixMilli(0), false)
 	}
 	s.full = nil
 	s.add(events.Audit, 10)
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	if got := indexes(t, h, Query{}); h.Lost() != 3 || !slices.Equal(got, []uint64{4}) ||
 		strings.Count(s.log.String(), "nearly full") != 1 {
 		t.Errorf("a full disk: %d are lost, there are %d\n%s", h.Lost(), got, s.log.String())
@@ -241,7 +242,8 @@ func (leaderPlace) PathOfNode(coordination.NodeID) string { return "/local/x" }
 func (leaderPlace) ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client {
 	return nil
 }
-func (leaderPlace) Leads() bool { return true }
+func (leaderPlace) Leads() bool         { return true }
+func (leaderPlace) StampMillis() uint64 { return 10_000_000 }
 
 // TestNoTenantDisplacesAnAct: sessions of one node end at 1,000 a second for ten minutes, and its data changes. An act
 // of an administrator, the end of another node's session and the tenant's own first one stay, and all are counted.
@@ -264,8 +266,9 @@ func TestNoTenantDisplacesAnAct(t *testing.T) {
 			occur(coordination.OccurSessionExpired, 1, coordination.SessionID(second*rate+i+1))
 			occur(coordination.OccurDataChanged, 1, 1)
 		}
-		h.step(time.UnixMilli(int64(second) * 1000))
+		h.step(time.UnixMilli(int64(second)*1000), false)
 	}
+	h.step(time.UnixMilli(seconds*1000), true)
 	h.close()
 	found, err := h.Read(context.Background(), &Query{Limit: 1 << 20,
 		Wanted: func(*adminpb.Event) bool { return true }})

@@ -38,15 +38,15 @@ func report(logger *slog.Logger, taken []events.Rare) {
 		case !e.Led:
 		case changeTexts[e.Kind] != "" && e.Session != 0: // calls are audited by the server that had them
 			logChange(logger, e)
-		case endTexts[e.Kind] != "" && e.Occurrence.More.Held+e.Occurrence.More.Awaited > 0:
+		case endTexts[e.Kind] != "" && e.More.Held+e.More.Awaited > 0:
 			n := nodes[e.Node]
 			if n == nil {
-				n = &ends{path: e.Occurrence.More.Path}
+				n = &ends{path: e.More.Path}
 				nodes[e.Node] = n
 				order = append(order, n)
 			}
 			n.list = append(n.list, e)
-			n.count += 1 + e.More
+			n.count += 1 + e.Skipped
 		}
 	}
 	for at, n := range order {
@@ -67,7 +67,7 @@ func report(logger *slog.Logger, taken []events.Rare) {
 		}
 		var first []string
 		for _, e := range n.list[:min(endsLogged, len(n.list))] {
-			more := e.Occurrence.More
+			more := e.More
 			first = append(first, fmt.Sprintf("%d %q %s", e.Session, lograte.Printable(more.Description, 32),
 				endTexts[e.Kind]))
 		}
@@ -77,7 +77,7 @@ func report(logger *slog.Logger, taken []events.Rare) {
 }
 
 func logEnd(logger *slog.Logger, e *events.Rare) {
-	more := e.Occurrence.More
+	more := e.More
 	names := make([]string, len(more.Names))
 	for i, name := range more.Names {
 		names[i] = lograte.Printable(name, maxTextBytes)
@@ -103,12 +103,10 @@ var changeTexts = map[coordination.OccurrenceKind]string{
 
 // logChange is the audit line of a change of configuration.
 func logChange(logger *slog.Logger, e *events.Rare) {
-	fields := []any{"path", lograte.Cut(e.Path), "semaphore", lograte.Cut(e.Semaphore), "session", uint64(e.Session)}
-	if e.Client != nil {
-		fields = append(fields, clientFields(e.Client)...)
-	}
+	fields := []any{"path", lograte.Cut(e.More.Path), "semaphore", lograte.Cut(e.Semaphore), "session", uint64(e.Session)}
+	fields = append(fields, clientFields(&e.More.Client)...)
 	logger.Info(changeTexts[e.Kind], append(fields, "bytes_before", e.Before, "bytes", e.Count,
-		"changes", 1+e.More)...)
+		"changes", 1+e.Skipped)...)
 }
 
 func clientFields(c *coordination.Client) []any {

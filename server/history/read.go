@@ -28,10 +28,10 @@ type Query struct {
 	Permit func([]*adminpb.Event) []*adminpb.Event
 }
 
-// Wants reports whether a request is about an event, but for its bounds.
+// Wants reports whether a request is about an event, but for its bounds. No request is about a GAP.
 func Wants(r *adminpb.EventsRequest, e *adminpb.Event) bool {
 	path, name := r.GetPath(), string(r.GetSemaphore())
-	return (len(r.GetKinds()) == 0 || slices.Contains(r.GetKinds(), e.GetKind())) &&
+	return e.GetKind() != adminpb.Event_GAP && (len(r.GetKinds()) == 0 || slices.Contains(r.GetKinds(), e.GetKind())) &&
 		(path == "" || e.GetPath() == path || strings.HasPrefix(e.GetPath(), path+"/")) &&
 		(r.GetSession() == 0 || e.GetSession() == r.GetSession()) &&
 		(name == "" || string(e.GetSemaphore()) == name ||
@@ -63,12 +63,13 @@ func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) 
 	if h.config.FS == nil {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
-		found := Merge(q.Limit, q.permitted(slices.DeleteFunc(slices.Concat(h.memory[:]...),
-			func(e *adminpb.Event) bool { return !q.matches(e) })))
-		for i, e := range found {
-			found[i] = proto.CloneOf(e)
+		var found []*adminpb.Event
+		for _, e := range slices.Concat(h.memory[:]...) {
+			if q.matches(e) {
+				found = append(found, proto.CloneOf(e))
+			}
 		}
-		return found, nil
+		return Merge(q.Limit, q.permitted(found)), nil
 	}
 	// A reader that goes on from a position would miss the rest of a batch that is being written, or begins meanwhile.
 	written, hidden := h.written.Load(), h.hidden.Load()
@@ -110,8 +111,7 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 			older := false // of these and what is before them nothing is among the newest
 			var wanted []*adminpb.Event
 			scan(content, class, sequence, func(e *adminpb.Event) {
-				older = older || e.GetNumber() != 0 && // others have the time of a clock that may be wrong
-					(e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0)
+				older = older || e.GetTimeMillis() < q.SinceMillis || q.After != nil && Compare(e, q.After) <= 0
 				if q.matches(e) {
 					wanted = append(wanted, e)
 				}
@@ -125,28 +125,46 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 	return Merge(q.Limit, found[:]...), err
 }
 
-// Merge returns the newest of events of several servers, each once, the newest first. Of what they saw of a leader the
-// earliest stays.
+// Merge returns the newest of events of several servers, each once, the newest first.
 func Merge(limit int, lists ...[]*adminpb.Event) []*adminpb.Event {
 	all := slices.Concat(lists...)
 	slices.SortStableFunc(all, func(a, b *adminpb.Event) int {
-		// only the leader knew some clients
-		return cmp.Or(Compare(b, a), strings.Compare(b.GetClient().GetAddress(), a.GetClient().GetAddress()))
+		// a server that began within a sum has less of it, only the leader knew some clients, and not all a leader
+		return cmp.Or(Compare(b, a), cmp.Compare(b.GetSkipped(), a.GetSkipped()), strings.Compare(b.GetServer(),
+			a.GetServer()), strings.Compare(b.GetClient().GetAddress(), a.GetClient().GetAddress()))
 	})
 	all = slices.CompactFunc(all, func(a, b *adminpb.Event) bool { return Compare(a, b) == 0 })
-	type leader struct {
-		term   uint64
-		server string
-	}
-	first := make(map[leader]*adminpb.Event)
-	of := func(e *adminpb.Event) leader { return leader{e.GetTerm(), e.GetServer()} }
-	for _, e := range all {
-		if e.GetKind() == adminpb.Event_LEADER {
-			first[of(e)] = e
+	for at, sum := range all {
+		end := &adminpb.Event{Index: sum.GetLastIndex(), Number: sum.GetLastNumber()}
+		for _, e := range slices.Backward(all[:at]) {
+			if sum.GetSkipped() == 0 || Compare(e, end) > 0 {
+				break
+			}
+			if summed(sum, e) { // another server has it by itself
+				sum.Skipped -= min(sum.Skipped, 1+e.GetSkipped())
+			}
 		}
 	}
-	all = slices.DeleteFunc(all, func(e *adminpb.Event) bool {
-		return e.GetKind() == adminpb.Event_LEADER && first[of(e)] != e
-	})
 	return all[:min(limit, len(all))]
+}
+
+// summed reports whether a sum stands for an event of its range.
+func summed(sum, e *adminpb.Event) bool {
+	act := sum.GetKind() == adminpb.Event_ADMINISTERED || sum.GetKind() == adminpb.Event_NODE_DROPPED
+	holds := func(e *adminpb.Event) bool { return e.GetHeld()+e.GetAwaited() > 0 }
+	released := func(e *adminpb.Event) bool {
+		return e.GetCause() == 0 || e.GetCause() == adminpb.Event_SESSION_STOPPED
+	}
+	switch {
+	case sum.GetKind() != e.GetKind():
+		return false
+	case act: // of one user
+		return sum.GetUser() == e.GetUser()
+	case sum.GetNode() != e.GetNode():
+		return false
+	case !sum.GetSumsKind(): // of the same data
+		return sum.GetSemaphoreId() == e.GetSemaphoreId() && sum.GetSession() == e.GetSession() &&
+			sum.GetUser() == e.GetUser()
+	}
+	return holds(sum) == holds(e) && sum.GetContended() == e.GetContended() && released(sum) == released(e)
 }

@@ -17,15 +17,13 @@ import (
 func all(*adminpb.Event) bool { return true }
 
 // server is a ring with its history.
-func server(t *testing.T, seconds func() int) (*events.Ring, *History, *source) {
+func server(t *testing.T) (*events.Ring, *History, *source) {
 	t.Helper()
 	ring, s := events.New(1), &source{}
 	h := s.open(rig.New("data"))
-	h.config.Take = func(int) ([]events.Rare, uint64) { return ring.Take(seconds()) }
+	h.config.Take = ring.Take
 	return ring, h, s
 }
-
-func one() int { return 1 }
 
 func readAll(t *testing.T, h *History) []*adminpb.Event {
 	t.Helper()
@@ -43,7 +41,7 @@ func TestFollowMisses(t *testing.T) {
 	h := s.open(rig.New("data"))
 	s.add(events.Audit, 10)
 	s.add(events.Configuration, 10)
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	var got []uint64
 	after := &adminpb.Event{}
 	once := false
@@ -53,7 +51,7 @@ func TestFollowMisses(t *testing.T) {
 				once = true
 				s.add(events.Audit, 10)
 				s.add(events.Configuration, 10)
-				h.step(time.UnixMilli(0))
+				h.step(time.UnixMilli(0), false)
 			}
 			return true
 		}})
@@ -72,23 +70,9 @@ func TestFollowMisses(t *testing.T) {
 	}
 }
 
-// TestLeaderOfARestartedServer: two servers know of the leader at entry 100, a third was started anew and saw it
-// at "0": the event is to stay behind what came before it.
-func TestLeaderOfARestartedServer(t *testing.T) {
-	ring, h, _ := server(t, one)
-	ring.Lead(5000, 100, 7, 2, leaderPlace{}) // its machine has applied entry 100
-	h.step(time.UnixMilli(0))
-	others := []*adminpb.Event{{Kind: adminpb.Event_LEADER, Index: 100, Term: 7, Server: "server 2", TimeMillis: 5000},
-		{Kind: adminpb.Event_ADMINISTERED, Index: 50, Number: 1, TimeMillis: 1000}}
-	merged := Merge(10, others, readAll(t, h))
-	if merged[0].GetKind() != adminpb.Event_LEADER {
-		t.Errorf("the leader of term 7 comes before what happened 4 seconds before it: %v", merged)
-	}
-}
-
 // TestHolderHasNoLine: see events.TestHolderBehindIdle: the log has no line of the holder's end.
 func TestHolderHasNoLine(t *testing.T) {
-	ring, h, s := server(t, one)
+	ring, h, s := server(t)
 	for i := range 600 {
 		more := &coordination.OccurrenceMore{Path: "/local/x"}
 		if i == 599 {
@@ -97,7 +81,7 @@ func TestHolderHasNoLine(t *testing.T) {
 		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSessionExpired, Index: coordination.Index(i + 1),
 			Number: 1, Node: 1, Session: coordination.SessionID(i + 1), More: more}}, leaderPlace{})
 	}
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), true)
 	if !strings.Contains(s.log.String(), "locks or waits") {
 		t.Errorf("a session with a lock has ended without a line; the log is %q", s.log.String())
 	}
@@ -105,13 +89,13 @@ func TestHolderHasNoLine(t *testing.T) {
 
 // TestLinesOfManyNodes: a tenant with 2,000 nodes and a session with a lock in each loses all of them at once.
 func TestLinesOfManyNodes(t *testing.T) {
-	ring, h, s := server(t, one)
+	ring, h, s := server(t)
 	for i := range 2000 {
 		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSessionExpired, Index: coordination.Index(i + 1),
 			Number: 1, Node: coordination.NodeID(i + 1), Session: 1, More: &coordination.OccurrenceMore{
 				Path: fmt.Sprint("/local/t/", i), Held: 1, Names: []string{"l"}}}}, leaderPlace{})
 	}
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	if n := strings.Count(s.log.String(), "\n"); n > 100 {
 		t.Errorf("%d lines of the log in a second, and %d events lost", n, h.Lost())
 	}
@@ -120,10 +104,10 @@ func TestLinesOfManyNodes(t *testing.T) {
 // TestSlowTenant: a tenant of one node deletes semaphores with long names by calls, ten a second, for half an
 // hour: a bucket bounds events, not bytes. An administrator's act of before is to be there.
 func TestSlowTenant(t *testing.T) {
-	ring, h, _ := server(t, one)
+	ring, h, _ := server(t)
 	ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurAdministered, Index: 1, Number: 1,
 		More: &coordination.OccurrenceMore{Act: "set password", User: "root"}}}, leaderPlace{})
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	index, name, reason := 1, strings.Repeat("n", 1024), strings.Repeat("u", 128)
 	const minutes = 30
 	for second := range minutes * 60 {
@@ -134,7 +118,7 @@ func TestSlowTenant(t *testing.T) {
 				SemaphoreID: coordination.SemaphoreID(index), StampMillis: uint64(second) * 1000,
 				More: &coordination.OccurrenceMore{User: reason}}}, leaderPlace{})
 		}
-		h.step(time.UnixMilli(int64(second) * 1000))
+		h.step(time.UnixMilli(int64(second)*1000), false)
 	}
 	h.close()
 	for _, e := range readAll(t, h) {
@@ -150,7 +134,7 @@ func TestDroppedSilently(t *testing.T) {
 	s := &source{}
 	h := s.open(rig.New("data"))
 	s.add(events.Audit, maxEventBytes)
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	if n := len(readAll(t, h)); n == 0 && h.Lost() == 0 {
 		t.Error("an event is neither kept nor counted")
 	}
@@ -159,7 +143,7 @@ func TestDroppedSilently(t *testing.T) {
 // TestClockPutBack: a server whose clock is an hour behind sees a leader. Its event is in the newest segment, and
 // older than the time that is asked for, so nothing of the segments before it is found.
 func TestClockPutBack(t *testing.T) {
-	ring, h, _ := server(t, one)
+	ring, h, _ := server(t)
 	add := func(index int) {
 		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSemaphoreDeleted, Number: 1,
 			StampMillis: 10_000_000,
@@ -169,28 +153,28 @@ func TestClockPutBack(t *testing.T) {
 	for i := range 900 { // more than nine tenths of a segment
 		add(i + 1)
 	}
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	for i := range 200 {
 		add(i + 901)
 	}
-	ring.Lead(1000, 0, 7, 2, leaderPlace{})
-	h.step(time.UnixMilli(0))
+	ring.Elected(1000, 1101, 7, leaderPlace{})
+	h.step(time.UnixMilli(0), false)
 	found, err := h.Read(context.Background(), &Query{Limit: 1 << 20, SinceMillis: 9_000_000, Wanted: all})
-	if err != nil || len(found) != 1100 {
-		t.Errorf("%d of 1100 events since then are found: %v", len(found), err)
+	if err != nil || len(found) != 1101 {
+		t.Errorf("%d of 1101 events since then are found: %v", len(found), err)
 	}
 }
 
 // TestChangeWithoutLine: a session changes data, and a call does within the same second. The event stands for
 // both and has the call's session, 0, so that no line of the log is about the session's.
 func TestChangeWithoutLine(t *testing.T) {
-	ring, h, s := server(t, one)
+	ring, h, s := server(t)
 	for i, session := range []coordination.SessionID{5, 0} {
 		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurDataChanged, Index: coordination.Index(i + 1),
 			Number: 1, Node: 1, Session: session, SemaphoreID: 1, Semaphore: "flags", StampMillis: 5000}},
 			leaderPlace{})
 	}
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), true)
 	if !strings.Contains(s.log.String(), "data of a semaphore was changed") {
 		t.Errorf("the change by session 5 has no line: %q", s.log.String())
 	}
@@ -201,9 +185,9 @@ func TestFailedSums(t *testing.T) {
 	s := &source{}
 	h := s.open(rig.New("data"))
 	s.add(events.Audit, 1)
-	s.next[0].More = 811
+	s.next[0].Skipped = 811
 	s.full = context.Canceled
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	if h.Lost() != 812 {
 		t.Errorf("%d of 812 events are counted as lost", h.Lost())
 	}
@@ -215,7 +199,7 @@ func TestReadersWait(t *testing.T) {
 	s := &source{}
 	h := s.open(rig.New("data"))
 	s.add(events.Audit, 10)
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	inside, leave, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -254,7 +238,7 @@ func TestRightsAreAskedByFile(t *testing.T) {
 		s.add(events.Audit, 10)
 		s.add(events.Configuration, 10)
 	}
-	h.step(time.UnixMilli(0))
+	h.step(time.UnixMilli(0), false)
 	asked := 0
 	found, err := h.Read(context.Background(), &Query{Limit: 3, Wanted: all,
 		Permit: func(list []*adminpb.Event) []*adminpb.Event {

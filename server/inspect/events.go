@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -64,6 +65,11 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, failed)
 	}
 	lists := [][]*adminpb.Event{own.GetEvents()}
+	for _, gap := range unfilled(append(answers, own)) {
+		own.Unknown = append(own.Unknown, fmt.Sprintf("the entries %d to %d of the log, which no asked server executed",
+			gap.GetFirstIndex(), gap.GetLastIndex()))
+	}
+	own.Gaps = nil
 	if behind {
 		own.Unknown = append(own.Unknown, "what has happened since this server last heard of a leader")
 	}
@@ -86,6 +92,23 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	return own, nil
 }
 
+// unfilled returns the gaps of servers that no other one that has answered fills. An answer is nil if there was none.
+func unfilled(answers []*adminpb.EventsResponse) (gaps []*adminpb.Gap) {
+	lacks := func(a *adminpb.EventsResponse, gap *adminpb.Gap) bool {
+		return a == nil || slices.ContainsFunc(a.GetGaps(), func(other *adminpb.Gap) bool {
+			return other.GetFirstIndex() <= gap.GetLastIndex() && other.GetLastIndex() >= gap.GetFirstIndex()
+		})
+	}
+	for _, a := range answers {
+		for _, gap := range a.GetGaps() {
+			if !slices.ContainsFunc(answers, func(a *adminpb.EventsResponse) bool { return !lacks(a, gap) }) {
+				gaps = append(gaps, gap)
+			}
+		}
+	}
+	return gaps
+}
+
 func limitOf(r *adminpb.EventsRequest) int {
 	return int(min(cmp.Or(r.GetLimit(), maxEvents), maxEvents))
 }
@@ -93,14 +116,20 @@ func limitOf(r *adminpb.EventsRequest) int {
 // eventsHere returns the events that this server keeps, and the holds that it knows.
 func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	caller coordination.Caller) (*adminpb.EventsResponse, error) {
-	seen, limit := s.eyes(ctx, caller), limitOf(r)
+	seen, limit, response := s.eyes(ctx, caller), limitOf(r), &adminpb.EventsResponse{}
 	found, err := s.History.Read(ctx, &history.Query{Before: r.GetBefore(), After: r.GetAfter(),
 		SinceMillis: r.GetSinceMillis(), Limit: limit + 1,
-		Wanted: func(e *adminpb.Event) bool { return history.Wants(r, e) }, Permit: seen.permit})
+		Wanted: func(e *adminpb.Event) bool {
+			if e.GetKind() == adminpb.Event_GAP {
+				response.Gaps = append(response.Gaps, &adminpb.Gap{FirstIndex: e.GetIndex(), LastIndex: e.GetLastIndex()})
+				return false
+			}
+			return history.Wants(r, e)
+		}, Permit: seen.permit})
 	if err != nil {
 		s.Logger.Warn("not all events can be read", "error", err)
 	}
-	response := &adminpb.EventsResponse{Events: found[:min(limit, len(found))], More: len(found) > limit}
+	response.Events, response.More = found[:min(limit, len(found))], len(found) > limit
 	if len(r.GetSemaphore()) > 0 && ctx.Err() == nil {
 		_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 			entry, there := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))

@@ -19,6 +19,13 @@ const (
 	maxEventTextBytes = 128
 )
 
+// Event is what happened.
+type Event struct {
+	coordination.Occurrence
+	// Sequence numbers the events of a ring, from 1.
+	Sequence uint64
+}
+
 // Ring holds the last events in the order in which this server saw them. Once it is full an event allocates nothing,
 // and each watcher reads at its own pace.
 type Ring struct {
@@ -39,7 +46,7 @@ type Ring struct {
 // New makes a ring without events; number names it, and is not 0.
 func New(number uint64) *Ring {
 	return &Ring{ring: number, watchers: make(map[*Watcher]bool), rare: rare{buckets: make(map[bucketKey]int),
-		sums: make(map[sumKey]int), changed: make(map[dataKey]int)}, holds: holds{seed: maphash.MakeSeed()}}
+		open: make(map[sumKey]int)}, holds: holds{seed: maphash.MakeSeed()}}
 }
 
 // Add appends what has occurred, where is the state then; nil: nothing of it is rare. The list remains its owner's.
@@ -58,8 +65,11 @@ func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence, where 
 		if o.Kind == coordination.OccurLockLost {
 			r.holds.end(o)
 		}
+		if second := o.StampMillis / 1000; second > r.rare.second {
+			r.rare.pass(second)
+		}
 		if class, is := classOf(o); is {
-			rare := Event{*kept, r.last}
+			rare := *kept
 			rare.Semaphore = o.Semaphore
 			if o.More != nil && len(o.More.Names) > 0 {
 				rare.More = shortened(o.More, o.More.Names)
@@ -123,8 +133,9 @@ func eventText(text string) string {
 	return strings.Clone(text[:end])
 }
 
-// Lead adds an event if this server now takes another one for the leader of a term than before; 0: no server.
-func (r *Ring) Lead(wallMillis, applied, term, server uint64, where Where) {
+// Lead adds an event for watchers if this server now takes another one for the leader of a term than before; 0: no
+// server.
+func (r *Ring) Lead(wallMillis, applied, term, server uint64) {
 	now := [...]uint64{term, server}
 	r.mutex.Lock()
 	same := r.leader == now
@@ -132,8 +143,30 @@ func (r *Ring) Lead(wallMillis, applied, term, server uint64, where Where) {
 	r.mutex.Unlock()
 	if !same {
 		r.Add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader, Index: coordination.Index(applied),
-			More: &coordination.OccurrenceMore{Term: term, Server: server}}}, where)
+			More: &coordination.OccurrenceMore{Term: term, Server: server}}}, nil)
 	}
+}
+
+// Keep keeps an entry of the log that the machine does not know of, or the lack of some.
+func (r *Ring) Keep(wallMillis uint64, o *coordination.Occurrence, where Where) {
+	o.StampMillis = max(wallMillis, where.StampMillis())
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if class, is := classOf(o); is {
+		r.rare.add(class, o, where)
+	}
+}
+
+// Elected keeps the first entry of a term, with its leader if this server knows it.
+func (r *Ring) Elected(wallMillis uint64, index coordination.Index, term uint64, where Where) {
+	more := &coordination.OccurrenceMore{Term: term}
+	r.mutex.Lock()
+	if r.leader[0] == term {
+		more.Server = r.leader[1]
+	}
+	r.mutex.Unlock()
+	r.Keep(wallMillis, &coordination.Occurrence{Kind: coordination.OccurLeader, Index: index, Number: 1, More: more},
+		where)
 }
 
 // Trace notes of what trace the client is part of that has a session from now on.
@@ -155,27 +188,12 @@ func (r *Ring) Close() {
 }
 
 // Take returns the rare events since the last call, in the order of their classes, and how many more there were than
-// had a place. It is to be called about once a second: seconds have passed since the last call.
-func (r *Ring) Take(seconds int) (taken []Rare, lost uint64) {
+// had a place. Those that later ones of the same second may join, and what came after, are left for the next call unless
+// all are wanted.
+func (r *Ring) Take(all bool) (taken []Rare, lost uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for class, queue := range r.rare.queues {
-		taken = append(taken, queue...)
-		r.rare.queues[class] = nil
-	}
-	for key, left := range r.rare.buckets {
-		again := eventsAgain
-		if key.class == Audit {
-			again = actsAgain
-		}
-		if left += seconds * again; left >= burstEvents {
-			delete(r.rare.buckets, key)
-		} else {
-			r.rare.buckets[key] = left
-		}
-	}
-	clear(r.rare.sums)
-	clear(r.rare.changed)
+	taken = r.rare.take(all)
 	lost, r.rare.lost = r.rare.lost, 0
 	return taken, lost
 }

@@ -23,7 +23,8 @@ func (followerPlace) PathOfNode(coordination.NodeID) string { return "" }
 func (followerPlace) ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client {
 	return nil
 }
-func (followerPlace) Leads() bool { return false }
+func (followerPlace) Leads() bool         { return false }
+func (followerPlace) StampMillis() uint64 { return 0 }
 
 // TestEventsAreBounded fills the ring and goes on: what is old is gone, whoever is late is told, and a long
 // name is cut.
@@ -103,7 +104,7 @@ func TestLeadersAreEvents(t *testing.T) {
 	r := New(1)
 	w := r.Watch(0, 0)
 	for _, leader := range [][2]uint64{{1, 7}, {1, 7}, {1, 0}, {2, 8}, {2, 8}} {
-		r.Lead(5, 0, leader[0], leader[1], followerPlace{})
+		r.Lead(5, 0, leader[0], leader[1])
 	}
 	var got [][2]uint64
 	read, _ := w.Next(make([]Event, 0, 10))

@@ -1,15 +1,11 @@
 package events
 
 import (
+	"math"
+	"slices"
+
 	"github.com/coordd/coordd/coordination"
 )
-
-// Event is what happened.
-type Event struct {
-	coordination.Occurrence
-	// Sequence numbers the events of a ring, from 1.
-	Sequence uint64
-}
 
 // Class groups rare events that are kept together: a flood of one class displaces nothing of another.
 type Class int
@@ -36,15 +32,15 @@ const (
 
 // Rare is an event that is kept for longer than the ring has it.
 type Rare struct {
-	Event
-	Class Class
-	Path  string // of the node, if that is not in More
-	// More counts the events of the kind, class and node for which this one stands as well: the bucket had no token for
-	// them, or they changed the same data within a second.
-	More uint64
-	// Led reports that this server led. Client is then the client that has changed configuration, if it is known.
-	Led    bool
-	Client *coordination.Client
+	coordination.Occurrence // More is not nil
+	Class                   Class
+	// Skipped counts the events for which this one stands as well, the last of them at an index and number: changes of
+	// the same data within a second, or, if SumsKind, events of the kind, class and node that had no token.
+	Skipped    uint64
+	LastIndex  coordination.Index
+	LastNumber uint32
+	SumsKind   bool
+	Led        bool // this server did
 }
 
 // Where describes the state at an event.
@@ -53,6 +49,8 @@ type Where interface {
 	// ClientOf returns the client that has a session, nil if that is unknown.
 	ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client
 	Leads() bool
+	// StampMillis returns the time of the log.
+	StampMillis() uint64
 }
 
 // bucketKey names a bucket. Acts draw by their user and not by the node: a user that makes nodes would have a bucket
@@ -77,7 +75,7 @@ const (
 func keyOf(class Class, o *coordination.Occurrence) bucketKey {
 	key := bucketKey{class: class, node: o.Node}
 	switch {
-	case o.Kind == coordination.OccurLeader:
+	case o.Kind == coordination.OccurLeader, o.Kind == coordination.OccurSkipped:
 		key.group = leaders
 	case class == Audit:
 		if key.node = 0; o.More != nil {
@@ -91,26 +89,71 @@ func keyOf(class Class, o *coordination.Occurrence) bucketKey {
 	return key
 }
 
+// sumKey names a sum: of a bucket and kind, or of changes of the same data.
 type sumKey struct {
 	bucketKey
-	kind coordination.OccurrenceKind
-}
-
-type dataKey struct {
-	node      coordination.NodeID
-	semaphore coordination.SemaphoreID
-	second    uint64 // by the leaders' stamps, so that all servers have the same sums
+	kind      coordination.OccurrenceKind
+	semaphore coordination.SemaphoreID // 0: of the bucket
 	session   coordination.SessionID
 	user      string
 }
 
-// rare is the queue of rare events between two calls of Take.
+// rare is the queue of rare events between two calls of Take. Tokens come back, and sums end, with the seconds of the
+// leaders' stamps, so that all servers have the same sums.
 type rare struct {
 	queues  [Classes][]Rare
+	second  uint64            // the present one
 	buckets map[bucketKey]int // tokens left, without those that have all
-	sums    map[sumKey]int    // place in the queue of the event that stands for what had no token
-	changed map[dataKey]int   // place in the queue of the first change of some data in a second
+	open    map[sumKey]int    // place in the queue of its class of an event that others of this second join
+	waited  bool              // the last Take left open events
 	lost    uint64            // events that had no place
+}
+
+// pass begins a second of the log.
+func (r *rare) pass(second uint64) {
+	passed := int(min(second-r.second, burstEvents))
+	r.second, r.waited = second, false
+	clear(r.open)
+	for key, left := range r.buckets {
+		again := eventsAgain
+		if key.class == Audit {
+			again = actsAgain
+		}
+		if left += passed * again; left >= burstEvents {
+			delete(r.buckets, key)
+		} else {
+			r.buckets[key] = left
+		}
+	}
+}
+
+// take returns what no other event can join any more. What is open, and what came after it, waits for one more call:
+// meanwhile the second of the log passes, unless nothing happens, or this server lags.
+func (r *rare) take(all bool) (taken []Rare) {
+	all = all || r.waited
+	ends := [Classes]int{}
+	until := coordination.Index(math.MaxUint64)
+	for key, at := range r.open {
+		if all {
+			break
+		}
+		until = min(until, r.queues[key.class][at].Index)
+	}
+	for class, queue := range r.queues {
+		for ends[class] < len(queue) && queue[ends[class]].Index < until {
+			ends[class]++
+		}
+		taken = append(taken, queue[:ends[class]]...)
+		r.queues[class] = slices.Clone(queue[ends[class]:])
+	}
+	r.waited = !all && len(r.open) > 0
+	if all {
+		clear(r.open)
+	}
+	for key := range r.open {
+		r.open[key] -= ends[key.class]
+	}
+	return taken
 }
 
 // classOf returns the class of an event, false if it is not a rare one.
@@ -119,7 +162,9 @@ func classOf(o *coordination.Occurrence) (Class, bool) {
 	case coordination.OccurAdministered, coordination.OccurNodeDropped:
 		return Audit, true
 	case coordination.OccurLeader:
-		return Audit, o.More.Server != 0
+		return Audit, o.Number != 0
+	case coordination.OccurSkipped:
+		return Audit, true
 	case coordination.OccurSessionExpired, coordination.OccurSessionEnded:
 		return AbnormalEnds, true
 	case coordination.OccurSessionStopped:
@@ -141,47 +186,62 @@ func classOf(o *coordination.Occurrence) (Class, bool) {
 }
 
 // add queues an event of a class.
-func (r *rare) add(class Class, e *Event, where Where) {
+func (r *rare) add(class Class, o *coordination.Occurrence, where Where) {
 	queue := &r.queues[class]
-	changed := dataKey{node: e.Node, semaphore: e.SemaphoreID, second: e.StampMillis / 1000, session: e.Session}
-	if e.More != nil {
-		changed.user = e.More.User
+	user := ""
+	if o.More != nil {
+		user = o.More.User
 	}
-	if at, before := r.changed[changed]; before && e.Kind == coordination.OccurDataChanged {
+	bucket := keyOf(class, o)
+	data := sumKey{bucket, o.Kind, o.SemaphoreID, o.Session, user}
+	sum := sumKey{bucketKey: bucket, kind: o.Kind}
+	if o.Kind != coordination.OccurDataChanged {
+		data = sum
+	}
+	for _, key := range []sumKey{sum, data} { // a sum has all behind its first one
+		at, isOpen := r.open[key]
+		if !isOpen {
+			continue
+		}
 		kept := &(*queue)[at]
-		kept.Count = e.Count
-		kept.More++
+		if kept.Skipped++; !kept.SumsKind {
+			kept.Count = o.Count
+		}
+		kept.LastIndex, kept.LastNumber = o.Index, o.Number
 		return
-	}
-	key := keyOf(class, &e.Occurrence)
-	left, drawn := r.buckets[key]
-	if !drawn {
-		left = burstEvents
-	}
-	sum := sumKey{key, e.Kind}
-	switch at, summed := r.sums[sum]; {
-	case left > 0 && (drawn || len(r.buckets) < maxBuckets):
-		r.buckets[key] = left - 1
-	case summed:
-		(*queue)[at].More++
-		return
-	default:
-		r.sums[sum] = len(*queue)
 	}
 	if len(*queue) >= maxQueued {
 		r.lost++
-		delete(r.sums, sum)
 		return
 	}
-	kept := Rare{Event: *e, Class: class, Led: where.Leads()}
-	if e.More == nil || e.More.Path == "" {
-		kept.Path = where.PathOfNode(e.Node)
+	more := new(coordination.OccurrenceMore)
+	if o.More != nil {
+		*more = *o.More
 	}
-	if e.Kind == coordination.OccurDataChanged {
-		r.changed[changed] = len(*queue)
+	kept := Rare{Occurrence: *o, Class: class, Led: where.Leads()}
+	kept.More = more
+	left, drawn := r.buckets[bucket]
+	if !drawn {
+		left = burstEvents
+	}
+	if left > 0 && (drawn || len(r.buckets) < maxBuckets) {
+		r.buckets[bucket] = left - 1
+	} else {
+		kept.SumsKind = true
+	}
+	switch {
+	case kept.SumsKind:
+		r.open[sum] = len(*queue)
+	case o.Kind == coordination.OccurDataChanged:
+		r.open[data] = len(*queue)
+	}
+	if more.Path == "" {
+		more.Path = where.PathOfNode(o.Node)
 	}
 	if kept.Led && class == Configuration {
-		kept.Client = where.ClientOf(e.Node, e.Session)
+		if c := where.ClientOf(o.Node, o.Session); c != nil {
+			more.Client = *c
+		}
 	}
 	*queue = append(*queue, kept)
 }

@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/history"
+)
+
+// keptBy returns the events that a server keeps itself.
+func (c *testCluster) keptBy(i int) []*adminpb.Event {
+	c.t.Helper()
+	found, err := c.servers[i].inspect.Load().History.Read(c.t.Context(), &history.Query{Limit: 1000,
+		Wanted: func(*adminpb.Event) bool { return true }})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return found
+}
+
+// TestSumsOfThreeServers: two sessions change data many times a second. Each server is asked and asks the others: each
+// change is counted once.
+func TestSumsOfThreeServers(t *testing.T) {
+	c := startClusterWith(t, 3, inRealTime)
+	leader, follower := c.leader()
+	c.eventually("the servers to know each other's versions",
+		func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
+	c.createNode(leader, testNode)
+	const changes = 300
+	for i, at := range []int{leader, follower} {
+		stream := openTest(t, t.Context(), c.conns[at], &Ydb_Coordination.SessionRequest_SessionStart{
+			Path: testNode, TimeoutMillis: 60_000})
+		next(t, stream)
+		name := fmt.Sprint("flags", i)
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: name, Limit: 1}}})
+		next(t, stream)
+		for n := range changes {
+			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
+				UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: uint64(n + 2), Name: name,
+					Data: fmt.Append(nil, n)}}})
+			next(t, stream)
+		}
+	}
+	count := func(list []*adminpb.Event) (n uint64) {
+		for _, e := range list {
+			if e.GetKind() == adminpb.Event_DATA_CHANGED {
+				n += 1 + e.GetSkipped()
+			}
+		}
+		return n
+	}
+	for i := range c.servers {
+		c.eventually("all changes to be kept", func() bool { return count(c.keptBy(i)) >= 2*changes })
+	}
+	for i := range c.servers {
+		found := askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{Path: testNode}).GetEvents()
+		if n := count(found); n != 2*changes || len(found) >= changes {
+			t.Errorf("server %d shows %d changes by %d events as %d", i, 2*changes, len(found), n)
+		}
+	}
+}
+
+// TestElectionsAreInTheLog moves the leadership: each server has each election at the same place of the log.
+func TestElectionsAreInTheLog(t *testing.T) {
+	c := startClusterWith(t, 3, inRealTime)
+	leader, follower := c.leader()
+	_, err := adminpb.NewClusterClient(c.conns[leader]).TransferLeader(t.Context(),
+		&adminpb.TransferLeaderRequest{To: fmt.Sprint("server-", follower)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elections := func(list []*adminpb.Event) (words []string) {
+		for _, e := range list {
+			if e.GetKind() == adminpb.Event_LEADER {
+				words = append(words, fmt.Sprintf("%s in %d at %d", e.GetServer(), e.GetTerm(), e.GetIndex()))
+			}
+		}
+		return words
+	}
+	var want []string
+	for i := range c.servers {
+		c.eventually("two elections", func() bool {
+			got := elections(c.keptBy(i))
+			want = got
+			return len(got) >= 2 && strings.HasPrefix(got[0], fmt.Sprint("server-", follower))
+		})
+	}
+	for i := range c.servers {
+		got := elections(askEvents(t, t.Context(), c.conns[i], &adminpb.EventsRequest{}).GetEvents())
+		if !slices.Equal(got, want) {
+			t.Errorf("server %d shows the elections %q, another one %q", i, got, want)
+		}
+	}
+}
+
+// TestGapOfASnapshot: a server that was down gets the state of another one instead of the log. It keeps that it lacks
+// that part. The others fill it; without them it says so.
+func TestGapOfASnapshot(t *testing.T) {
+	c := startClusterWith(t, 3, func(config *Config) {
+		inRealTime(config)
+		config.hooks.Log = func(log *raftstore.Config) {
+			log.SegmentBytes, log.CheckpointCommands, log.TailEntriesKept, log.LagEntriesKept = 4096, 5, 1, 1
+		}
+	})
+	leader, absent := c.leader()
+	c.createNode(leader, "/local/before")
+	c.eventually("the first event everywhere", func() bool {
+		return slices.Contains(eventWords(c.keptBy(absent)), `ADMINISTERED /local/before 0 create node by ""`)
+	})
+	c.stop(absent)
+	const nodes = 60
+	for i := range nodes {
+		c.createNode(leader, fmt.Sprint("/local/n", i))
+	}
+	if err := c.start(absent); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("a gap", func() bool {
+		return slices.ContainsFunc(c.keptBy(absent), func(e *adminpb.Event) bool {
+			return e.GetKind() == adminpb.Event_GAP && e.GetIndex() > 0 && e.GetLastIndex() > e.GetIndex()
+		})
+	})
+	if all := len(c.keptBy(absent)); all > nodes {
+		t.Fatalf("it has %d events: nothing was skipped", all)
+	}
+	answer := askEvents(t, t.Context(), c.conns[absent], &adminpb.EventsRequest{})
+	words := eventWords(answer.GetEvents())
+	for i := range nodes {
+		if !slices.Contains(words, fmt.Sprintf(`ADMINISTERED /local/n%d 0 create node by ""`, i)) {
+			t.Errorf("node %d is missing, unknown are %q", i, answer.GetUnknown())
+		}
+	}
+	if len(answer.GetUnknown())+len(answer.GetGaps()) > 0 {
+		t.Errorf("filled, but unknown are %q", answer.GetUnknown())
+	}
+	for i := range c.servers {
+		if i != absent {
+			c.stop(i)
+		}
+	}
+	alone, err := adminpb.NewInspectClient(c.conns[absent]).Events(context.Background(), &adminpb.EventsRequest{})
+	if err != nil || !strings.Contains(strings.Join(alone.GetUnknown(), "\n"), "of the log, which no asked server") {
+		t.Errorf("alone: %q, %v", alone.GetUnknown(), err)
+	}
+}
