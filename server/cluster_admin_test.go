@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -236,6 +237,23 @@ func TestChangeTheMembers(t *testing.T) {
 	busy.end()
 	if now := c.status(follower, "two servers", anyStatus); len(now.GetMembers()) != 2 {
 		t.Errorf("got %v", now)
+	}
+	old := fmt.Sprint("server-", leader)
+	want := []string{"add member " + name + " at " + c.initial[name], "promote member " + name, "remove member " + name,
+		"remove member " + old}
+	for i := range 3 {
+		if i == leader {
+			continue
+		}
+		c.eventually("the changes among the events", func() bool {
+			var got []string
+			for _, e := range slices.Backward(c.keptBy(i)) {
+				if strings.HasSuffix(e.GetAct(), " member") {
+					got = append(got, e.GetAct()+" "+e.GetTarget())
+				}
+			}
+			return slices.Equal(got, want)
+		})
 	}
 
 	c.stop(leader)

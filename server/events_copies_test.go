@@ -34,7 +34,7 @@ func TestSumsOfThreeServers(t *testing.T) {
 	c.eventually("the servers to know each other's versions",
 		func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
 	c.createNode(leader, testNode)
-	const changes = 300
+	const changes = 150
 	for i, at := range []int{leader, follower} {
 		stream := openTest(t, t.Context(), c.conns[at], &Ydb_Coordination.SessionRequest_SessionStart{
 			Path: testNode, TimeoutMillis: 60_000})

@@ -21,6 +21,7 @@ const (
 
 	writePeriod = time.Second
 	syncPeriod  = 30 * time.Second
+	retryPeriod = 30 * time.Second
 	// maxInMemory bounds the events of a class that a server without a disk keeps.
 	maxInMemory = 1024
 )
@@ -51,7 +52,7 @@ type History struct {
 
 	// Of the goroutine, but for memory, which has a mutex.
 	opened   bool
-	broken   bool
+	retry    time.Time // after an error; zero: the last write was good
 	classes  [events.Classes]writer
 	unsynced bool
 	synced   time.Time
@@ -111,17 +112,17 @@ func (h *History) step(now time.Time, all bool) {
 	taken, lost := h.config.Take(all)
 	h.lost.Add(lost)
 	if len(taken) > 0 {
-		h.keep(taken)
+		h.keep(now, taken)
 		report(h.config.Logger, taken)
 	}
-	if h.unsynced && !h.broken && now.Sub(h.synced) >= syncPeriod {
+	if h.unsynced && now.Sub(h.synced) >= syncPeriod {
 		h.synced = now
-		h.failed(h.sync())
+		h.failed(now, h.sync())
 	}
 }
 
 // keep writes a batch.
-func (h *History) keep(taken []events.Rare) {
+func (h *History) keep(now time.Time, taken []events.Rare) {
 	oldest, newest, all := ^uint64(0), h.written.Load(), uint64(0)
 	var batch [events.Classes][]*adminpb.Event
 	for i := range taken {
@@ -138,12 +139,17 @@ func (h *History) keep(taken []events.Rare) {
 	switch {
 	case h.config.FS == nil:
 		h.remember(&batch)
-	case h.broken || h.isFull():
+	case now.Before(h.retry) || h.isFull():
 		h.lost.Add(all)
 	default:
 		if err := h.write(&batch); err != nil {
 			h.lost.Add(all)
-			h.failed(err)
+			h.failed(now, err)
+			return
+		}
+		if !h.retry.IsZero() {
+			h.config.Logger.Info("events are written again", "lost", h.lost.Load())
+			h.retry = time.Time{}
 		}
 	}
 }
@@ -168,13 +174,23 @@ func (h *History) isFull() bool {
 	return h.full
 }
 
-// failed ends the writing after an error.
-func (h *History) failed(err error) {
+// failed stops the writing for a while after an error. What the files have then is found as after a start.
+func (h *History) failed(now time.Time, err error) {
 	if err == nil {
 		return
 	}
-	h.broken = true
-	h.config.Logger.Error("events cannot be written: none are kept until the server is started anew", "error", err)
+	if h.retry.IsZero() {
+		h.config.Logger.Error("events cannot be written: none are kept until they can", "tried_again_each", retryPeriod,
+			"error", err)
+	}
+	h.opened, h.unsynced, h.retry = false, false, now.Add(retryPeriod)
+	for class := range h.classes {
+		w := &h.classes[class]
+		if w.file != nil {
+			_ = w.file.Close()
+		}
+		*w = writer{class: w.class}
+	}
 }
 
 // open makes the directory, or finds the newest segments.
@@ -315,8 +331,8 @@ func (h *History) sync() error {
 }
 
 func (h *History) close() {
-	if h.unsynced && !h.broken {
-		h.failed(h.sync())
+	if h.unsynced {
+		h.failed(time.Now(), h.sync())
 	}
 	for i := range h.classes {
 		if f := h.classes[i].file; f != nil {

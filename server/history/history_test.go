@@ -154,7 +154,7 @@ func TestHistoryCrashes(t *testing.T) {
 			after.add(events.OtherEnds, 10)
 			h.step(time.UnixMilli(0), false)
 			h.close()
-			if got := indexes(t, h, Query{}); h.broken || len(got) != len(before)+2 {
+			if got := indexes(t, h, Query{}); !h.retry.IsZero() || len(got) != len(before)+2 {
 				t.Fatalf("seed %d, round %d: %d events were there, and %d after two more: %s", seed, round,
 					len(before), len(got), after.log.String())
 			}
@@ -233,6 +233,70 @@ func TestHistoryStops(t *testing.T) {
 		strings.Count(s.log.String(), "nearly full") != 1 {
 		t.Errorf("a full disk: %d are lost, there are %d\n%s", h.Lost(), got, s.log.String())
 	}
+}
+
+// TestHistoryStartsAgain meets faults at random steps, in the middle of segments too, and then a disk that is well: what
+// was kept is there, and what comes after a while is kept.
+func TestHistoryStartsAgain(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	marks := rig.Marks{}
+	for round := range 30 {
+		memory, s := rig.New("data"), &source{}
+		h := s.open(memory)
+		now := time.UnixMilli(0)
+		kept := func(n int) (indexes []uint64) {
+			for range n {
+				s.add(events.Class(random.IntN(int(events.Classes))), random.IntN(60_000))
+				indexes = append(indexes, uint64(s.index))
+			}
+			h.step(now, false)
+			now = now.Add(writePeriod)
+			return indexes
+		}
+		wanted := kept(random.IntN(60))
+		lost := uint64(0)
+		for range 1 + random.IntN(4) {
+			if random.IntN(2) == 0 {
+				h.close()
+				lost += h.Lost()
+				h = s.open(memory)
+			}
+			fault, left := rig.Faults[random.IntN(len(rig.Faults))], random.IntN(3)
+			steps := []string{"", "write", "sync", "create", "allocate", "rename", "remove"} // "": all
+			fails := steps[random.IntN(len(steps))]
+			memory.Before = func(step, _ string) error {
+				if rig.Changes(step) && (fails == "" || step == fails) {
+					if left--; left < 0 {
+						marks[step]++
+						return fault
+					}
+				}
+				return nil
+			}
+			for range 1 + random.IntN(40) {
+				kept(random.IntN(3))
+			}
+			memory.Before = nil
+			now = now.Add(retryPeriod)
+			wanted = append(wanted, kept(1+random.IntN(30))...)
+		}
+		h.close()
+		got := indexes(t, h, Query{})
+		for _, index := range wanted {
+			if !slices.Contains(got, index) {
+				t.Fatalf("seed %d, round %d: event %d of %d is lost\n%s", seed, round, index, s.index, s.log.String())
+			}
+		}
+		if n := uint64(len(got)) + lost + h.Lost(); n < uint64(s.index) {
+			t.Errorf("seed %d, round %d: %d of %d events are kept, or counted as lost", seed, round, n, s.index)
+		}
+		stopped, begun := "events cannot be written", "events are written again"
+		if strings.Count(s.log.String(), stopped) != strings.Count(s.log.String(), begun) {
+			t.Errorf("seed %d, round %d:\n%s", seed, round, s.log.String())
+		}
+	}
+	marks.Report(t, "write", "sync", "create", "allocate", "rename", "remove")
 }
 
 // leaderPlace is a leader that knows nothing.
