@@ -103,7 +103,7 @@ func TestElectionsAreInTheLog(t *testing.T) {
 }
 
 // TestGapOfASnapshot: a server that was down gets the state of another one instead of the log. It keeps that it lacks
-// that part. The others fill it; without them it says so.
+// that part. The others fill it; without them the answer names its entries.
 func TestGapOfASnapshot(t *testing.T) {
 	c := startClusterWith(t, 3, func(config *Config) {
 		inRealTime(config)

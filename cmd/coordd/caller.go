@@ -52,6 +52,14 @@ type caller struct {
 	config   client.Config
 	at       target
 	database string // below which paths are
+	outage
+}
+
+// outage makes a command that goes on survive the server that it asks.
+type outage struct {
+	failed error // of the last call to the inspection service
+	found  bool  // it was answered before
+	lasts  bool
 }
 
 // open makes a client of the server that the flags name. Nobody is called yet.

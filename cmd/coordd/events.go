@@ -267,7 +267,8 @@ func (c *caller) events(ctx context.Context, env *cmdline.Env, out *outputFlag, 
 		asking, cancel := context.WithTimeout(ctx, callerTimeout)
 		list, unknown, err := c.findEvents(asking, request, int(f.limit))
 		cancel()
-		if err != nil {
+		say := func(line string) { fmt.Fprintln(env.Stderr, line) }
+		if goesOn := f.follow && c.goesOn(ctx, say, err); err != nil && !goesOn {
 			return err
 		}
 		for _, why := range unknown {
@@ -323,8 +324,8 @@ func eventsOfDir(env *cmdline.Env, out *outputFlag, f *eventsFlags, directory st
 	list, err := history.ReadDir(context.Background(), directory, &history.Query{SinceMillis: r.GetSinceMillis(),
 		Limit: int(f.limit), Wanted: func(e *adminpb.Event) bool {
 			if e.GetKind() == adminpb.Event_GAP {
-				fmt.Fprintf(env.Stderr, "coordd: the entries %d to %d of the log: their events are missing\n", e.GetIndex(),
-					e.GetLastIndex())
+				fmt.Fprintf(env.Stderr, "coordd: the entries %d to %d of the log: their events are missing\n",
+					e.GetIndex(), e.GetLastIndex())
 			}
 			return history.Wants(r, e)
 		}})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/internal/exit"
 )
 
@@ -104,8 +106,28 @@ func TestQuestionsAtNight(t *testing.T) {
 		}
 	}
 	ask(servers[0], "with all")
+	follows, shows := goOn(t, at(servers[2], "events", "-f")...)
+	top, looks := goOn(t, at(servers[2], "top", "--every", "100ms", "-o", "jsonl")...)
+	waitFor(t, "both to look", func() bool { return shows.String() != "" && looks.String() != "" })
 	servers[2].Kill()
 	servers[2].exit(t)
+	run("config", "set", "app", "flags", "333")
+	lost := "coordd: no answer from " + strings.TrimSuffix(strings.TrimPrefix(servers[2].endpoint, "grpc://"), "/local")
+	waitFor(t, "what happens at the others", func() bool {
+		_, after, moved := strings.Cut(looks.String(), lost)
+		return moved && strings.Count(after, "\n") > 2 && strings.Contains(shows.String(), "from 2 bytes to 3")
+	})
+	for _, p := range []*exec.Cmd{follows, top} {
+		_ = p.Process.Signal(syscall.SIGINT)
+		if err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, said := range []string{shows.String(), looks.String()} {
+		if strings.Count(said, "no answer from") != 1 {
+			t.Errorf("a server that is gone is reported more than once:\n%s", said)
+		}
+	}
 	ask(servers[1], "while one is down")
 	out := coordd(t, exit.OK, at(servers[0], "events", "--kind", "expired", "-o", "jsonl"))
 	var shown eventShown
@@ -126,6 +148,17 @@ func TestQuestionsAtNight(t *testing.T) {
 	}
 	coordd(t, exit.Usage, at(servers[0], "events", "--kind", "none"), "flag --kind", "expired")
 	coordd(t, exit.Usage, at(servers[0], "events", "--since", "-1s"), "flag --since")
+}
+
+// goOn starts a command that goes on, with its output and its errors.
+func goOn(t *testing.T, args ...string) (*exec.Cmd, *testlog.Buffer) {
+	t.Helper()
+	command, said := exec.CommandContext(t.Context(), binary, args...), new(testlog.Buffer)
+	command.Stdout, command.Stderr = said, said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return command, said
 }
 
 // openLockSession opens a session and asks for the lock.

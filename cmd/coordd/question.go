@@ -33,7 +33,31 @@ const oursText = "This needs a coordd server: the protocol of YDB has nothing of
 
 // inspect calls the inspection service.
 func (c *caller) inspect(ctx context.Context, method string, request, response proto.Message) error {
-	return c.inspectError(c.Invoke(ctx, method, request, response))
+	c.failed = c.Invoke(ctx, method, request, response)
+	return c.inspectError(c.failed)
+}
+
+// goesOn reports whether a command that looks again and again goes on after a look: one at another server, if a server
+// that has answered before is gone, stops or has no leader. say gets a line when that begins.
+func (c *caller) goesOn(ctx context.Context, say func(line string), err error) bool {
+	if err == nil {
+		if !c.found || c.lasts {
+			c.Discover(ctx)
+		}
+		c.found, c.lasts = true, false
+		return true
+	}
+	code := status.Code(c.failed)
+	if !c.found || code != codes.Unavailable && code != codes.DeadlineExceeded || ctx.Err() != nil {
+		return false
+	}
+	if !c.lasts {
+		say(fmt.Sprintf("coordd: no answer from %s (%s): trying other servers", c.Asked(),
+			status.Convert(c.failed).Message()))
+	}
+	c.lasts = true
+	c.Move()
+	return true
 }
 
 // inspectError is an error of that service for a person.

@@ -104,7 +104,13 @@ func topCommand(env *cmdline.Env) *cobra.Command {
 		run: func(ctx context.Context, c *caller, args []string) error {
 			view := &topView{path: pathOr(c, args, ""), database: c.database, sort: topOrder(sort), filter: filter,
 				rows: topRows}
-			return often.show(ctx, env, out, view, func() (*topShown, error) { return c.look(ctx, view) })
+			return often.show(ctx, env, out, view, func(say func(line string)) (*topShown, error) {
+				shown, err := c.look(ctx, view)
+				if c.goesOn(ctx, say, err) {
+					err = nil
+				}
+				return shown, err
+			})
 		}}, out)
 	often.declare(command.Flags(), topEvery)
 	command.Flags().StringVar(&sort, "sort", topOrders[0].name, "what comes first: wait, held or name")
@@ -284,19 +290,21 @@ func (l *looks) check(flags *pflag.FlagSet) error {
 }
 
 // show prints what look finds, until ctx ends or it was often enough. At a terminal each look takes the place of the
-// last, and keys change the view.
+// last, and keys change the view. A look that finds nothing but is no failure is made again.
 func (l *looks) show(ctx context.Context, env *cmdline.Env, out *outputFlag, view *topView,
-	look func() (*topShown, error)) error {
+	look func(say func(line string)) (*topShown, error)) error {
 	if file := terminalOf(env.Stdout); file != nil && out.form == formTable {
 		in, _ := env.Stdin.(*os.File)
 		return l.draw(ctx, in, file, view, look)
 	}
 	for seen := 0; ; {
 		begun := time.Now()
-		shown, err := look()
+		shown, err := look(func(line string) { fmt.Fprintln(env.Stderr, line) })
 		switch {
 		case err != nil:
 			return err
+		case shown == nil:
+			seen--
 		case out.form == formTable:
 			shown.text(env.Stdout)
 		default: // what goes on is a line of json each time, in either form
@@ -316,17 +324,22 @@ func (l *looks) show(ctx context.Context, env *cmdline.Env, out *outputFlag, vie
 }
 
 // draw is show at a terminal.
-func (l *looks) draw(ctx context.Context, in, out *os.File, view *topView, look func() (*topShown, error)) error {
+func (l *looks) draw(ctx context.Context, in, out *os.File, view *topView,
+	look func(say func(line string)) (*topShown, error)) error {
 	s := tty.Open(in, out)
 	defer s.Close()
 	for seen := 0; ctx.Err() == nil; {
 		begun := time.Now()
 		view.fit(s.Size())
-		shown, err := look()
-		if err != nil {
+		shown, err := look(func(line string) { s.Draw([]string{tty.Cut(line, view.width)}) })
+		switch {
+		case err != nil:
 			return err
+		case shown == nil:
+			seen--
+		default:
+			s.Draw(shown.lines())
 		}
-		s.Draw(shown.lines())
 		if seen++; seen == l.times {
 			return nil
 		}

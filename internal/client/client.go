@@ -56,6 +56,7 @@ type Client struct {
 	mu        sync.Mutex
 	conns     map[string]*grpc.ClientConn
 	addresses []string // the one that was given first
+	asked     string   // the one that unary calls go to
 	token     string
 	loggedIn  bool
 }
@@ -63,7 +64,7 @@ type Client struct {
 // New makes a client. Nobody is called yet.
 func New(config Config) *Client {
 	return &Client{config: config, conns: make(map[string]*grpc.ClientConn),
-		addresses: []string{config.Address}}
+		addresses: []string{config.Address}, asked: config.Address}
 }
 
 // Close ends all calls and connections. Sessions that were not closed live on until their timeout.
@@ -166,9 +167,10 @@ func (c *Client) refuseToken() {
 	c.mu.Unlock()
 }
 
-// Invoke makes a unary call at the server that was given. A token that is taken no longer is replaced once.
+// Invoke makes a unary call at the server that was given, or that Move has chosen. A token that is taken no longer is
+// replaced once.
 func (c *Client) Invoke(ctx context.Context, method string, request, response proto.Message) error {
-	conn, err := c.Conn()
+	conn, err := c.conn(c.Asked())
 	if err != nil {
 		return err
 	}
@@ -210,6 +212,28 @@ func resultOf(operation *Ydb_Operations.Operation, result proto.Message) error {
 		return errors.New("the server's answer has no result")
 	}
 	return operation.GetResult().UnmarshalTo(result)
+}
+
+// Asked returns the address of the server that unary calls go to.
+func (c *Client) Asked() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// Discover learns of the servers to which Move may go.
+func (c *Client) Discover(ctx context.Context) {
+	if conn, err := c.conn(c.Asked()); err == nil && c.config.Discover {
+		c.discover(ctx, conn)
+	}
+}
+
+// Move makes unary calls go to the next server that is known, which may be the same one.
+func (c *Client) Move() {
+	next := c.following(c.Asked())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = next
 }
 
 // discover learns of the other servers from one of them. What cannot be learnt is left as it was.

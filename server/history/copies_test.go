@@ -38,15 +38,17 @@ func (c *copying) at(millis uint64, log [][]coordination.Occurrence) {
 // flood makes a log of some seconds with more than the buckets have room for: ends with locks and without, changes of
 // data by two sessions, and acts of two users.
 func flood(random *rand.Rand, millis uint64) (log [][]coordination.Occurrence) {
+	kinds := []coordination.OccurrenceKind{coordination.OccurSessionExpired, coordination.OccurDataChanged,
+		coordination.OccurLockLost, coordination.OccurAdministered}
 	for now := uint64(1000); now < millis; now += random.Uint64N(20) {
 		var entry []coordination.Occurrence
 		for range 1 + random.IntN(9) {
-			o := coordination.Occurrence{Kind: []coordination.OccurrenceKind{coordination.OccurSessionExpired,
-				coordination.OccurDataChanged, coordination.OccurLockLost, coordination.OccurAdministered}[random.IntN(4)],
+			o := coordination.Occurrence{Kind: kinds[random.IntN(len(kinds))],
 				Cause: coordination.OccurSessionExpired, Index: coordination.Index(len(log) + 1),
 				Number: uint32(len(entry) + 1), StampMillis: now, Node: coordination.NodeID(1 + random.IntN(10)/9),
-				Session: coordination.SessionID(1 + random.IntN(2)), SemaphoreID: coordination.SemaphoreID(1 + random.IntN(30)),
-				More: &coordination.OccurrenceMore{Path: "/local/x"}}
+				Session:     coordination.SessionID(1 + random.IntN(2)),
+				SemaphoreID: coordination.SemaphoreID(1 + random.IntN(30)),
+				More:        &coordination.OccurrenceMore{Path: "/local/x"}}
 			switch o.Kind {
 			case coordination.OccurAdministered:
 				o.More.User = fmt.Sprint("user ", random.IntN(2))
@@ -126,7 +128,8 @@ func TestCopiesFallTogether(t *testing.T) {
 				len(lists[1]))
 		}
 		if n, changes := countedEvents(lists[0]); n != total || changes != data || len(lists[0]) == total {
-			t.Errorf("seed %d, round %d: %d events with %d changes are %d with %d", seed, round, total, data, n, changes)
+			t.Errorf("seed %d, round %d: %d events with %d changes are %d with %d", seed, round, total, data, n,
+				changes)
 		}
 		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2}, {2, 0}, {0, 1}} {
 			var copies [][]*adminpb.Event
@@ -149,8 +152,8 @@ func TestCopiesFallTogether(t *testing.T) {
 	}
 }
 
-// TestElectionsFallTogether: servers see elections by clocks of their own, and one that catches up does not know who
-// led then. Merged, an election is one event with its leader; a caller who follows sees each once, at once.
+// TestElectionsFallTogether: servers see elections by clocks of their own, and one that catches up does not know the
+// leader of then. Merged, an election is one event with its leader; a caller that follows sees each once, at once.
 func TestElectionsFallTogether(t *testing.T) {
 	leaders := map[uint64]uint64{6: 2, 7: 3}
 	var asked, merged []*adminpb.Event
@@ -174,7 +177,7 @@ func TestElectionsFallTogether(t *testing.T) {
 	q := &Query{After: asked[0], Wanted: all}
 	for _, e := range merged {
 		if q.matches(e) || len(asked) != 2 {
-			t.Errorf("a caller who has seen %v is shown %v", asked, e)
+			t.Errorf("a caller that has seen %v is shown %v", asked, e)
 		}
 	}
 }
@@ -183,8 +186,8 @@ func TestElectionsFallTogether(t *testing.T) {
 // not counted twice.
 func TestSumsBesideSingleEvents(t *testing.T) {
 	event := func(index, more, last uint64) *adminpb.Event {
-		return &adminpb.Event{Kind: adminpb.Event_SESSION_EXPIRED, Index: index, Number: 1, Skipped: more, LastIndex: last,
-			LastNumber: 1, SumsKind: more > 0}
+		return &adminpb.Event{Kind: adminpb.Event_SESSION_EXPIRED, Index: index, Number: 1, Skipped: more,
+			LastIndex: last, LastNumber: 1, SumsKind: more > 0}
 	}
 	for _, test := range []struct {
 		lists [][]*adminpb.Event

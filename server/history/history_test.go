@@ -235,8 +235,8 @@ func TestHistoryStops(t *testing.T) {
 	}
 }
 
-// TestHistoryStartsAgain meets faults at random steps, in the middle of segments too, and then a disk that is well: what
-// was kept is there, and what comes after a while is kept.
+// TestHistoryStartsAgain meets faults at random steps, in the middle of segments too, and then a disk that is well:
+// what was kept is there, and what comes after a while is kept.
 func TestHistoryStartsAgain(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -103,7 +103,8 @@ var changeTexts = map[coordination.OccurrenceKind]string{
 
 // logChange is the audit line of a change of configuration.
 func logChange(logger *slog.Logger, e *events.Rare) {
-	fields := []any{"path", lograte.Cut(e.More.Path), "semaphore", lograte.Cut(e.Semaphore), "session", uint64(e.Session)}
+	fields := []any{"path", lograte.Cut(e.More.Path), "semaphore", lograte.Cut(e.Semaphore), "session",
+		uint64(e.Session)}
 	fields = append(fields, clientFields(&e.More.Client)...)
 	logger.Info(changeTexts[e.Kind], append(fields, "bytes_before", e.Before, "bytes", e.Count,
 		"changes", 1+e.Skipped)...)

@@ -92,7 +92,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	return own, nil
 }
 
-// unfilled returns the gaps of servers that no other one that has answered fills. An answer is nil if there was none.
+// unfilled returns the gaps of servers that no other one that has answered fills. A server without an answer has nil.
 func unfilled(answers []*adminpb.EventsResponse) (gaps []*adminpb.Gap) {
 	lacks := func(a *adminpb.EventsResponse, gap *adminpb.Gap) bool {
 		return a == nil || slices.ContainsFunc(a.GetGaps(), func(other *adminpb.Gap) bool {
@@ -121,7 +121,8 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 		SinceMillis: r.GetSinceMillis(), Limit: limit + 1,
 		Wanted: func(e *adminpb.Event) bool {
 			if e.GetKind() == adminpb.Event_GAP {
-				response.Gaps = append(response.Gaps, &adminpb.Gap{FirstIndex: e.GetIndex(), LastIndex: e.GetLastIndex()})
+				response.Gaps = append(response.Gaps, &adminpb.Gap{FirstIndex: e.GetIndex(),
+					LastIndex: e.GetLastIndex()})
 				return false
 			}
 			return history.Wants(r, e)

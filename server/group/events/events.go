@@ -19,7 +19,7 @@ const (
 	maxEventTextBytes = 128
 )
 
-// Event is what happened.
+// Event is an occurrence with its number in the ring.
 type Event struct {
 	coordination.Occurrence
 	// Sequence numbers the events of a ring, from 1.
@@ -188,8 +188,8 @@ func (r *Ring) Close() {
 }
 
 // Take returns the rare events since the last call, in the order of their classes, and how many more there were than
-// had a place. Those that later ones of the same second may join, and what came after, are left for the next call unless
-// all are wanted.
+// had a place. Those that later ones of the same second may join, and what came after, are left for the next call
+// unless all are wanted.
 func (r *Ring) Take(all bool) (taken []Rare, lost uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -50,7 +50,8 @@ func TestFreshNodes(t *testing.T) {
 	for _, e := range taken {
 		act = act || e.Kind == coordination.OccurAdministered
 	}
-	if len(taken) > burstEvents+2 || !act || lost > 0 {
+	// in each of the three seconds of the log there may be one more, and a sum
+	if len(taken) > burstEvents+2*3+1 || !act || lost > 0 {
 		t.Errorf("%d events of one tenant are kept, %d are lost, the act is there: %v", len(taken), lost, act)
 	}
 }
