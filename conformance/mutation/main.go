@@ -131,6 +131,8 @@ var trials = []trial{
 	{name: "headers", folder: "server", tests: "^Test(DatabaseHeader|BehindAProxy)"},
 	{name: "group", folder: "server/group",
 		tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather|RefusedStays|RepeatedCallIs|SilenceThat)"},
+	{name: "rare events", folder: "server/group/events", tests: "^Test"},
+	{name: "history", folder: "server/history", tests: "^Test"},
 	{name: "shares", folder: "server/share", tests: "^Test"},
 	{name: "what a client may take", folder: "server/listen",
 		tests: "^Test(OwnerHas|WhoseCall|Flood|WhoKeeps|TurnsOf|HTTPNewest|SentFrames)"},

@@ -241,23 +241,23 @@ func TestHistoryStartsAgain(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	marks := rig.Marks{}
-	for round := range 30 {
+	for round := range 14 {
 		memory, s := rig.New("data"), &source{}
 		h := s.open(memory)
 		now := time.UnixMilli(0)
 		kept := func(n int) (indexes []uint64) {
 			for range n {
-				s.add(events.Class(random.IntN(int(events.Classes))), random.IntN(60_000))
+				s.add(events.Class(random.IntN(int(events.Classes))), random.IntN(10_000))
 				indexes = append(indexes, uint64(s.index))
 			}
 			h.step(now, false)
 			now = now.Add(writePeriod)
 			return indexes
 		}
-		wanted := kept(random.IntN(60))
+		wanted := kept(10 + random.IntN(20))
 		lost := uint64(0)
-		for range 1 + random.IntN(4) {
-			if random.IntN(2) == 0 {
+		for phase := range 1 + random.IntN(4) {
+			if phase == 0 || random.IntN(2) == 0 {
 				h.close()
 				lost += h.Lost()
 				h = s.open(memory)
@@ -265,6 +265,9 @@ func TestHistoryStartsAgain(t *testing.T) {
 			fault, left := rig.Faults[random.IntN(len(rig.Faults))], random.IntN(3)
 			steps := []string{"", "write", "sync", "create", "allocate", "rename", "remove"} // "": all
 			fails := steps[random.IntN(len(steps))]
+			if phase == 0 {
+				fails, left = steps[round%len(steps)], 0
+			}
 			memory.Before = func(step, _ string) error {
 				if rig.Changes(step) && (fails == "" || step == fails) {
 					if left--; left < 0 {

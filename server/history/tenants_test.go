@@ -234,9 +234,9 @@ func TestReadersWait(t *testing.T) {
 func TestRightsAreAskedByFile(t *testing.T) {
 	s := &source{}
 	h := s.open(rig.New("data"))
-	for range 500 {
-		s.add(events.Audit, 10)
-		s.add(events.Configuration, 10)
+	for range 1200 { // two files of each class
+		s.add(events.Audit, 1000)
+		s.add(events.Configuration, 1000)
 	}
 	h.step(time.UnixMilli(0), false)
 	asked := 0
@@ -245,7 +245,7 @@ func TestRightsAreAskedByFile(t *testing.T) {
 			asked++
 			return slices.DeleteFunc(list, func(e *adminpb.Event) bool { return e.GetIndex() > 4 })
 		}})
-	if err != nil || asked != 2 || len(found) != 3 || found[0].GetIndex() != 4 {
+	if err != nil || asked != 4 || len(found) != 3 || found[0].GetIndex() != 4 {
 		t.Errorf("asked %d times, found %v: %v", asked, found, err)
 	}
 }

@@ -129,6 +129,9 @@ func TestWrongAuthor(t *testing.T) {
 		r.Add(1, list, followerPlace{})
 	}
 	taken, _ := r.Take(true)
+	if len(taken) != 2 {
+		t.Errorf("the changes of two users are %d events", len(taken))
+	}
 	if e := taken[0]; (e.Session == 101) != (e.More.User == "alice") {
 		t.Errorf("the data was changed by session %d of %q; session 102 is bob's", e.Session, e.More.User)
 	}
