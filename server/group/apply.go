@@ -68,8 +68,8 @@ func (g *core) restore() error {
 	g.limiter.Restored(g.token, machine)
 	machine.Observe() // what came as a whole has occurred before
 	g.observeBehind = ^uint64(0)
-	g.events.Keep(g.clock.WallMillis(), &coordination.Occurrence{Kind: coordination.OccurSkipped, Index: skipped,
-		Before: uint64(machine.Index())}, eventPlace{g})
+	g.events.Add(max(g.clock.WallMillis(), machine.StampMillis()), []coordination.Occurrence{{
+		Kind: coordination.OccurSkipped, Index: skipped, Before: uint64(machine.Index())}}, eventPlace{g})
 	g.digestRestored()
 	g.checkpoint = nil
 	g.access.publish(machine)

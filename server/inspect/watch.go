@@ -152,7 +152,7 @@ func (w *watch) send(list []events.Event) error {
 		return err
 	}
 	for i := range list {
-		if e := &list[i]; w.node == 0 || e.Node == w.node {
+		if e := &list[i]; w.node == 0 || e.Node == w.node || e.Kind == coordination.OccurSkipped {
 			if err := w.stream.Send(w.eventToPB(e)); err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence, where 
 		if o.Kind == coordination.OccurLockLost {
 			r.holds.end(o)
 		}
-		if second := o.StampMillis / 1000; second > r.rare.second {
+		if second := o.StampMillis / 1000; o.Number != 0 && second > r.rare.second {
 			r.rare.pass(second)
 		}
 		if class, is := classOf(o); is {
@@ -147,7 +147,7 @@ func (r *Ring) Lead(wallMillis, applied, term, server uint64) {
 	}
 }
 
-// Keep keeps an entry of the log that the machine does not know of, or the lack of some.
+// Keep keeps an entry of the log that the machine does not know of.
 func (r *Ring) Keep(wallMillis uint64, o *coordination.Occurrence, where Where) {
 	o.StampMillis = max(wallMillis, where.StampMillis())
 	r.mutex.Lock()
