@@ -68,10 +68,11 @@ func TestSignInByLink(t *testing.T) {
 	p.awaitText("h1", "Locks")
 
 	// Signing out ends it in both. The key was good once.
+	p.expect("401") // of calls under way
+	other.expect("401")
 	p.click("Sign out")
 	p.awaitText("h1", "Sign in")
 	other.awaitText("h1", "Sign in")
-	p.expect("401")
 	p.run(chromedp.Navigate("about:blank"))
 	p.open(link)
 	p.awaitText(".problem", "coordd console")

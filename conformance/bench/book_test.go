@@ -45,3 +45,20 @@ func TestTargetsOfNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestInterval: so many of 20 or of 6 values on both sides are beyond the median in one case of 40, and too few values
+// have no interval.
+func TestInterval(t *testing.T) {
+	values := make([]float64, 20)
+	for i := range values {
+		values[i] = float64(i)
+	}
+	for n, want := range map[int][2]float64{20: {5, 14}, 6: {0, 5}} {
+		if low, high, known := interval(values[:n]); !known || low != want[0] || high != want[1] {
+			t.Errorf("%d values: %v to %v, %v", n, low, high, known)
+		}
+	}
+	if _, _, known := interval(values[:5]); known {
+		t.Error("five values have an interval")
+	}
+}

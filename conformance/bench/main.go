@@ -48,7 +48,7 @@ type settings struct {
 
 func (o *settings) declare() {
 	flag.StringVar(&o.measure, "measure", "locks",
-		"locks: the workloads W1 to W8; or watched, limiter, scaling, chaos, moves or open")
+		"locks: the workloads W1 to W8; or watched, consoles, limiter, scaling, chaos, moves or open")
 	flag.StringVar(&o.docs, "docs", "",
 		"locks, scaling and open: write the tables into the pages in this folder, between their marks")
 	flag.StringVar(&o.coordd, "coordd", "bin/coordd", "coordd's program")
@@ -68,8 +68,9 @@ func (o *settings) declare() {
 		"locks: compare only with these, such as etcd,Redis or none; default: all")
 	flag.IntVar(&o.idle, "idle", 10_000, "locks: idle sessions of W4")
 	flag.IntVar(&o.rows, "rows", 1_000_000,
-		"semaphores, keys or znodes of W8; scaling: semaphores, and in proportion sessions and waiters")
-	flag.IntVar(&o.n, "n", 64, "with -attach, watched and open: sessions; limiter: callers")
+		"semaphores, keys or znodes of W8; scaling: semaphores, and in proportion sessions and waiters; consoles: "+
+			"held semaphores")
+	flag.IntVar(&o.n, "n", 64, "with -attach, watched, consoles and open: sessions; limiter: callers")
 	flag.DurationVar(&o.chaos, "chaos", 10*time.Minute, "chaos: the time of each product")
 	flag.StringVar(&o.rates, "rates", "",
 		"open: requests a second, such as 500,2000 (default: 10, 50 and 80 % of the server's own knee)")
@@ -115,9 +116,10 @@ func (b *bench) run(ctx context.Context) (err error) {
 	}
 	measure := map[string]func(context.Context) error{"locks": b.measureAll, "watched": b.measureWatched,
 		"limiter": b.measureLimiter, "scaling": b.measureScaling, "open": b.measureOpen, "chaos": b.measureChaos,
-		"moves": b.measureMoves}[b.measure]
+		"moves": b.measureMoves, "consoles": b.measureConsoles}[b.measure]
 	if measure == nil {
-		return fmt.Errorf("-measure %s: want locks, watched, limiter, scaling, chaos, moves or open", b.measure)
+		return fmt.Errorf("-measure %s: want locks, watched, consoles, limiter, scaling, chaos, moves or open",
+			b.measure)
 	}
 	return measure(ctx)
 }

@@ -368,8 +368,9 @@ type PageRequest struct {
 	DataBytes uint32             `protobuf:"varint,8,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of the data of each semaphore, owner and waiter; 0: none of it
 	Filter    PageRequest_Filter `protobuf:"varint,9,opt,name=filter,proto3,enum=coordd.admin.v1.PageRequest_Filter" json:"filter,omitempty"`
 	// Of semaphores that are held or awaited. With another order than KEY the answer is one page of up to 1000 rows without
-	// a token: the first of them, each with one owner and one waiter, the oldest, as they were up to a second ago. Behind
-	// those that are awaited OLDEST_WAIT has the others by LONGEST_HELD.
+	// a token: the first of them, each with one owner and one waiter, the oldest, as they were up to a second ago, or 30
+	// times as long ago as a walk over all of them takes. Behind those that are awaited OLDEST_WAIT has the others by
+	// LONGEST_HELD.
 	Order         PageRequest_Order `protobuf:"varint,10,opt,name=order,proto3,enum=coordd.admin.v1.PageRequest_Order" json:"order,omitempty"`
 	Search        []byte            `protobuf:"bytes,11,opt,name=search,proto3" json:"search,omitempty"` // with an order: only semaphores that have it in their name, or in the path of their node
 	Exact         bool              `protobuf:"varint,12,opt,name=exact,proto3" json:"exact,omitempty"`  // prefix is the whole name; not with an order

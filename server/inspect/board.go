@@ -26,8 +26,10 @@ import (
 const (
 	// maxBoardRows bounds the rows of a board in each order.
 	maxBoardRows = 10_000
-	// boardLife is the time for which a board is shown before another one is made.
-	boardLife = time.Second
+	// A board is shown for boardLife, or for boardLifeTimes the time that its making took, whichever is longer: boards
+	// take a thirtieth of one processor at most, however many semaphores are held.
+	boardLife      = time.Second
+	boardLifeTimes = 30
 	// maxOrderedRows bounds an answer.
 	maxOrderedRows = 1000
 )
@@ -43,19 +45,19 @@ type Boards struct {
 // NewBoards returns Boards without a board, of what a group has.
 func NewBoards(of *group.Group) *Boards { return &Boards{group: of, making: budget.New("boards", 1)} }
 
-// fresh returns a board that is not older than boardLife, or nil.
+// fresh returns a board that is shown, or nil.
 func (s *Boards) fresh() *board {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.last
 }
 
-// show keeps a board for boardLife.
-func (s *Boards) show(made *board) {
+// show keeps a board that took a time to make.
+func (s *Boards) show(made *board, took time.Duration) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.last = made
-	time.AfterFunc(boardLife, func() {
+	time.AfterFunc(max(boardLife, boardLifeTimes*took), func() {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		if s.last == made {
@@ -70,6 +72,12 @@ type board struct {
 	total  uint64
 	millis uint64 // the time at its beginning, since 1970
 	orders map[adminpb.PageRequest_Order][]*boardRow
+	worst  map[adminpb.PageRequest_Order]*boardRow // the last row of an order that is full, while the board is made
+}
+
+func newBoard() *board {
+	return &board{orders: make(map[adminpb.PageRequest_Order][]*boardRow),
+		worst: make(map[adminpb.PageRequest_Order]*boardRow)}
 }
 
 // boardRow is a semaphore with its oldest owner and waiter.
@@ -119,7 +127,7 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 	if b := s.fresh(); b != nil {
 		return b, nil
 	}
-	b := &board{orders: make(map[adminpb.PageRequest_Order][]*boardRow)}
+	b, began := newBoard(), time.Now()
 	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Data: maxShownBytes}
 	var last *boardRow
 	for at := (coordination.InspectionPlace{}); ; {
@@ -149,7 +157,7 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 			row.shown.UsualMillis = events.Usual(s.group.Events().Holds(row.node, string(row.shown.GetName())))
 		}
 	}
-	s.show(b)
+	s.show(b, time.Since(began))
 	return b, nil
 }
 
@@ -171,7 +179,10 @@ func (b *board) add(row *boardRow) {
 		return
 	}
 	b.total++
-	for order := range compare {
+	for order, compared := range compare {
+		if worst := b.worst[order]; worst != nil && compared(row, worst) > 0 {
+			continue
+		}
 		b.orders[order] = append(b.orders[order], row)
 		if len(b.orders[order]) >= 2*maxBoardRows {
 			b.cut(order)
@@ -184,7 +195,9 @@ func (b *board) cut(order adminpb.PageRequest_Order) {
 	slices.SortFunc(rows, compare[order])
 	kept := min(len(rows), maxBoardRows)
 	clear(rows[kept:])
-	b.orders[order] = rows[:kept]
+	if b.orders[order] = rows[:kept]; kept == maxBoardRows {
+		b.worst[order] = rows[kept-1]
+	}
 }
 
 // page answers a request with an order from a board, and returns the owners whose sessions the answer is to have; all

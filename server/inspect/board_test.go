@@ -14,8 +14,8 @@ import (
 func TestBoardKeepsTheFirst(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	for _, n := range []int{0, 1, maxBoardRows, maxBoardRows + 1, 3*maxBoardRows + 7} {
-		b := &board{orders: make(map[adminpb.PageRequest_Order][]*boardRow)}
+	for _, n := range []int{0, 1, maxBoardRows, maxBoardRows + 1, 3*maxBoardRows + 7, 9 * maxBoardRows} {
+		b := newBoard()
 		var all []*boardRow
 		for i := range n {
 			row := &boardRow{shown: &adminpb.Semaphore{Name: fmt.Appendf(nil, "%d/%d", random.IntN(100), i)}}

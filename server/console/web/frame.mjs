@@ -55,7 +55,7 @@ const rightsText = (session) => (session.rights?.includes('act') ? '' : ', read 
 export function Frame({ route, children }) {
   const session = useSession();
   const { answer: status } = useLive('Cluster/Status', {}, 2000);
-  const { answer: held } = useLive('Inspect/List', { kind: 'SEMAPHORES', order: 'OLDEST_WAIT', pageSize: 64 }, 3000);
+  const { answer: held } = useLive('Inspect/List', { kind: 'SEMAPHORES', order: 'OLDEST_WAIT', pageSize: 1 }, 3000);
   const nodes = useNodes();
   const main = useRef();
   const place = `${route.view}${route.path}/${route.last.join()}`;

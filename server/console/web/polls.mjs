@@ -63,7 +63,7 @@ class Poll {
 
 const live = new Live({
   views: () => [...polls.values()].filter((p) => p.quiet && p.users.size > 0).map((p) => (
-    { id: p.id, method: `/${service}${p.method}`, request: p.body, have: p.version, everyMillis: Math.floor(p.every() / 2) })),
+    { id: p.id, method: `/${service}${p.method}`, request: p.body, have: p.version, everyMillis: p.every() > 500 ? p.every() : 250 })),
   changed: (ids) => {
     for (const poll of polls.values()) if (ids.includes(poll.id)) poll.turn(true);
   },
