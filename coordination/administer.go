@@ -20,6 +20,9 @@ func (m judge) administerEndSession(c *EndSession) (scheme.Step, outcome.Outcome
 	switch {
 	case len(c.Reason) > MaxReasonBytes:
 		return nil, outcome.Because(outcome.BadRequest, "The reason is too long")
+	case c.Order != 0 && OrderOf(m.Machine, c.Node, c.Semaphore, c.Session) != c.Order:
+		return nil, outcome.Because(outcome.PreconditionFailed,
+			"It has changed since: the session has given the semaphore up")
 	case s == nil:
 		return nil, outcome.Because(outcome.NotFound, SessionMissing.Text)
 	}

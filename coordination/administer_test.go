@@ -21,6 +21,26 @@ func (r *rig) administer(want outcome.Status, c Command) {
 	}
 }
 
+// A session is ended for the sake of a lock only if it still has it when the command is executed: here it gives the
+// lock up while the command is under way.
+func TestEndSessionAsSeen(t *testing.T) {
+	r := newHeldRig(t)
+	order := OrderOf(r.machine, 1, 1, r.session)
+	end := &EndSession{Node: 1, Session: r.session, Semaphore: 1, Order: order}
+	wrong := *end
+	wrong.Order++
+	r.administer(outcome.PreconditionFailed, &wrong)
+	r.request(r.stream, 2, Request{Kind: RequestRelease, Name: "lock"})
+	r.administer(outcome.PreconditionFailed, end)
+	if r.machine.nodes[1].sessions[r.session] == nil {
+		t.Fatal("the session has ended, and does not have the lock any more")
+	}
+	next := r.machine.nodes[1].semaphores["lock"].owners.first
+	asSeen := &EndSession{Node: 1, Session: next.session.id, Semaphore: 1, Order: next.order}
+	r.administer(outcome.Success, asSeen)
+	r.administer(outcome.PreconditionFailed, asSeen) // it is gone
+}
+
 // The client of an ended session is notified that it has expired, and the lock goes to the next one, be the session
 // attached or not.
 func TestEndSession(t *testing.T) {

@@ -220,6 +220,10 @@ type EndSession struct {
 	// Reason is shown to watchers of events, and has no other effect.
 	Reason string
 	Client Client // added by the leader
+	// Order, unless it is 0, is the order id with which the caller has seen the session own or await Semaphore. The
+	// command is refused without that link.
+	Semaphore SemaphoreID
+	Order     OrderID
 }
 
 // RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or

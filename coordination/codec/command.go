@@ -209,6 +209,8 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 		number(w, 6, &c.Session)
 		w.text(7, &c.Reason)
 		w.client(8, &c.Client)
+		number(w, 13, &c.Semaphore)
+		number(w, 14, &c.Order)
 		return 24
 	case *coordination.RemoveSemaphore:
 		w.ofNode(&c.CallID, &c.Caller, &c.Node)

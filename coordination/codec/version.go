@@ -7,7 +7,7 @@ import (
 
 // Version is the newest version of the stored format that this program knows. What it writes has the version
 // with which its form came, so that it is read by as many as can read it.
-const Version = 6
+const Version = 7
 
 // The versions with which things came. Nothing of a version is written before every server of the cluster can
 // read it.
@@ -29,6 +29,8 @@ const (
 	VersionVersions = 5
 	// VersionClients is the version with which commands that end sessions came to name their clients.
 	VersionClients = 6
+	// VersionSeen is the version with which the end of a session came to depend on a semaphore that it has.
+	VersionSeen = 7
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
@@ -64,6 +66,9 @@ func Since(c coordination.Command) uint64 {
 	case *coordination.ExpireSession:
 		return sinceClient(&c.Client)
 	case *coordination.EndSession:
+		if c.Semaphore != 0 || c.Order != 0 {
+			return VersionSeen
+		}
 		return max(VersionEntries, sinceClient(&c.Client))
 	case *coordination.SetLimits:
 		return sinceLimits(&c.Limits)

@@ -85,14 +85,15 @@ func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) 
 	defer cancel()
 	node, _, err := s.find(ctx, caller, r.GetPath(), "")
 	if err == nil {
-		err = s.asSeen(ctx, caller, node, r)
+		err = s.asSeen(ctx, caller, r)
 	}
 	if err != nil {
 		return nil, err
 	}
 	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.EndSession{CallID: call, Caller: caller, Node: node,
-			Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
+			Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason()),
+			Semaphore: coordination.SemaphoreID(r.GetSemaphore()), Order: coordination.OrderID(r.GetOrderId())}
 	})
 	return &adminpb.EndSessionResponse{}, calls.GRPCStatus(ctx, answer, err)
 }
@@ -116,7 +117,7 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 		semaphore = coordination.SemaphoreID(r.GetId())
 	}
 	if r.OwnerOrderId != nil {
-		switch order, err := s.orderOf(ctx, node, semaphore, 0); {
+		switch order, err := s.ownerOrder(ctx, node, semaphore); {
 		case err != nil:
 			return nil, err
 		case order != r.GetOwnerOrderId():
@@ -133,20 +134,10 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 	return &adminpb.DeleteSemaphoreResponse{}, calls.GRPCStatus(ctx, answer, err)
 }
 
-// asSeen refuses to end a session that has changed since the caller saw it. What changes between this and the end
-// itself changes too late for the caller.
-func (s *Service) asSeen(ctx context.Context, caller coordination.Caller, node coordination.NodeID,
-	r *adminpb.EndSessionRequest) error {
-	if r.GetOrderId() != 0 {
-		order, err := s.orderOf(ctx, node, coordination.SemaphoreID(r.GetSemaphore()),
-			coordination.SessionID(r.GetSession()))
-		switch {
-		case err != nil:
-			return err
-		case order != r.GetOrderId():
-			return changed("the session has given the semaphore up")
-		}
-	}
+// asSeen refuses to end a session that has another client than the caller has seen. A client that comes between this
+// and the end is too late: it learns that the session has ended. Whether the session still has the semaphore is judged
+// with the end itself.
+func (s *Service) asSeen(ctx context.Context, caller coordination.Caller, r *adminpb.EndSessionRequest) error {
 	if r.GetAttachment() == "" {
 		return nil
 	}
@@ -163,11 +154,11 @@ func (s *Service) asSeen(ctx context.Context, caller coordination.Caller, node c
 	return nil
 }
 
-// orderOf is coordination.OrderOf by what this server has applied.
-func (s *Service) orderOf(ctx context.Context, node coordination.NodeID, semaphore coordination.SemaphoreID,
-	session coordination.SessionID) (order uint64, err error) {
+// ownerOrder returns the order id of a semaphore's first owner, by what this server has applied.
+func (s *Service) ownerOrder(ctx context.Context, node coordination.NodeID,
+	semaphore coordination.SemaphoreID) (order uint64, err error) {
 	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
-		order = uint64(coordination.OrderOf(m, node, semaphore, session))
+		order = uint64(coordination.OrderOf(m, node, semaphore, 0))
 		return outcome.Done()
 	})
 	return order, calls.GRPCStatus(ctx, outcome.Done(), err)

@@ -3232,8 +3232,11 @@ type EndSession struct {
 	ClientUser         []byte `protobuf:"bytes,10,opt,name=client_user,json=clientUser,proto3" json:"client_user,omitempty"`
 	ClientSilentMillis uint64 `protobuf:"varint,11,opt,name=client_silent_millis,json=clientSilentMillis,proto3" json:"client_silent_millis,omitempty"`
 	ClientLost         uint32 `protobuf:"varint,12,opt,name=client_lost,json=clientLost,proto3" json:"client_lost,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What the session has, else it is not ended.
+	Semaphore     uint64 `protobuf:"varint,13,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Order         uint64 `protobuf:"varint,14,opt,name=order,proto3" json:"order,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EndSession) Reset() {
@@ -3339,6 +3342,20 @@ func (x *EndSession) GetClientSilentMillis() uint64 {
 func (x *EndSession) GetClientLost() uint32 {
 	if x != nil {
 		return x.ClientLost
+	}
+	return 0
+}
+
+func (x *EndSession) GetSemaphore() uint64 {
+	if x != nil {
+		return x.Semaphore
+	}
+	return 0
+}
+
+func (x *EndSession) GetOrder() uint64 {
+	if x != nil {
+		return x.Order
 	}
 	return 0
 }
@@ -5266,7 +5283,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"only_first\x18\x06 \x01(\bR\tonlyFirst\"(\n" +
 	"\fBeginLineage\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\x04R\alineage\"\x06\n" +
-	"\x04Mark\"\xda\x02\n" +
+	"\x04Mark\"\x8e\x03\n" +
 	"\n" +
 	"EndSession\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
@@ -5283,7 +5300,9 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"clientUser\x120\n" +
 	"\x14client_silent_millis\x18\v \x01(\x04R\x12clientSilentMillis\x12\x1f\n" +
 	"\vclient_lost\x18\f \x01(\rR\n" +
-	"clientLost\"\xa5\x01\n" +
+	"clientLost\x12\x1c\n" +
+	"\tsemaphore\x18\r \x01(\x04R\tsemaphore\x12\x14\n" +
+	"\x05order\x18\x0e \x01(\x04R\x05order\"\xa5\x01\n" +
 	"\x0fRemoveSemaphore\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
