@@ -1,192 +1,70 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// manager stands for systemd: it starts the unit's command as the unit's user, and gets its notifications.
-type manager struct {
-	t       *testing.T
-	root    string
-	socket  *net.UnixConn
-	address string
-	server  *exec.Cmd
-}
-
-func newManager(t *testing.T, root string) *manager {
+// service has the test of the service in deploy/package, which boots systemd, use packages of the two releases.
+func service(t *testing.T, folder, first, upgrade string, commands map[string]string) {
 	t.Helper()
-	m := &manager{t: t, root: root, address: fmt.Sprintf("@coordd-release-test-%d", os.Getpid())}
-	var err error
-	m.socket, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: m.address})
-	if err != nil {
+	shared := t.TempDir()
+	var variables strings.Builder
+	for name, command := range commands {
+		fmt.Fprintf(&variables, "%s='%s'\n", name, strings.ReplaceAll(command, "'", `'\''`))
+	}
+	if err := os.WriteFile(filepath.Join(shared, "variables"), []byte(variables.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.socket.Close() })
-	return m
-}
-
-// setting returns a setting of the installed unit.
-func (m *manager) setting(name string) string {
-	m.t.Helper()
-	text, err := os.ReadFile(m.root + "/usr/lib/systemd/system/coordd.service")
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^` + name + `=(.*)$`).FindSubmatch(text)
-	if found == nil {
-		m.t.Fatalf("the unit has no %s", name)
-	}
-	return string(found[1])
-}
-
-// start starts the unit's command, and waits until it is ready.
-func (m *manager) start() {
-	m.t.Helper()
-	sh(m.t, m.root, "install -d -m 0750 -o coordd -g coordd /run/coordd")
-	uid, gid := number(m.t, m.root, "id -u coordd"), number(m.t, m.root, "id -g coordd")
-	words := strings.Fields(m.setting("ExecStart"))
-	m.server = exec.Command(words[0], words[1:]...)
-	m.server.Path, m.server.Err, m.server.Dir = words[0], nil, "/" // the path is one in root
-	m.server.SysProcAttr = &syscall.SysProcAttr{Chroot: m.root, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
-	m.server.Env = []string{"NOTIFY_SOCKET=" + m.address, "WATCHDOG_USEC=300000"}
-	log, err := os.CreateTemp(m.t.TempDir(), "log")
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.server.Stdout, m.server.Stderr = log, log
-	if err := m.server.Start(); err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() {
-		_ = m.server.Process.Kill()
-		if text, err := os.ReadFile(log.Name()); err == nil && m.t.Failed() {
-			m.t.Logf("the server's log:\n%s", text)
-		}
-	})
-	m.await("READY=1")
-	m.await("WATCHDOG=1")
-}
-
-// stop stops the server as systemd does.
-func (m *manager) stop() {
-	m.t.Helper()
-	if err := m.server.Process.Signal(syscall.SIGTERM); err != nil {
-		m.t.Fatal(err)
-	}
-	m.await("STOPPING=1")
-	if err := m.server.Wait(); err != nil {
-		m.t.Errorf("the server's end: %v", err)
-	}
-}
-
-// await waits for a notification.
-func (m *manager) await(want string) {
-	m.t.Helper()
-	var buffer [512]byte
-	for {
-		_ = m.socket.SetReadDeadline(time.Now().Add(time.Minute))
-		n, err := m.socket.Read(buffer[:])
+	for source, name := range map[string]string{"dist/" + first: "first", "later/" + upgrade: "later"} {
+		content, err := os.ReadFile(filepath.Join(folder, source))
 		if err != nil {
-			m.t.Fatalf("no %s: %v", want, err)
+			t.Fatal(err)
 		}
-		if slices.Contains(strings.Split(string(buffer[:n]), "\n"), want) {
-			return
+		if err := os.WriteFile(filepath.Join(shared, name+filepath.Ext(first)), content, 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-}
-
-// sh runs a script on a machine and returns what it prints.
-func sh(t *testing.T, root, script string) string {
-	t.Helper()
-	command := on(root)
-	command.Args = append(command.Args, "-euc", script)
-	printed, err := command.CombinedOutput()
+	test := exec.Command("go", "test", "-count=1", "-v", "-run=^TestService$", "./deploy/package")
+	test.Dir, test.Env = "../..", append(os.Environ(), "COORDD_SERVICE="+shared)
+	printed, err := test.CombinedOutput()
+	if t.Logf("%s", printed); err == nil && bytes.Contains(printed, []byte("--- SKIP")) {
+		t.SkipNow()
+	}
 	if err != nil {
-		t.Fatalf("%s: %v: %s", script, err, printed)
+		t.Error(err)
 	}
-	return strings.TrimSpace(string(printed))
 }
 
-func number(t *testing.T, root, script string) (n uint32) {
-	t.Helper()
-	if _, err := fmt.Sscan(sh(t, root, script), &n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// TestInsidePackage installs the package by README's command, upgrades it while a client keeps a session, removes and
-// purges it. systemd does not run here: the test starts the unit's command itself.
+// TestInsidePackage installs the Debian package by README's command, takes README's lock, and goes on from there.
 func TestInsidePackage(t *testing.T) {
 	folder := inside(t)
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		t.Skip("NOT TESTED: the package, since this is no Debian")
-	}
-	root := machine(t)
-	install := lines(t, "# a Debian package", serveFiles(t, folder))
-	sh(t, root, strings.Join(install, "\n"))
-	for _, want := range []string{"755 root:root /usr/bin/coordd", "700 coordd:coordd /var/lib/coordd",
-		"644 root:root /etc/coordd/coordd.yaml", "644 root:root /usr/lib/systemd/system/coordd.service"} {
-		name := want[strings.LastIndex(want, " ")+1:]
-		if got := sh(t, root, "stat -c '%a %U:%G %n' "+name); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	m := newManager(t, root)
-	m.start()
-	take := lines(t, "coordd serve", "")[1:]
+	install, take := lines(t, "# a Debian package", serveFiles(t, folder)), lines(t, "coordd serve", "")[1:]
 	if len(install)+len(take) > mostCommands {
 		t.Errorf("%d commands until there is a lock", len(install)+len(take))
 	}
-	shell(t, on(root), take, wantLock)
-	// An operator in the group needs no login and is not root; another user has no socket.
-	sh(t, root, "useradd --create-home --groups coordd coordd-operator && useradd --create-home coordd-stranger")
-	const status = `su %s -s /bin/sh -c "coordd cluster status"`
-	if said := sh(t, root, fmt.Sprintf(status, "coordd-operator")); !strings.Contains(said, "leader") {
-		t.Errorf("cluster status: %q", said)
-	}
-	if said := sh(t, root, "! "+fmt.Sprintf(status, "coordd-stranger")); said == "" {
-		t.Error("a user outside of the group sees the status")
-	}
-
-	const held = "coordd semaphore show locks kept -o json"
-	sh(t, root, "coordd lock locks kept --keep --session-timeout 5m")
-	before := sh(t, root, held)
-	m.stop()
-	deb := filepath.Join(root, "tmp", "later.deb")
-	content, err := os.ReadFile(filepath.Join(folder, "later", "coordd_"+later[1:]+"_amd64.deb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(deb, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, root, "echo '# mine' >>/etc/coordd/coordd.yaml && dpkg -i /tmp/later.deb")
-	m.start()
-	if said := sh(t, root, "coordd version"); !strings.HasPrefix(said, "coordd "+later) {
-		t.Errorf("after the upgrade: %s", said)
-	}
-	if after := sh(t, root, held); owners(after) != owners(before) || owners(after) == "" {
-		t.Errorf("the session has not lived through the upgrade: before\n%s\nafter\n%s", before, after)
-	}
-	m.stop()
-
-	sh(t, root, "dpkg --remove coordd && test -e /etc/coordd/coordd.yaml && test ! -e /usr/bin/coordd && "+
-		"test -n \"$(ls -A /var/lib/coordd)\"")
-	sh(t, root, "dpkg --purge coordd && test ! -e /etc/coordd && test ! -e /var/lib/coordd")
+	service(t, folder, "coordd_"+version+"_amd64.deb", "coordd_"+later[1:]+"_amd64.deb", map[string]string{
+		"INSTALL": strings.Join(install, "\n"), "TAKE": strings.Join(take, "\n"),
+		"UPGRADE": "dpkg -i /shared/later.deb", "BACK": "dpkg -i /shared/first.deb",
+		"SAYS": "restart one member at a time", "REMOVE": "dpkg --remove coordd", "PURGE": "dpkg --purge coordd"})
 }
 
-// owners is the part of a semaphore's description that names its owners.
-func owners(described string) string {
-	return regexp.MustCompile(`(?s)"owners":.*?"order_id": ?\d+`).FindString(described)
+// TestInsideRedHatPackage is that for the .rpm, on a Debian: rpm knows none of the packages that are there.
+func TestInsideRedHatPackage(t *testing.T) {
+	folder := inside(t)
+	if _, err := exec.LookPath("rpm"); err != nil {
+		t.Skip("NOT TESTED: the .rpm, since there is no rpm")
+	}
+	const rpm = "rpm --force-debian --nodeps "
+	service(t, folder, "coordd-"+version+"-1.x86_64.rpm", "coordd-"+later[1:]+"-1.x86_64.rpm", map[string]string{
+		"INSTALL": rpm + "--install /shared/first.rpm && systemctl enable --now coordd",
+		"TAKE":    strings.Join(lines(t, "coordd serve", "")[1:], "\n"),
+		"UPGRADE": rpm + "--upgrade /shared/later.rpm",
+		"BACK":    rpm + "--upgrade --oldpackage /shared/first.rpm", "SAYS": "restart one member at a time",
+		"REMOVE": rpm + "--erase coordd", "PURGE": ""})
 }
