@@ -61,6 +61,13 @@ func TestInsideRedHatPackage(t *testing.T) {
 		t.Skip("NOT TESTED: the .rpm, since there is no rpm")
 	}
 	const rpm = "rpm --force-debian --nodeps "
+	printed, err := output("rpm", "--query", "--package", "--requires", "--list",
+		filepath.Join(folder, "dist", "coordd-"+version+"-1.x86_64.rpm"))
+	for _, want := range []string{"/usr/sbin/useradd\n", "/usr/share/zsh/site-functions/_coordd\n"} {
+		if err != nil || !strings.Contains(printed+"\n", want) {
+			t.Errorf("the .rpm lacks %q: %v\n%s", want, err, printed)
+		}
+	}
 	service(t, folder, "coordd-"+version+"-1.x86_64.rpm", "coordd-"+later[1:]+"-1.x86_64.rpm", map[string]string{
 		"INSTALL": rpm + "--install /shared/first.rpm && systemctl enable --now coordd",
 		"TAKE":    strings.Join(lines(t, "coordd serve", "")[1:], "\n"),
