@@ -35,6 +35,10 @@ script that cmd/coordd-conformance of the repository replays on any server. Prot
 keys become names; headers, tokens and passwords are not in it. What a client never
 sent because its connection was lost cannot be in it either.
 
+The log has a link to its console: locks and sessions as on any server, and a view of
+the messages of clients and servers, with a form for each order. --demo has something
+to look at there at once.
+
 The exit code is 0 after a stop by a signal, 1 for any other failure, such as a port in
 use, 2 for a wrong command, flag or argument, 4 for a wrong setting or file, and 6 if
 ctl reaches no stand-in.`
@@ -71,6 +75,8 @@ func (p *program) command() *cobra.Command {
 			"which is written as 'coordd-standin ctl dump' writes them")
 	command.Flags().BoolVar(&f.fakeTime, "fake-time", false,
 		"have time stand still for sessions and waits until 'coordd-standin ctl advance'")
+	command.Flags().BoolVar(&f.demo, "demo", false,
+		"begin with a node "+demoNode+" and clients that take locks in it, as something to look at in the console")
 	command.AddCommand(p.ctlCommand(), cmdline.PrintCommand("version", "Print the version",
 		"  coordd-standin version", cmdline.VersionText("coordd-standin")+"\n"))
 	return command
@@ -78,8 +84,8 @@ func (p *program) command() *cobra.Command {
 
 // flags are those that a server has not.
 type flags struct {
-	record, load cmdline.RawFlag
-	fakeTime     bool
+	record, load   cmdline.RawFlag
+	fakeTime, demo bool
 }
 
 // maxFixtureBytes bounds the file of --load.
@@ -98,15 +104,32 @@ func (p *program) standIn(set *pflag.FlagSet, f flags) error {
 	if f.fakeTime {
 		with = append(with, standin.FakeTime())
 	}
+	fixture := ""
+	if f.demo {
+		if s.Auth.Mode == server.AuthRequired {
+			return exit.Usagef("--demo and --auth=required do not go together: its clients have no users")
+		}
+		fixture = demoFixture
+	}
 	if f.load.Text != "" {
-		fixture, err := readAtMost(f.load.Text, maxFixtureBytes)
+		loaded, err := readAtMost(f.load.Text, maxFixtureBytes)
 		if err != nil {
 			return exit.With(exit.Config, err)
 		}
+		fixture += loaded
+	}
+	if fixture != "" {
 		with = append(with, standin.Fixture(fixture))
 	}
+	var besides []beside
+	if f.demo {
+		besides = append(besides, startDemo)
+	}
 	if f.record.Text == "" {
-		return p.serve(s, values, with, func() error { return nil })
+		if !f.fakeTime {
+			besides = append(besides, takeRecordings)
+		}
+		return p.serve(s, values, with, besides)
 	}
 	if f.fakeTime {
 		return exit.Usagef("--record and --fake-time do not go together: a recording goes by real time")
@@ -115,7 +138,11 @@ func (p *program) standIn(set *pflag.FlagSet, f flags) error {
 	if err != nil {
 		return exit.With(exit.Config, err)
 	}
-	return p.serve(s, values, append(with, standin.Tap(recorder)), recorder.Close)
+	var closed error
+	besides = append(besides, func(*standin.Process, *slog.Logger) func() {
+		return func() { closed = recorder.Close() }
+	})
+	return cmp.Or(p.serve(s, values, append(with, standin.Tap(recorder)), besides), closed)
 }
 
 // readAtMost reads a file that is to have no more bytes than most.
@@ -132,10 +159,12 @@ func readAtMost(name string, most int64) (string, error) {
 	return string(content), err
 }
 
-// serve runs a stand-in. stopping is called before its streams end.
+// beside starts something that runs beside a stand-in, and returns a function that ends it.
+type beside func(*standin.Process, *slog.Logger) (end func())
+
+// serve runs a stand-in. Everything beside it ends before its streams do.
 func (p *program) serve(s serve.Settings, values map[string]serve.Given, with []standin.Option,
-	stopping func() error) error {
-	var recording error
+	besides []beside) error {
 	if p.Environ.Value("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(standinGCPercent))
 	}
@@ -146,9 +175,13 @@ func (p *program) serve(s serve.Settings, values map[string]serve.Given, with []
 		if err != nil {
 			return nil, err
 		}
-		return &runningServer{Process: running, stopping: func() { recording = stopping() }}, nil
+		started := &runningServer{Process: running}
+		for _, start := range besides {
+			started.ends = append(started.ends, start(running, logger))
+		}
+		return started, nil
 	}
-	return cmp.Or(process.Run(s, values), recording)
+	return process.Run(s, values)
 }
 
 // resolve finds the values of the settings.
@@ -211,14 +244,16 @@ func ordersOf(address net.Addr) string {
 // runningServer is a stand-in as serve.Process sees it.
 type runningServer struct {
 	*standin.Process
-	stopping func()
+	ends []func() // of everything beside it
 }
 
 // Err is the reason for which it has ended, with its exit code.
 func (s *runningServer) Err() error { return serve.CodedEnd(s.Process.Err()) }
 
-// Stop ends the recording first.
+// Stop first ends everything that runs beside the stand-in.
 func (s *runningServer) Stop(ctx context.Context) error {
-	s.stopping()
+	for _, end := range s.ends {
+		end()
+	}
 	return s.Process.Stop(ctx)
 }

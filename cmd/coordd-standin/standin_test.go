@@ -270,6 +270,10 @@ func TestStandInInFakeTime(t *testing.T) {
 	if said := r.ctl(t, exit.OK, "advance", "d=20s"); !strings.Contains(said, `"kind": "session expired"`) {
 		t.Errorf("said %s", said)
 	}
+	if said := r.ctl(t, exit.OK, "elapsed"); !strings.Contains(said, `"elapsed": "20.001s"`) ||
+		!strings.Contains(said, `"fake_time": true`) {
+		t.Errorf("said %s", said)
+	}
 	r.stop(t)
 }
 

@@ -29,11 +29,17 @@ func (c *core) controls() *faults.Controls {
 				return map[string]any{"events": nonNil(events), "elapsed": c.elapsed().String()}, err
 			})
 		})
-	to.Add("dump", "all coordination nodes with what is in them, as text",
+	to.Look("dump", "all coordination nodes with what is in them, as text",
 		func(_ context.Context, a *faults.Arguments) (any, error) {
 			return a.Then(func() (any, error) { return c.dump() })
 		})
-	to.Add("events", "what has happened so far", func(_ context.Context, a *faults.Arguments) (any, error) {
+	to.Look("elapsed", "whether time stands still, and how much of it has passed by advance",
+		func(_ context.Context, a *faults.Arguments) (any, error) {
+			return a.Then(func() (any, error) {
+				return map[string]any{"fake_time": c.clock != nil, "elapsed": c.elapsed().String()}, nil
+			})
+		})
+	to.Look("events", "what has happened so far", func(_ context.Context, a *faults.Arguments) (any, error) {
 		return a.Then(func() (any, error) {
 			events, err := c.events()
 			return nonNil(events), err

@@ -51,7 +51,8 @@ func (c *core) configureProcess(m *member) {
 	if m.tls != nil {
 		m.config.ListenTLS = m.tls.address()
 	}
-	m.config.HTTP.Faults = c.controls()
+	c.ordered = c.controls()
+	m.config.HTTP.Faults = c.ordered
 	c.monitoring = &monitoring{logger: m.config.Logger}
 	m.hooks.Monitoring = c.monitoring.serve
 	m.emptyMemory()
@@ -59,6 +60,9 @@ func (c *core) configureProcess(m *member) {
 
 // Faults returns the set of faults.
 func (p *Process) Faults() *faults.Set { return p.core.faults }
+
+// Orders takes the orders of this stand-in. Others may be added.
+func (p *Process) Orders() *faults.Controls { return p.core.ordered }
 
 func (p *Process) server() *server.Server {
 	m := p.core.members[0]
@@ -142,8 +146,9 @@ func (m *monitoring) serve(address string, handler http.Handler) (net.Addr, erro
 	return m.addr, nil
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. A page of the console learns from the header that it may give orders.
 func (m *monitoring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(listen.OrderHeader, "1")
 	(*m.handler.Load()).ServeHTTP(w, r)
 }
 

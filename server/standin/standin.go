@@ -54,8 +54,9 @@ type core struct {
 	unbind   func() bool     // of the context of Run
 	life     context.Context // within which servers may be started again
 
-	process    *server.Config // of a Process, else nil, as the next two are
-	lost       func(error)    // called with the reason when a server has ended by itself
+	process    *server.Config // of a Process, else nil, as the next three are
+	ordered    *faults.Controls
+	lost       func(error) // called with the reason when a server has ended by itself
 	monitoring *monitoring
 
 	mutex   sync.Mutex // held while servers are started and stopped

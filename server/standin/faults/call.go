@@ -41,23 +41,30 @@ func (s *Set) call(server int) grpc.UnaryServerInterceptor {
 		q := Request{At: time.Now(), Kind: kind, Server: server, Client: clientOf(ctx), SDK: sdkOf(ctx)}
 		q.fillCall(request)
 		q.Node = s.Path(q.Node)
-		switch a := s.decide(&q); a.what {
-		case actRefuse:
-			return refused(kind, a.refusal), nil
-		case actDelay:
-			if err := s.await(ctx, a.delay); err != nil {
-				return nil, err
-			}
-		case actDrop:
-			return nil, s.dropCall(&q, a.how)
-		case actLose, actRepeat:
-			if _, err := s.tapped(ctx, request, info, handler); err != nil {
-				return nil, err
-			}
-			return nil, status.Error(codes.Unavailable, "the answer has been lost by a fault")
-		}
-		return s.tapped(ctx, request, info, handler)
+		response, err := s.treat(ctx, &q, func() (any, error) { return s.tapped(ctx, request, info, handler) })
+		s.messages.answer(&q, response, err)
+		return response, err
 	}
+}
+
+// treat does to a call what the faults say.
+func (s *Set) treat(ctx context.Context, q *Request, execute func() (any, error)) (any, error) {
+	switch a := s.decide(q); a.what {
+	case actRefuse:
+		return refused(q.Kind, a.refusal), nil
+	case actDelay:
+		if err := s.await(ctx, a.delay); err != nil {
+			return nil, err
+		}
+	case actDrop:
+		return nil, s.dropCall(q, a.how)
+	case actLose, actRepeat:
+		if _, err := execute(); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(codes.Unavailable, "the answer has been lost by a fault")
+	}
+	return execute()
 }
 
 // tapped executes a call.

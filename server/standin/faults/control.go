@@ -22,11 +22,14 @@ import (
 type Controls struct {
 	mutex  sync.Mutex
 	orders map[string]order
+	// log is called before an order that changes something, and what it returns after that.
+	log func(name string, values map[string]any) (done func(any, error))
 }
 
 type order struct {
 	help string
 	do   func(context.Context, *Arguments) (any, error)
+	look bool // it changes nothing
 }
 
 // Arguments are those of an order. What cannot be read, and what nobody has asked for, is an error of Done.
@@ -146,8 +149,8 @@ func (a *Arguments) Done() error {
 
 // Controls are the orders for the faults of a set. More may be added.
 func (s *Set) Controls() *Controls {
-	c := &Controls{orders: make(map[string]order)}
-	c.Add("help", "what can be ordered", func(context.Context, *Arguments) (any, error) {
+	c := &Controls{orders: make(map[string]order), log: s.messages.order}
+	c.Look("help", "what can be ordered", func(context.Context, *Arguments) (any, error) {
 		return c.help(), nil
 	})
 	c.Add("reset", "take all faults back; answers which of them have met no request", plain(func() any {
@@ -156,12 +159,21 @@ func (s *Set) Controls() *Controls {
 		}
 		return nil
 	}))
-	c.Add("requests", "what clients have asked for", plain(func() any {
+	c.Look("requests", "what clients have asked for", plain(func() any {
 		return map[string]any{"requests": s.Requests(), "dropped": s.RequestsDropped()}
 	}))
 	c.Add("forget-requests", "empty the list of requests",
 		plain(func() any { s.ForgetRequests(); return nil }))
-	c.Add("pending", "how many faults wait for a request", plain(func() any { return s.Pending() }))
+	c.Look("pending", "how many faults wait for a request", plain(func() any { return s.Pending() }))
+	c.Look("rules", "the faults that wait for requests, or have waited, with what each has met",
+		plain(func() any { return s.Rules() }))
+	c.Look("kinds", "the kinds of requests, each with the statuses with which it may fail",
+		plain(func() any { return statusesByKind() }))
+	c.Look("messages", "[after=0]: the last 200 messages of clients and servers, and the orders between them",
+		func(_ context.Context, a *Arguments) (any, error) {
+			after := a.Number("after", 0)
+			return a.Then(func() (any, error) { return s.Messages(after), nil })
+		})
 	s.addRules(c)
 	s.addDrops(c)
 	s.addServers(c)
@@ -272,9 +284,18 @@ func troubledBy(troubled string, err error) (any, error) {
 
 // Add adds an order. help begins with its arguments.
 func (c *Controls) Add(name, help string, do func(context.Context, *Arguments) (any, error)) {
+	c.add(name, order{help: help, do: do})
+}
+
+// Look is Add for an order that changes nothing: Messages does not have it.
+func (c *Controls) Look(name, help string, do func(context.Context, *Arguments) (any, error)) {
+	c.add(name, order{help: help, do: do, look: true})
+}
+
+func (c *Controls) add(name string, o order) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.orders[name] = order{help, do}
+	c.orders[name] = o
 }
 
 func (c *Controls) help() map[string]string {
@@ -296,7 +317,12 @@ func (c *Controls) Do(ctx context.Context, name string, values map[string]any) (
 		return nil, fmt.Errorf("no order is called %q; there are %s", name,
 			strings.Join(slices.Sorted(maps.Keys(c.help())), ", "))
 	}
+	done := func(any, error) {}
+	if !o.look {
+		done = c.log(name, values)
+	}
 	result, err := o.do(ctx, &Arguments{values: values})
+	done(result, err)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -247,24 +247,39 @@ func (k Kind) Refusals() []Refusal {
 // else with the first one of that status, and then the text is the caller's.
 func (k Kind) refusal(status Status, text string) (Refusal, error) {
 	var found *Refusal
-	var statuses []string
 	for _, r := range k.Refusals() {
 		if r.Status == status && (found == nil || r.Text == text) {
 			found = &r
-		}
-		if name := r.Status.String(); !slices.Contains(statuses, name) {
-			statuses = append(statuses, name)
 		}
 	}
 	if found == nil {
 		return Refusal{},
 			fmt.Errorf("%s never fails with %s, but with %s; ask for it as impossible if that is meant", k,
-				status, strings.Join(statuses, ", "))
+				status, strings.Join(k.statuses(), ", "))
 	}
 	if text != "" {
 		found.Text = text
 	}
 	return *found, nil
+}
+
+// statuses are the names of the statuses with which a request of the kind may fail, each once.
+func (k Kind) statuses() (names []string) {
+	for _, r := range k.Refusals() {
+		if name := r.Status.String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// statusesByKind returns the statuses with which requests of each kind may fail, by their names.
+func statusesByKind() map[Kind][]string {
+	found := make(map[Kind][]string)
+	for _, kind := range Kinds() {
+		found[kind] = kind.statuses()
+	}
+	return found
 }
 
 // impossible is a refusal that the specification does not have.

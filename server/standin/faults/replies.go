@@ -31,12 +31,14 @@ func (s *stream) SendMsg(m any) error {
 	case hide:
 		return nil
 	case cut:
+		s.logReply(reply, true)
 		s.endLocked(status.New(codes.Unavailable, "the answer has been lost by a fault"))
 		return errEnded
 	}
 	if started := reply.GetSessionStarted(); started != nil {
 		s.attached(started.GetSessionId())
 	}
+	s.logReply(reply, false)
 	return s.ServerStream.SendMsg(m)
 }
 
@@ -139,6 +141,7 @@ func (s *stream) WriteStatus(end *status.Status) error {
 	}
 	s.mode = over
 	s.mutex.Unlock()
+	s.logEnd(end)
 	if s.tap != nil {
 		s.tap.Ended(end)
 	}
@@ -157,6 +160,7 @@ func (s *stream) endLocked(end *status.Status) {
 	case silent:
 		close(s.voice)
 	}
+	s.logEnd(end)
 	if s.tap != nil {
 		s.tap.Ended(end)
 	}
@@ -178,6 +182,60 @@ func (s *stream) awaitVoice() {
 	select {
 	case <-s.voice:
 	case <-s.ServerStream.Context().Done():
+	}
+}
+
+// maxUnanswered bounds the requests of a stream whose semaphore is remembered for their answers.
+const maxUnanswered = 1000
+
+// logMessage remembers a message of this stream.
+func (s *stream) logMessage(m Message) {
+	s.mutex.Lock()
+	m.Node, m.Session = s.node, s.session
+	s.mutex.Unlock()
+	m.Server, m.Stream, m.Client = s.server, s.number, s.client
+	s.set.messages.add(m)
+}
+
+// logReply remembers an answer, which the client gets unless it is lost.
+func (s *stream) logReply(reply *serverMessage, lost bool) {
+	what, code := wordOf(reply)
+	if what == "" {
+		return
+	}
+	m := Message{From: FromServer, What: what, Lost: lost}
+	if code != Ydb.StatusIds_SUCCESS && code != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
+		if m.Status = code.String(); what != failed {
+			m.What = "not " + what
+		}
+	}
+	for _, issue := range reply.GetFailure().GetIssues() {
+		m.Text = issue.GetMessage()
+	}
+	if kind, id := answered(reply); kind != "" {
+		s.mutex.Lock()
+		m.Name = s.names[asked{kind, id}]
+		if what != "pending" {
+			delete(s.names, asked{kind, id})
+		}
+		s.mutex.Unlock()
+	}
+	s.logMessage(m)
+}
+
+// named remembers the semaphore of a request until it is answered.
+func (s *stream) named(q *Request) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if q.Name != "" && len(s.names) < maxUnanswered {
+		s.names = put(s.names, asked{q.Kind, q.ReqID}, q.Name)
+	}
+}
+
+// logEnd remembers the end of a stream.
+func (s *stream) logEnd(end *status.Status) {
+	if end.Code() != codes.OK {
+		s.logMessage(Message{From: FromServer, What: "end", Status: end.Code().String(), Text: end.Message()})
 	}
 }
 
@@ -217,6 +275,7 @@ func (s *stream) sayLocked(m *serverMessage) error {
 	if mute {
 		return nil
 	}
+	s.logReply(m, false)
 	return s.ServerStream.SendMsg(m)
 }
 

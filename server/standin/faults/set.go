@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +22,11 @@ type Set struct {
 	after    func(d time.Duration, do func()) (stop func() bool)
 	tap      atomic.Pointer[Tap]
 	log      requestLog
+	messages messageLog
 
 	mutex   sync.Mutex
 	rules   []*rule
+	past    []Rule // see retire
 	hook    func(Request) Action
 	streams map[*stream]struct{}
 	conns   map[string]*conn // by the client's address
@@ -58,49 +59,6 @@ func New(database string, after func(d time.Duration, do func()) (stop func() bo
 		holes: make(map[*conn]struct{})}
 }
 
-// Filter picks clients. Its zero value picks all of them; what is given must all hold.
-type Filter struct {
-	// Node is the path of a coordination node, as Set.Path takes it.
-	Node string `json:"node,omitempty"`
-	// Session is a session of that node.
-	Session uint64 `json:"session,omitempty"`
-	// Client is an address, with or without its port, or the beginning of what an SDK says it is, such as
-	// ydb-python-sdk.
-	Client string `json:"client,omitempty"`
-	// Server is a server of several, from 1.
-	Server int `json:"server,omitempty"`
-}
-
-// picks reports whether a request is of a client that the filter picks. Node has passed Set.Path.
-func (f *Filter) picks(r *Request) bool {
-	return (f.Node == "" || f.Node == r.Node) &&
-		(f.Session == 0 || f.Session == r.Session) &&
-		(f.Server == 0 || f.Server == r.Server) &&
-		(f.Client == "" || isClient(f.Client, r.Client, r.SDK))
-}
-
-func isClient(wanted, address, sdk string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return wanted == address || err == nil && wanted == host || sdk != "" && strings.HasPrefix(sdk, wanted)
-}
-
-// String lists what the filter wants, as orders have it.
-func (f Filter) String() string {
-	var wants []string
-	for _, want := range []struct {
-		given bool
-		text  string
-	}{
-		{f.Node != "", "node=" + f.Node}, {f.Session != 0, fmt.Sprint("session=", f.Session)},
-		{f.Client != "", "client=" + f.Client}, {f.Server != 0, fmt.Sprint("server=", f.Server)},
-	} {
-		if want.given {
-			wants = append(wants, want.text)
-		}
-	}
-	return strings.Join(wants, " ")
-}
-
 // Path returns the absolute path of a coordination node, which may be relative to the database as in requests (see
 // scheme.InDatabase). Repeated slashes and one at the end do not matter. The empty path stays empty.
 func (s *Set) Path(node string) string {
@@ -113,68 +71,6 @@ func (s *Set) Path(node string) string {
 // cleanPath is a path without superfluous slashes, and with the first one.
 func cleanPath(path string) string {
 	return "/" + strings.Join(strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), "/")
-}
-
-// Action is the treatment of a request. Its zero value lets it through.
-type Action struct {
-	what    action
-	refusal Refusal
-	delay   time.Duration
-	how     Drop
-}
-
-type action uint8
-
-const (
-	actPass action = iota
-	actRefuse
-	actDelay
-	actLose
-	actRepeat
-	actDrop
-)
-
-// LoseAnswer is the action of AnswerLost, for OnRequest.
-func LoseAnswer() Action { return Action{what: actLose} }
-
-// Delay is the action of DelayNext, for OnRequest.
-func Delay(d time.Duration) Action { return Action{what: actDelay, delay: d} }
-
-// DropStream is the action of DropStreams, for OnRequest: the request is not executed.
-func DropStream(how Drop) Action { return Action{what: actDrop, how: how} }
-
-// Refuse is the action of FailNext, for OnRequest. A status that requests of the kind never fail with is an error.
-func Refuse(kind Kind, status Status, text string) (Action, error) {
-	r, err := kind.refusal(status, text)
-	return Action{what: actRefuse, refusal: r}, err
-}
-
-// rule is an action for some requests.
-type rule struct {
-	order   string // by which it was ordered
-	kind    Kind
-	filter  Filter
-	left    int // how many more; below 0: all
-	chance  float64
-	random  *rand.Rand // nil: all of them
-	action  Action
-	met     bool // a request that it is about has come
-	mayMiss bool
-}
-
-// meets reports whether the rule is about a request, and counts it.
-func (r *rule) meets(q *Request) bool {
-	if r.left == 0 || r.kind != q.Kind || !r.filter.picks(q) {
-		return false
-	}
-	r.met = true
-	if r.random != nil && r.random.Float64() >= r.chance {
-		return false
-	}
-	if r.left > 0 {
-		r.left--
-	}
-	return true
 }
 
 // Option says more about a fault.
@@ -314,6 +210,8 @@ func (s *Set) add(r *rule) error {
 	for _, old := range s.rules {
 		if old.left != 0 { // the others have done what they were for
 			rules = append(rules, old)
+		} else {
+			s.retire(old)
 		}
 	}
 	if s.rules = rules; len(rules) >= most {
@@ -346,22 +244,29 @@ func (s *Set) Pending() int {
 // decide takes note of a request and finds what is done to it.
 func (s *Set) decide(q *Request) Action {
 	s.log.add(q)
+	a, fault := s.actionFor(q)
+	s.messages.request(q, fault)
+	return a
+}
+
+// actionFor returns the treatment of a request, and the order that wants it.
+func (s *Set) actionFor(q *Request) (a Action, fault string) {
 	s.mutex.Lock()
 	hook := s.hook
 	s.mutex.Unlock()
 	if hook != nil {
 		if a := hook(*q); a.what != actPass {
-			return a
+			return a, "on-request"
 		}
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, r := range s.rules {
 		if r.meets(q) {
-			return r.action
+			return r.action, r.order
 		}
 	}
-	return Action{}
+	return Action{}, ""
 }
 
 // Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to
@@ -376,6 +281,7 @@ func (s *Set) Reset() (missed []string) {
 		if !r.met && !r.mayMiss {
 			missed = append(missed, r.miss(requests))
 		}
+		s.retire(r)
 	}
 	s.rules, s.hook = nil, nil
 	clear(s.repeats)
@@ -398,3 +304,30 @@ func (s *Set) Reset() (missed []string) {
 	}
 	return missed
 }
+
+// maxPast bounds the remembered rules that are over.
+const maxPast = 50
+
+// Rules returns the faults that wait for requests, or have waited: the oldest first, of those that are over the last
+// 50.
+func (s *Set) Rules() []Rule {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	rules := append([]Rule{}, s.past...)
+	for _, r := range s.rules {
+		rules = append(rules, r.shown())
+	}
+	return rules
+}
+
+// retire remembers a rule that is over. The mutex is held.
+func (s *Set) retire(r *rule) {
+	shown := r.shown()
+	shown.Over = true
+	s.past = append(s.past, shown)
+	s.past = s.past[max(0, len(s.past)-maxPast):]
+}
+
+// Messages returns the latest messages of clients and servers, and the orders between them: at most 200, with numbers
+// after a given one, in their order. Pings and pongs are not listed.
+func (s *Set) Messages(after uint64) []Message { return s.messages.after(after) }

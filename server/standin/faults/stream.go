@@ -67,6 +67,7 @@ type stream struct {
 	node     string
 	session  uint64
 	injected []*clientMessage
+	names    map[asked]string  // the semaphores of requests that are not answered
 	lost     map[asked]bool    // whose answer ends the stream
 	unasked  map[asked]bool    // whose answer the client is not to see
 	asking   map[uint64]string // describes that want a watch: the semaphore
@@ -327,6 +328,7 @@ func (s *stream) judge(m *clientMessage) (deliver bool, err error) {
 	if q.Kind == "" {
 		return true, nil
 	}
+	s.named(&q)
 	a := s.set.decide(&q)
 	switch a.what {
 	case actRefuse:

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/server/standin"
+)
+
+// demoNode is the coordination node of --demo, below the database.
+const demoNode = "demo"
+
+// demoFixture makes the node and its pool. The locks are ephemeral.
+const demoFixture = demoNode + "\n  semaphore \"connections\": 0 of 4\n"
+
+// demoTimeout is the timeout of the sessions.
+const demoTimeout = 10 * time.Second
+
+// worker is a client of the demonstration. It takes a semaphore, holds it, gives it back and rests, again and again.
+type worker struct {
+	name, semaphore  string
+	count            uint64 // of tokens; 0: it is a lock
+	wait, hold, rest time.Duration
+}
+
+// workers are a queue for a lock, an election and a pool of connections.
+func workers() (list []worker) {
+	for i := range 3 {
+		list = append(list,
+			worker{name: fmt.Sprintf("report@batch-%d", i+1), semaphore: "nightly-report", wait: client.Forever,
+				hold: 8 * time.Second, rest: 3 * time.Second},
+			worker{name: fmt.Sprintf("scheduler-%c", 'a'+i), semaphore: "leader", wait: client.Forever,
+				hold: 40 * time.Second, rest: time.Second})
+	}
+	for i := range 6 {
+		list = append(list, worker{name: fmt.Sprintf("api-%d", i+1), semaphore: "connections", count: 1,
+			wait: demoTimeout, hold: 5 * time.Second, rest: time.Second})
+	}
+	return list
+}
+
+// startDemo starts clients that go on whatever happens to them, until they are ended.
+func startDemo(p *standin.Process, _ *slog.Logger) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	address, database := endpointOf(p)
+	var running sync.WaitGroup
+	for _, w := range workers() {
+		running.Go(func() { w.run(ctx, address, database) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// endpointOf returns the address of a stand-in and its database.
+func endpointOf(p *standin.Process) (address, database string) {
+	address, database, _ = strings.Cut(strings.TrimPrefix(p.ConnectionString(), "grpc://"), "/")
+	return address, "/" + database
+}
+
+// run works with one session after another.
+func (w worker) run(ctx context.Context, address, database string) {
+	c := client.New(client.Config{Address: address, Database: database, Name: "coordd-demo",
+		Dial: func(address string) (*grpc.ClientConn, error) {
+			return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		}})
+	defer c.Close()
+	for ctx.Err() == nil {
+		s, err := c.Open(ctx, client.SessionConfig{Node: database + "/" + demoNode, Timeout: demoTimeout,
+			Description: w.name})
+		if err == nil {
+			w.work(ctx, s)
+			s.Abandon()
+		}
+		pause(ctx, nil, time.Second)
+	}
+}
+
+// work returns when the session is lost, a request fails, or ctx ends.
+func (w worker) work(ctx context.Context, s *client.Session) {
+	what := client.Acquisition{Name: w.semaphore, Count: w.count, Wait: w.wait}
+	if w.count == 0 {
+		what.Count, what.Ephemeral = math.MaxUint64, true
+	}
+	for {
+		acquired, err := s.Acquire(ctx, what)
+		if err != nil {
+			return
+		}
+		if acquired {
+			if !pause(ctx, s.Lost(), w.hold) {
+				return
+			}
+			if _, err := s.Release(ctx, w.semaphore); err != nil {
+				return
+			}
+		}
+		if !pause(ctx, s.Lost(), w.rest) {
+			return
+		}
+	}
+}
+
+// pause waits for about d, and reports whether neither ctx nor the session has ended before.
+func pause(ctx context.Context, lost <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-lost:
+	}
+	return false
+}
