@@ -12,7 +12,7 @@ import (
 )
 
 // maxWebBytes bounds all files of the page together. There is no build step, so a browser loads all of it.
-const maxWebBytes = 200_000
+const maxWebBytes = 260_000
 
 // webFiles returns the files of the page by name.
 func webFiles(t *testing.T) map[string]string {

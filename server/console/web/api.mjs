@@ -65,7 +65,7 @@ export async function signOut() {
 }
 
 // The connection, for the frame: when a server answered last, since when none does, and its clock.
-export const connection = { at: 0, lostSince: 0, next: 0, ahead: 0 };
+export const connection = { at: 0, lostSince: 0, next: 0, ahead: 0, standIn: false };
 /** now is the time by the clock of the server, which stamped what the page shows. */
 export const now = () => Date.now() + connection.ahead;
 
@@ -73,6 +73,7 @@ function answered(response, asked) {
   const took = Date.now() - asked;
   connection.at = Date.now();
   connection.lostSince = 0;
+  connection.standIn = response.headers.has('X-Coordd-Standin');
   const stamp = response.headers.get('Date'); // to the second, so smaller differences do not matter
   if (!stamp || took > 1000) return;
   const ahead = Date.parse(stamp) + 500 - Date.now() + took / 2;

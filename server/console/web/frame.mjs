@@ -11,7 +11,7 @@ const parents = { lock: 'locks', session: 'sessions' };
 
 function Links({ view, counts }) {
   const here = parents[view] ?? view;
-  return views.map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? 'page' : undefined}>
+  return [...views, ...(connection.standIn ? [['standin', 'Stand-in']] : [])].map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? 'page' : undefined}>
     <${Icon} name=${key}/>${title}${counts?.[key] !== undefined && html`<b>${count(counts[key])}</b>`}</a>`);
 }
 

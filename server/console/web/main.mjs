@@ -10,7 +10,14 @@ import { Timeline } from './timeline.mjs';
 import { Cluster } from './cluster.mjs';
 import { Empty } from './parts.mjs';
 
-const views = { locks: Locks, lock: Lock, sessions: Sessions, session: Session, timeline: Timeline, cluster: Cluster };
+/** StandIn loads the view of stand-ins, which no other server has. */
+function StandIn({ route }) {
+  const [View, found] = useState();
+  useEffect(() => { import('./standin.mjs').then((module) => found(() => module.StandIn)); }, []);
+  return View ? html`<${View} route=${route}/>` : null;
+}
+
+const views = { locks: Locks, lock: Lock, sessions: Sessions, session: Session, timeline: Timeline, cluster: Cluster, standin: StandIn };
 
 const Unknown = () => html`<${Heading} title="No such page"/><${Empty} title="The address names no view of the console.">
   <p>Go to the <a href="#/locks">locks</a>.</p></${Empty}>`;
