@@ -63,8 +63,15 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err == nil {
 		t.Error("restored over data")
 	}
-	if _, err := datadir.Check(dir); err != nil {
+	var shown []string
+	checking := datadir.Disk{Progress: func(what, unit string, done, of uint64) {
+		shown = append(shown, fmt.Sprint(what, " ", done, " ", unit, " of ", of))
+	}}
+	if _, err := checking.Check(dir); err != nil {
 		t.Fatal(err)
+	}
+	if text := "reading the log 1 files of 1"; !slices.Contains(shown, text) {
+		t.Errorf("%q is shown, want %q", shown, text)
 	}
 	s := open(t, smallConfig(dir))
 	if got := rowsOf(t, s); !maps.Equal(got, want) {

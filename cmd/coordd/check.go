@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/datadir"
 )
@@ -16,7 +17,7 @@ import (
 // checkFunc examines a data directory that no server uses and returns what it
 // found, also where it found damage, which is an error too, and nil if it
 // examined nothing. It changes nothing. Errors carry their exit code.
-type checkFunc func(directory string) (*datadir.Report, error)
+type checkFunc func(directory string, progress *tty.Progress) (*datadir.Report, error)
 
 func checkCommand(env *cmdline.Env, check checkFunc) *cobra.Command {
 	options := serve.OptionsNamed(serve.DataDirName)
@@ -36,7 +37,9 @@ func checkCommand(env *cmdline.Env, check checkFunc) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := check(string(s.DataDir))
+			progress := progressOf(env)
+			report, err := check(string(s.DataDir), progress)
+			progress.End()
 			if report != nil {
 				shown := showReport(report, err)
 				err = errors.Join(out.one(env.Stdout, shown, shown.text), err)
@@ -124,11 +127,11 @@ func showMembers(members raftstore.Members) []checkedMember {
 func (s *reportShown) text(w io.Writer) { fmt.Fprint(w, s.report.String()) }
 
 // checkDirectory examines a data directory with the real storage.
-func checkDirectory(directory string) (*datadir.Report, error) {
+func checkDirectory(directory string, progress *tty.Progress) (*datadir.Report, error) {
 	if err := serve.RefuseFile(directory); err != nil {
 		return nil, serve.Coded(err)
 	}
-	report, err := datadir.Check(directory)
+	report, err := (&datadir.Disk{Progress: progress.Show}).Check(directory)
 	var corruption *datadir.CorruptionError
 	if err != nil && !errors.As(err, &corruption) {
 		return nil, serve.Coded(err) // nothing was examined

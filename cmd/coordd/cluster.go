@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -114,8 +116,16 @@ func clusterPromoteCommand(env *cmdline.Env) *cobra.Command {
 	q := &question{use: "promote NAME", short: "Give a server that was added its vote", about: clusterText,
 		example: "  coordd cluster promote d --wait",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
-			return args[0] + " has a vote now", c.cluster(ctx, adminpb.Cluster_Promote_FullMethodName,
+			looking, end := context.WithCancel(ctx)
+			var look sync.WaitGroup
+			if wait && tty.Of(cmdline.FileOf(env.Stderr)) != nil {
+				look.Go(func() { c.showCopying(looking, args[0], progressOf(env)) })
+			}
+			err := c.cluster(ctx, adminpb.Cluster_Promote_FullMethodName,
 				&adminpb.PromoteMemberRequest{Member: args[0], Wait: wait}, new(adminpb.PromoteMemberResponse))
+			end()
+			look.Wait()
+			return args[0] + " has a vote now", err
 		}}
 	q.check = func(flags *pflag.FlagSet, _ []string) error {
 		if wait && !flags.Changed("timeout") {
@@ -127,6 +137,24 @@ func clusterPromoteCommand(env *cmdline.Env) *cobra.Command {
 	command.Flags().BoolVar(&wait, "wait", false,
 		"wait until it has got all data (--timeout bounds it, 1h by default then)")
 	return command
+}
+
+// showCopying shows how much of the log a server has, until ctx ends.
+func (c *caller) showCopying(ctx context.Context, name string, progress *tty.Progress) {
+	defer progress.End()
+	for ctx.Err() == nil {
+		if now, err := c.clusterStatus(ctx); err == nil && now.GetLeaderAnswered() {
+			for _, m := range now.GetMembers() {
+				if m.GetName() == name || m.GetId() == name {
+					progress.Show("copying the log to "+name, "entries", m.GetMatch(), m.GetMatch()+m.GetLag())
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 func clusterRemoveCommand(env *cmdline.Env) *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/raftstore/datadir"
 )
 
@@ -76,7 +77,7 @@ func newRun(server serve.Server, environment ...string) *run {
 			r.got = s
 			return server, nil
 		},
-		check:       func(string) (*datadir.Report, error) { return nil, nil },
+		check:       func(string, *tty.Progress) (*datadir.Report, error) { return nil, nil },
 		stopTimeout: waitMax,
 	}
 	return r

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/datadir"
 	"github.com/coordd/coordd/server/adminpb"
@@ -115,7 +116,7 @@ func TestHealthJSON(t *testing.T) {
 // TestCheckJSON wants a report and the damage on stdout, and the damage as an error as well.
 func TestCheckJSON(t *testing.T) {
 	r := newRun(nil, "COORDD_DATA_DIR=/d")
-	r.check = func(string) (*datadir.Report, error) {
+	r.check = func(string, *tty.Progress) (*datadir.Report, error) {
 		return &datadir.Report{Cluster: 1}, exit.With(exit.Storage, errors.New("entry 2: bad checksum"))
 	}
 	code := r.run([]string{"check", "-o", "jsonl"})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
+	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/raftstore/datadir"
 )
 
@@ -324,7 +325,7 @@ func TestCheck(t *testing.T) {
 	}
 	for _, test := range tests {
 		r := newRun(nil, "COORDD_DATA_DIR=/d")
-		r.check = func(directory string) (*datadir.Report, error) {
+		r.check = func(directory string, _ *tty.Progress) (*datadir.Report, error) {
 			if directory != "/d" {
 				t.Errorf("checked %q, want /d", directory)
 			}

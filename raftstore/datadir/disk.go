@@ -21,6 +21,8 @@ type Disk struct {
 	FS     files.FS // nil for the operating system's
 	Steps  StepLimits
 	Log    LogTimes
+	// Progress is called while a directory is examined: so many of so many rows or files are done. May be nil.
+	Progress func(what, unit string, done, of uint64)
 
 	files  descriptors
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written

@@ -59,7 +59,7 @@ type rowReader struct {
 // loadRows reads and verifies the checkpoint in a data directory, and changes nothing. The reader receives the rows.
 // It must drop them if there is an error.
 func (img *Image) loadRows(d *Disk, dir string, reader rowReader) error {
-	p := newProgress(reader.logger, reader.period, "reading the checkpoint", "rows", 0)
+	p := newProgress(reader.logger, d.Progress, reader.period, "reading the checkpoint", "rows")
 	o := rowOptions(d, dir)
 	o.Progress = func(_, of uint64) {
 		p.of = of

@@ -146,7 +146,7 @@ func (x *examiner) readState() (err error) {
 func (x *examiner) readLog(dir string) error {
 	c := x.img.Meta
 	o := logOptions(x.disk, x.img.Identity, c, x.segmentBytes)
-	p := newProgress(x.reader.logger, x.reader.period, "reading the log", "files", 0)
+	p := newProgress(x.reader.logger, x.disk.Progress, x.reader.period, "reading the log", "files")
 	o.Progress = func(done, files int) {
 		p.done, p.of = uint64(done), uint64(files)
 		p.tell()

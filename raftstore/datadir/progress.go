@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 )
@@ -8,22 +9,22 @@ import (
 // progressPeriod separates two log lines about the progress of a start.
 const progressPeriod = time.Second
 
-// progress logs, once in each period, how far a long piece of work has come. Without a logger it does nothing.
+// progress logs and shows how far a long piece of work has come, the former once in each period.
 type progress struct {
-	logger *slog.Logger
-	period time.Duration // 0: progressPeriod
-	what   string        // is being done
-	unit   string        // in which it is counted
+	logger *slog.Logger                             // may be nil
+	show   func(what, unit string, done, of uint64) // may be nil
+	period time.Duration                            // 0: progressPeriod
+	what   string                                   // is being done
+	unit   string                                   // in which it is counted
 	done   uint64
 	of     uint64 // how many there are
 	told   time.Time
 }
 
-func newProgress(l *slog.Logger, period time.Duration, what, unit string, of uint64) *progress {
-	if period == 0 {
-		period = progressPeriod
-	}
-	return &progress{logger: l, period: period, what: what, unit: unit, of: of, told: time.Now()}
+func newProgress(l *slog.Logger, show func(what, unit string, done, of uint64), period time.Duration,
+	what, unit string) *progress {
+	return &progress{logger: l, show: show, period: cmp.Or(period, progressPeriod), what: what, unit: unit,
+		told: time.Now()}
 }
 
 // step notes that one more is done. It looks at the clock only now and then.
@@ -38,6 +39,9 @@ const ProgressSteps = 4096
 
 // It logs the progress if a period has passed since the last time.
 func (p *progress) tell() {
+	if p.show != nil {
+		p.show(p.what, p.unit, p.done, p.of)
+	}
 	if p.logger == nil || time.Since(p.told) < p.period {
 		return
 	}
