@@ -80,7 +80,7 @@ func (m judge) updateData(c *UpdateData) (scheme.Step, outcome.Outcome) {
 	return func() {
 		n.touch(sem)
 		before := len(sem.data)
-		n.setSemaphoreData(sem, c.Data, m.change(sem, c.Subject))
+		n.setSemaphoreData(sem, c.Data, m.change(n, sem, c.Subject))
 		m.user = c.Subject
 		m.semaphoreOccurs(OccurDataChanged, n, 0, sem, before)
 		m.changed(n, sem, Effect{DataChanged: true})
@@ -97,7 +97,7 @@ func (m judge) makeWithData(n *node, c *UpdateData) (scheme.Step, outcome.Outcom
 	}
 	return func() {
 		sem := n.addSemaphore(c.Name, Infinite, c.Data, false)
-		sem.change = m.change(nil, c.Subject)
+		sem.change = m.change(n, nil, c.Subject)
 		m.user = c.Subject
 		m.semaphoreOccurs(OccurSemaphoreCreated, n, 0, sem, 0)
 	}, outcome.Done()

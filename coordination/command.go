@@ -248,6 +248,14 @@ type UpdateData struct {
 	Expected uint64
 }
 
+// SetHistory selects what servers remember of former versions of a node's data.
+type SetHistory struct {
+	CallID
+	Caller
+	Path    scheme.Path
+	History History
+}
+
 // MaxReasonBytes bounds the reason of an EndSession.
 const MaxReasonBytes = 128
 

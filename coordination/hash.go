@@ -94,7 +94,7 @@ func (r NodeRow) hash() uint64 {
 		number(uint64(c.ReadConsistencyMode)).number(
 		uint64(c.AttachConsistencyMode)).number(uint64(c.RateLimiterCountersMode)).
 		number(uint64(r.NextSession)).number(uint64(r.NextSemaphore)).number(uint64(r.NextOrder)).
-		later(1, uint64(r.NextResource)))
+		later(1, uint64(r.NextResource)).later(2, uint64(r.History)))
 }
 
 func (r SessionRow) hash() uint64 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coordd/coordd/coordination/revisions"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -87,6 +88,7 @@ type InspectedNode struct {
 	Path                 scheme.Path
 	Sessions, Semaphores int
 	Config               NodeConfig
+	History              History
 	Created              scheme.Stamp
 	Owner                string
 }
@@ -263,7 +265,8 @@ func (i *inspector) visit(entry scheme.Entry, n *node) bool {
 		return i.resources(n)
 	}
 	i.found.Nodes = append(i.found.Nodes, InspectedNode{ID: n.id, Path: n.path, Sessions: len(n.sessions),
-		Semaphores: len(n.semaphores), Config: n.config, Created: entry.Created, Owner: entry.Owner})
+		Semaphores: len(n.semaphores), Config: n.config, History: n.history, Created: entry.Created,
+		Owner: entry.Owner})
 	return true
 }
 
@@ -502,6 +505,15 @@ func OrderOf(m *Machine, node NodeID, semaphore SemaphoreID, session SessionID) 
 		return 0
 	}
 	return l.order
+}
+
+// Revisions returns the history of a node, and what this server remembers of a semaphore's former data, the oldest
+// first.
+func Revisions(m *Machine, node NodeID, semaphore SemaphoreID) (History, []revisions.Revision) {
+	if n := m.nodes[node]; n != nil {
+		return n.history, m.revisions.Of(uint64(node), uint64(semaphore))
+	}
+	return HistoryNone, nil
 }
 
 // Standing is the leader's state of a session.

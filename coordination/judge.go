@@ -59,6 +59,8 @@ func (m judge) judge(c callCommand) (scheme.Step, outcome.Outcome) {
 		return m.administerRemoveSemaphore(c)
 	case *UpdateData:
 		return m.updateData(c)
+	case *SetHistory:
+		return m.setHistory(c)
 	case *CreateResource:
 		return m.createResource(c)
 	case *AlterResource:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/coordination/revisions"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -35,6 +36,8 @@ type Machine struct {
 	nextNode NodeID
 	lineage  lineage
 	dropped  []NodeID // since the last checkpoint
+
+	revisions revisions.Store // not stored, and no command depends on it
 
 	accounts      *accounts.Accounts
 	accountRows   accountRows

@@ -95,6 +95,26 @@ func (m judge) alterNode(c *AlterNode) (scheme.Step, outcome.Outcome) {
 	}, answer
 }
 
+func (m judge) setHistory(c *SetHistory) (scheme.Step, outcome.Outcome) {
+	if answer := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !answer.OK() {
+		return nil, answer
+	}
+	entry, answer := m.tree.NodeToAlter(c.Path)
+	switch {
+	case !answer.OK():
+		return nil, answer
+	case c.History > HistoryData:
+		return nil, outcome.Because(outcome.BadRequest, "History is unknown")
+	}
+	return func() {
+		n := m.nodes[entry.Node]
+		n.touch(n)
+		if n.history = c.History; n.history != HistoryData {
+			m.revisions.ForgetNode(uint64(n.id)) // the data goes at once
+		}
+	}, answer
+}
+
 // dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next
 // checkpoint.
 func (m judge) dropNode(c *DropNode) (scheme.Step, outcome.Outcome) {
@@ -119,6 +139,7 @@ func (m *Machine) forgetNode(n *node, c *DropNode) {
 	n.walk.dropping(n)
 	m.inOrder.remove(n)
 	delete(m.nodes, n.id)
+	m.revisions.ForgetNode(uint64(n.id))
 	n.droppedIn = m.rows.generation
 	m.rows.base -= n.base
 	n.free(n.used)

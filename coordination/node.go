@@ -7,10 +7,12 @@ type node struct {
 	id     NodeID
 	path   scheme.Path // never changes
 	config NodeConfig
-	rows   *rowTracker // the machine's
-	room   *room       // the same
-	mark   rowMark
-	base   uint64 // sum of the hashes of this node's stored rows
+	// history selects what servers remember of former data.
+	history History
+	rows    *rowTracker // the machine's
+	room    *room       // the same
+	mark    rowMark
+	base    uint64 // sum of the hashes of this node's stored rows
 	// droppedIn is the checkpoint generation in which the node was dropped, 0 while it lives.
 	droppedIn uint32
 

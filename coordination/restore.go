@@ -45,7 +45,7 @@ func (r *Restorer) Add(row Row) error {
 	case NodeRow:
 		n := newNode(row.ID, row.Config, r.machine.rows, r.machine.room)
 		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
-		n.nextResource = row.NextResource
+		n.nextResource, n.history = row.NextResource, row.History
 		r.machine.addNode(n)
 		r.machine.stored(n, n, row)
 		return nil

@@ -70,6 +70,7 @@ type NodeRow struct {
 	NextOrder     OrderID
 	// NextResource is 0 as long as the node never had a resource.
 	NextResource ResourceID
+	History      History
 }
 
 // SessionRow is a session (§0.2).
@@ -169,7 +170,7 @@ func (l *link) rowMark() *rowMark      { return &l.mark }
 
 func (n *node) row(*node) Row {
 	return NodeRow{ID: n.id, Config: n.config, NextSession: n.nextSession, NextSemaphore: n.nextSemaphore,
-		NextOrder: n.nextOrder, NextResource: n.nextResource}
+		NextOrder: n.nextOrder, NextResource: n.nextResource, History: n.history}
 }
 
 func (s *session) row(n *node) Row {

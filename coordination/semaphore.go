@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/coordination/revisions"
 )
 
 // This file is §3 of the specification: what each request does to a semaphore, and the order of what follows
@@ -25,7 +26,7 @@ func (m *Machine) createSemaphore(n *node, s *session, c *CreateSemaphore) {
 		}
 		sem := n.addSemaphore(c.Name, c.Limit, c.Data, false)
 		m.user = s.author(m.accounts)
-		sem.change = m.change(nil, m.user)
+		sem.change = m.change(n, nil, m.user)
 		m.semaphoreOccurs(OccurSemaphoreCreated, n, c.Session, sem, 0)
 		m.answer(&c.Origin, RequestCreate, false)
 	}
@@ -46,7 +47,7 @@ func (m *Machine) updateSemaphore(n *node, s *session, c *UpdateSemaphore) {
 		n.touch(sem)
 		before := len(sem.data)
 		m.user = s.author(m.accounts)
-		n.setSemaphoreData(sem, c.Data, m.change(sem, m.user))
+		n.setSemaphoreData(sem, c.Data, m.change(n, sem, m.user))
 		if !sem.ephemeral {
 			m.semaphoreOccurs(OccurDataChanged, n, c.Session, sem, before)
 		}
@@ -66,19 +67,37 @@ func (s *semaphore) version(v *versions) uint64 {
 }
 
 // change is a change of the data of a semaphore, nil for one that is being made.
-func (m *Machine) change(of *semaphore, author string) dataChange {
+func (m *Machine) change(n *node, of *semaphore, author string) dataChange {
 	v := &m.versions
 	least := v.next
 	switch {
 	case v.next == 0 || of != nil && of.ephemeral:
 		return dataChange{}
 	case of != nil:
+		n.remember(&m.revisions, of, of.version(v), m.stampMillis)
 		least = of.version(v) + 1
 	}
 	if of == nil || author != of.change.author {
 		author = v.share(author)
 	}
 	return dataChange{v.give(least, m.lineage.base), m.stampMillis, author}
+}
+
+// minRememberedMillis is the time that a version must last to be remembered.
+const minRememberedMillis = 1000
+
+// remember keeps a version of a semaphore's data that another one replaces at stampMillis, as far as the history of
+// the node allows. One that has not lasted for a second is part of the next.
+func (n *node) remember(store *revisions.Store, sem *semaphore, version, stampMillis uint64) {
+	if version == 0 || n.history == HistoryNone || stampMillis < sem.change.millis+minRememberedMillis {
+		return
+	}
+	r := revisions.Revision{Version: version, Millis: sem.change.millis, Author: sem.change.author,
+		Bytes: len(sem.data)}
+	if n.history == HistoryData {
+		r.Data, r.Kept = sem.data, true
+	}
+	store.Add(uint64(n.id), uint64(sem.id), r)
 }
 
 // author returns the name of the user whose session it is, empty if the user is unknown or has been removed.
@@ -345,6 +364,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 
 func (m *Machine) destroy(n *node, sem *semaphore) {
 	n.removeSemaphore(sem)
+	m.revisions.Forget(uint64(n.id), uint64(sem.id))
 	m.changed(n, sem, Effect{DataChanged: true, OwnersChanged: true, Deleted: true})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,14 +14,17 @@ import (
 )
 
 // present asks a server for the version of the settings' data.
-func (c *testCluster) present(i int) *adminpb.Version {
+func (c *testCluster) present(i int) *adminpb.Version { return c.versions(i, false).GetPresent() }
+
+// versions asks a server for the versions of the settings' data.
+func (c *testCluster) versions(i int, former bool) *adminpb.VersionsResponse {
 	c.t.Helper()
 	answer, err := adminpb.NewInspectClient(c.conns[i]).Versions(c.t.Context(),
-		&adminpb.VersionsRequest{Path: testNode, Name: "settings"})
+		&adminpb.VersionsRequest{Path: testNode, Name: "settings", Former: former})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return answer.GetPresent()
+	return answer
 }
 
 // race has a client of each server update the data of one version at a time, and returns what the winner wrote.
@@ -71,5 +75,46 @@ func TestOneUpdateOfAVersionWins(t *testing.T) {
 		if round == 2 {
 			c.leadWith(follower)
 		}
+	}
+}
+
+// TestFormerVersionsOfAllServers: what one server has forgotten another one knows.
+func TestFormerVersionsOfAllServers(t *testing.T) {
+	c := startCluster(t, 3)
+	c.awaitFormat(codec.Version)
+	leader, follower := c.leader()
+	c.createNode(leader, testNode)
+	inspect := adminpb.NewInspectClient(c.conns[leader])
+	if _, err := inspect.SetHistory(t.Context(),
+		&adminpb.SetHistoryRequest{Path: testNode, History: adminpb.History_DATA}); err != nil {
+		t.Fatal(err)
+	}
+	won := c.race(0, 0)
+	first := c.versions(leader, true)
+	if len(first.GetFormer()) != 0 || first.GetHistory() != adminpb.History_DATA {
+		t.Errorf("at first: %v", first)
+	}
+	version := first.GetPresent().GetVersion()
+	c.eventually("the version to have lasted for a second", func() bool {
+		changed := time.UnixMilli(int64(c.present(leader).GetChangedMillis()))
+		return time.Since(changed) > time.Second
+	})
+	c.race(1, version)
+	for i := range c.conns {
+		c.eventually("every server to have all", func() bool { return len(c.versions(i, true).GetUnknown()) == 0 })
+		if former := c.versions(i, true).GetFormer(); len(former) != 1 || string(former[0].GetData()) != won ||
+			former[0].GetVersion() != version || former[0].GetWithoutData() {
+			t.Errorf("server %d: %v, want %q of version %d", i, former, won, version)
+		}
+	}
+	c.stop(follower)
+	if unknown := c.versions(leader, true).GetUnknown(); len(unknown) != 1 {
+		t.Errorf("with a server down: %v", unknown)
+	}
+	if _, err := inspect.SetHistory(t.Context(), &adminpb.SetHistoryRequest{Path: testNode}); err != nil {
+		t.Fatal(err)
+	}
+	if former := c.versions(leader, true).GetFormer(); len(former) != 0 {
+		t.Errorf("data that is not to be kept is there: %v", former)
 	}
 }

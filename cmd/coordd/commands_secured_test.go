@@ -44,6 +44,10 @@ func TestCommandsLogIn(t *testing.T) {
 	run("lock app x -- true", byTLS, exit.NotRun, "coordd: ")
 	run("lock app x -- true", asApp, exit.NotRun, "no access to the coordination node")
 	run("grant app app ydb.generic.use", asApp, exit.Failure, "/local/app")
+	run("grant app app ydb.granular.describe_schema", root, exit.OK)
+	if shown := parsed(t, run("node show app -o json", asApp, exit.OK)); at(t, shown, "history") != nil {
+		t.Errorf("a caller that may not read the rows is shown %v", shown)
+	}
 	run("grant app app ydb.generic.use", root, exit.OK, "app may ydb.generic.use on /local/app")
 	run("grant app machine ydb.generic.read", root, exit.OK)
 	run("lock app x -- echo in", asApp, exit.OK, "in")

@@ -28,7 +28,8 @@ func configCommand(env *cmdline.Env) *cobra.Command {
 			"semaphore of up to 1048576 bytes.",
 		RunE: cmdline.WantsCommand,
 	}
-	parent.AddCommand(configGetCommand(env), configSetCommand(env), configWatchCommand(env))
+	parent.AddCommand(configGetCommand(env), configSetCommand(env), configWatchCommand(env),
+		configHistoryCommand(env))
 	return parent
 }
 
@@ -102,7 +103,8 @@ func (m *configMeta) text(w io.Writer) {
 
 // configMeta asks for a configuration with its version.
 func (c *caller) configMeta(ctx context.Context, node, name string) (*configMeta, error) {
-	v, err := c.versions(ctx, node, name)
+	answer, err := c.versions(ctx, node, name, false)
+	v := answer.GetPresent()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%q: %w", name, err)

@@ -41,12 +41,12 @@ func (v *lastChange) String() string {
 	return text
 }
 
-// versions asks for the version of a semaphore's data; nil if the semaphore is ephemeral.
-func (c *caller) versions(ctx context.Context, node, name string) (*adminpb.Version, error) {
+// versions asks for the version of a semaphore's data, which is missing if the semaphore is ephemeral.
+func (c *caller) versions(ctx context.Context, node, name string, former bool) (*adminpb.VersionsResponse, error) {
 	answer := new(adminpb.VersionsResponse)
 	err := c.inspect(ctx, adminpb.Inspect_Versions_FullMethodName,
-		&adminpb.VersionsRequest{Path: c.path(node), Name: name}, answer)
-	return answer.GetPresent(), err
+		&adminpb.VersionsRequest{Path: c.path(node), Name: name, Former: former}, answer)
+	return answer, err
 }
 
 // setVersion sets a configuration that has the expected version.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/internal/exit"
 )
@@ -60,6 +61,59 @@ func TestConfigVersions(t *testing.T) {
 		`"other": Semaphore does not exist`)
 	coordd(t, exit.NotFound, []string{"config", "set", "nowhere", "x", "y", "--if-version", "0", "-e", endpoint},
 		"There is no such directory")
+}
+
+// TestConfigHistory: former versions are listed with what the history of the node keeps of them.
+func TestConfigHistory(t *testing.T) {
+	t.Parallel()
+	_, endpoint, _ := lockServer(t)
+	history := func(node string) any {
+		return parsed(t, does(t, endpoint, "config history "+node+" settings -o json"))
+	}
+	does(t, endpoint, "node create other --history data", "made /local/other")
+	does(t, endpoint, "node create quiet --history none", "made /local/quiet")
+	for _, node := range []string{"app", "other", "quiet"} {
+		does(t, endpoint, "config set "+node+" settings first")
+		if shown := history(node); len(shown.([]any)) != 1 || at(t, shown, 0, "data") != "first" {
+			t.Error(node, shown)
+		}
+	}
+	waitFor(t, "the versions to have lasted for a second", func() bool {
+		shown := parsed(t, does(t, endpoint, "config get quiet settings --meta -o json"))
+		since, err := time.Parse(time.RFC3339, at(t, shown, "changed").(string))
+		return err == nil && time.Since(since) > 2*time.Second // it has no parts of seconds
+	})
+	for _, node := range []string{"app", "other", "quiet"} {
+		does(t, endpoint, "config set "+node+" settings second")
+	}
+	if shown := history("app"); len(shown.([]any)) != 2 || at(t, shown, 0, "data_bytes") != 5.0 {
+		t.Error(shown)
+	} else if at(t, shown, 0).(map[string]any)["data"] != nil {
+		t.Error("the data of a former version is kept without being asked for")
+	}
+	does(t, endpoint, "config history app settings", "VERSION", "not kept", `"second"`)
+	if shown := history("other"); len(shown.([]any)) != 2 || at(t, shown, 0, "data") != "first" {
+		t.Error(shown)
+	}
+	if shown := history("quiet"); len(shown.([]any)) != 1 {
+		t.Error(shown)
+	}
+	coordd(t, exit.OK, strings.Fields("config history quiet settings --endpoint "+endpoint),
+		"keeps no former versions; `coordd node alter /local/quiet --history meta` changes that")
+	does(t, endpoint, "node show other", "history                data")
+	exported := does(t, endpoint, "export other")
+	does(t, endpoint, "node alter other --history none", "changed /local/other")
+	if shown := history("other"); len(shown.([]any)) != 1 {
+		t.Error("former versions are left:", shown)
+	}
+	file := filepath.Join(t.TempDir(), "nodes.yaml")
+	if err := os.WriteFile(file, []byte(exported), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does(t, endpoint, "import --replace --file "+file)
+	does(t, endpoint, "node show other", "history                data")
+	coordd(t, exit.Usage, []string{"node", "alter", "app", "--history", "much", "--endpoint", endpoint},
+		"want none, meta or data")
 }
 
 // TestEditingConfigurationRecipe runs the recipe, twice: alone, and with a change by somebody else beside it.

@@ -52,6 +52,7 @@ type exportedNode struct {
 	Read       string              `yaml:"read_consistency,omitempty"`
 	Attach     string              `yaml:"attach_consistency,omitempty"`
 	Counters   string              `yaml:"rate_limiter_counters,omitempty"`
+	History    string              `yaml:"history,omitempty"`
 	Semaphores []exportedSemaphore `yaml:"semaphores,omitempty"` // an export writes them one after the other
 }
 
@@ -78,18 +79,19 @@ func exportCommand(env *cmdline.Env) *cobra.Command {
 		long:  exportText + "\n\n" + oursText, example: "  coordd export > nodes.yaml\n  coordd export app",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			e := &export{caller: c, to: env.Stdout}
-			var paths []string
+			var nodes []*adminpb.Node
 			if err := c.listNodes(ctx, pathOr(c, args, ""), func(n *adminpb.Node) error {
-				paths = append(paths, n.GetPath())
+				nodes = append(nodes, n)
 				return nil
 			}); err != nil {
 				return err
 			}
 			progress := progressOf(env)
 			defer progress.End()
-			for i, path := range paths {
-				progress.Show("exporting", "nodes", uint64(i), uint64(len(paths)))
-				if err := e.node(ctx, path); err != nil && !isMissing(err) { // it was dropped meanwhile
+			for i, n := range nodes {
+				progress.Show("exporting", "nodes", uint64(i), uint64(len(nodes)))
+				// one that is missing was dropped meanwhile
+				if err := e.node(ctx, n.GetPath(), n.GetHistory()); err != nil && !isMissing(err) {
 					return err
 				}
 			}
@@ -108,7 +110,7 @@ type export struct {
 	nodes  int
 }
 
-func (e *export) node(ctx context.Context, path string) error {
+func (e *export) node(ctx context.Context, path string, history adminpb.History) error {
 	c := e.caller
 	result := new(Ydb_Coordination.DescribeNodeResult)
 	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
@@ -121,6 +123,9 @@ func (e *export) node(ctx context.Context, path string) error {
 		Read:     wordOf(config.GetReadConsistencyMode(), consistencyOf, "strict", "relaxed"),
 		Attach:   wordOf(config.GetAttachConsistencyMode(), consistencyOf, "strict", "relaxed"),
 		Counters: wordOf(config.GetRateLimiterCountersMode(), countersOf, "aggregated", "detailed")}
+	if history != adminpb.History_META {
+		n.History = historyWord(history)
+	}
 	if err := writeYAML(e.to, []any{n}); err != nil {
 		return err
 	}
@@ -295,7 +300,10 @@ func aboutYAML(err error) string {
 
 func (n *exportedNode) check() error {
 	f := nodeFlags{read: n.Read, attach: n.Attach, counters: n.Counters}
+	_, history := histories[n.History]
 	switch {
+	case n.History != "" && !history:
+		return fmt.Errorf("history: value %q is not allowed: want none, meta or data", n.History)
 	case n.Node == "":
 		return errors.New("it has no name")
 	case n.Read != "" && consistencyOf(f.read) == 0:
@@ -370,6 +378,11 @@ func (i *importing) node(ctx context.Context, n *exportedNode) error {
 			return err
 		}
 		i.nodes.replaced++
+	}
+	if made || i.replace {
+		if err := c.setHistory(ctx, path, n.History); err != nil {
+			return err
+		}
 	}
 	if len(n.Semaphores) == 0 {
 		return nil

@@ -39,6 +39,7 @@ func nodeCommand(env *cmdline.Env) *cobra.Command {
 type nodeFlags struct {
 	selfCheck, grace       time.Duration
 	read, attach, counters string
+	history                string
 }
 
 func (f *nodeFlags) declare(flags *pflag.FlagSet) {
@@ -49,6 +50,8 @@ func (f *nodeFlags) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&f.read, "read-consistency", "", "strict or relaxed (default: relaxed)")
 	flags.StringVar(&f.attach, "attach-consistency", "", "strict or relaxed (default: strict)")
 	flags.StringVar(&f.counters, "rate-limiter-counters", "", "aggregated or detailed (default: aggregated)")
+	flags.StringVar(&f.history, "history", "",
+		"what 'config history' has of former versions: none, meta or data; needs a coordd server (default: meta)")
 }
 
 func (f *nodeFlags) check(flags *pflag.FlagSet) error {
@@ -63,6 +66,9 @@ func (f *nodeFlags) check(flags *pflag.FlagSet) error {
 		if value != "" && consistencyOf(value) == 0 {
 			return exit.Usagef("flag --%s: value %q is not allowed: want strict or relaxed", name, value)
 		}
+	}
+	if _, known := histories[f.history]; f.history != "" && !known {
+		return exit.Usagef("flag --history: value %q is not allowed: want none, meta or data", f.history)
 	}
 	if f.counters != "" && countersOf(f.counters) == 0 {
 		return exit.Usagef(
@@ -87,6 +93,29 @@ func (f *nodeFlags) config() *Ydb_Coordination.Config {
 	return &Ydb_Coordination.Config{SelfCheckPeriodMillis: uint32(f.selfCheck.Milliseconds()),
 		SessionGracePeriodMillis: uint32(f.grace.Milliseconds()), ReadConsistencyMode: consistencyOf(f.read),
 		AttachConsistencyMode: consistencyOf(f.attach), RateLimiterCountersMode: countersOf(f.counters)}
+}
+
+// histories are the words for what servers remember of former data.
+var histories = map[string]adminpb.History{"meta": adminpb.History_META, "none": adminpb.History_NONE,
+	"data": adminpb.History_DATA}
+
+// setHistory sets what servers remember of a node's former data, unless the word is empty.
+func (c *caller) setHistory(ctx context.Context, node, word string) error {
+	if word == "" {
+		return nil
+	}
+	return c.inspect(ctx, adminpb.Inspect_SetHistory_FullMethodName, &adminpb.SetHistoryRequest{Path: c.path(node),
+		History: histories[word]}, new(adminpb.SetHistoryResponse))
+}
+
+// historyWord returns the word for a history.
+func historyWord(h adminpb.History) string {
+	for word, known := range histories {
+		if known == h {
+			return word
+		}
+	}
+	return ""
 }
 
 // makeNode makes a node, unless it is there already.
@@ -119,10 +148,10 @@ func nodeCreateCommand(env *cmdline.Env) *cobra.Command {
 		check: func(flags *pflag.FlagSet, _ []string) error { return f.check(flags) },
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			made, err := c.makeNode(ctx, args[0], f.config())
-			if !made {
+			if !made || err != nil {
 				return c.path(args[0]) + " exists already, and was left as it is", err
 			}
-			return "made " + c.path(args[0]), err
+			return "made " + c.path(args[0]), c.setHistory(ctx, args[0], f.history)
 		}}, nil)
 	f.declare(command.Flags())
 	return command
@@ -137,12 +166,16 @@ func nodeAlterCommand(env *cmdline.Env) *cobra.Command {
 		check: func(flags *pflag.FlagSet, _ []string) error {
 			if *f == (nodeFlags{}) {
 				return exit.Usagef("no setting given: want one or more of --self-check-period, " +
-					"--session-grace-period, --read-consistency, --attach-consistency, --rate-limiter-counters")
+					"--session-grace-period, --read-consistency, --attach-consistency, --rate-limiter-counters, " +
+					"--history")
 			}
 			return f.check(flags)
 		},
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
-			return "changed " + c.path(args[0]), c.alterNode(ctx, args[0], f.config())
+			if err := c.alterNode(ctx, args[0], f.config()); err != nil {
+				return "", err
+			}
+			return "changed " + c.path(args[0]), c.setHistory(ctx, args[0], f.history)
 		}}, nil)
 	f.declare(command.Flags())
 	return command
@@ -168,6 +201,7 @@ type nodeShown struct {
 	Read        string        `json:"read_consistency"`
 	Attach      string        `json:"attach_consistency"`
 	Counters    string        `json:"rate_limiter_counters"`
+	History     *string       `json:"history"` // nil where the server does not tell
 	Permissions []rightsShown `json:"permissions"`
 	Effective   []rightsShown `json:"effective_permissions"`
 }
@@ -242,6 +276,9 @@ func (n *nodeShown) text(w io.Writer) {
 		setting(n.Grace))
 	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n",
 		n.Read, n.Attach, n.Counters)
+	if n.History != nil {
+		fmt.Fprintf(w, "  history                %s\n", *n.History)
+	}
 	for _, entry := range n.Effective {
 		_ = cmdline.PrintLine(w, "  permissions of         %s: %s", quotedName(entry.Subject),
 			strings.Join(entry.Permissions, ", "))
@@ -268,6 +305,12 @@ func nodeShowCommand(env *cmdline.Env) *cobra.Command {
 				return c.aboutPath(args[0], err)
 			}
 			n := showNode(c.path(args[0]), result)
+			if err := c.listNodes(ctx, n.Path, func(listed *adminpb.Node) error {
+				n.History = new(historyWord(listed.GetHistory()))
+				return nil
+			}); err != nil && !isNotOurs(err) && exit.Of(err) != exit.NotFound { // the rows may be hidden
+				return err
+			}
 			return out.one(env.Stdout, n, n.text)
 		}}, out)
 }

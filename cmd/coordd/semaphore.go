@@ -328,7 +328,8 @@ func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
   coordd sem show app printers -o json`,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			return c.withSession(ctx, args[0], "semaphore show", func(s *client.Session) error {
-				version, unknown := c.versions(ctx, args[0], args[1]) // before the data, which may then be younger
+				// before the data, which may be younger then
+				version, unknown := c.versions(ctx, args[0], args[1], false)
 				d, _, err := s.Describe(ctx, args[1], client.Wanted{Owners: true, Waiters: true})
 				var holds []*holdShown
 				if history && (err == nil || client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND) {
@@ -346,7 +347,7 @@ func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
 				shown := showSemaphore(c.path(args[0]), d)
 				shown.History = holds
 				if unknown == nil && !d.GetEphemeral() {
-					shown.lastChange = showVersion(version)
+					shown.lastChange = showVersion(version.GetPresent())
 				}
 				if err := c.whoHas(ctx, shown); err != nil {
 					return err

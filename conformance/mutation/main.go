@@ -88,7 +88,8 @@ var trials = []trial{
 	{name: "leader changes", folder: "coordination",
 		tests: "^Test(Claim|Resume|Held|Repeated|Describe|StrictDescribe|Stop|StreamLeft|Outcomes|TakeOver|Walk|" +
 			"Unlogged|Robbery|StartThat|Earlier|RestoredState)"},
-	{name: "versions", folder: "coordination", tests: "^Test(Versions|TwoWriters|ChangesDoNot|Authors|UpdateData)"},
+	{name: "versions", folder: "coordination",
+		tests: "^Test(Versions|TwoWriters|ChangesDoNot|Authors|UpdateData|FormerV)"},
 	{name: "company in the log", folder: "coordination", tests: "^Test(WhatMayWait|WaitForCompany)"},
 	{name: "pings of a late server", folder: "coordination",
 		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld|EndedFront|TickMakes|PutBack|" +

@@ -151,6 +151,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.Age)
 	case 35:
 		return new(coordination.UpdateData)
+	case 36:
+		return new(coordination.SetHistory)
 	}
 	return nil
 }
@@ -262,6 +264,11 @@ func (w *wire) nodeCommand(c coordination.Command) protowire.Number {
 		w.caller(4, &c.Caller)
 		w.quota(6, &c.Quota)
 		return 29
+	case *coordination.SetHistory:
+		w.call(&c.CallID, &c.Path)
+		w.caller(4, &c.Caller)
+		number(w, 6, &c.History)
+		return 36
 	case *coordination.CreateResource:
 		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
 		w.properties(7, &c.ResourceProperties)

@@ -240,7 +240,7 @@ func (f *filler) value(field protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.Uint32Kind:
 		n := uint32(f.number())
 		// a byte in the plain structs
-		if name := string(field.Name()); name == "kind" || strings.HasSuffix(name, "_kind") {
+		if name := string(field.Name()); name == "kind" || name == "history" || strings.HasSuffix(name, "_kind") {
 			n &= 255
 		}
 		return protoreflect.ValueOfUint32(n)

@@ -203,6 +203,7 @@ func (w *wire) nodeRow(r *coordination.NodeRow) {
 	number(w, 7, &r.NextSemaphore)
 	number(w, 8, &r.NextOrder)
 	number(w, 9, &r.NextResource)
+	number(w, 10, &r.History)
 }
 
 func (w *wire) resourceRow(r *coordination.ResourceRow) {

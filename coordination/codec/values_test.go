@@ -27,6 +27,7 @@ func allCommands() []coordination.Command {
 		new(coordination.RemoveSemaphore), new(coordination.CreateResource), new(coordination.AlterResource),
 		new(coordination.DropResource), new(coordination.SetQuota), new(coordination.BeginAbsence),
 		new(coordination.EndAbsence), new(coordination.Quiet), new(coordination.Age), new(coordination.UpdateData),
+		new(coordination.SetHistory),
 	}
 }
 
@@ -66,8 +67,8 @@ var laterFields = map[string]uint64{"Position.Place": 2, "Origin.Answered": 2, "
 	"MachineRow.LineageSince": 4, "MachineRow.QuietTerm": 4, "MachineRow.HeirTerm": 4,
 	"MachineRow.CalmSinceMillis": 4,
 	"SessionRow.AbsentSince":     4, "SessionRow.AbsentTotalMillis": 4, "LinkRow.Since": 4,
-	"MachineRow.NextVersion": 5, "SemaphoreRow.Version": 5, "SemaphoreRow.ChangedMillis": 5, "SemaphoreRow.Author": 5,
-	"StopSession.Client": 6, "ExpireSession.Client": 6, "EndSession.Client": 6,
+	"NodeRow.History": 7, "MachineRow.NextVersion": 5, "SemaphoreRow.Version": 5, "SemaphoreRow.ChangedMillis": 5,
+	"SemaphoreRow.Author": 5, "StopSession.Client": 6, "ExpireSession.Client": 6, "EndSession.Client": 6,
 	"EndSession.Semaphore": 7, "EndSession.Order": 7,
 	"StateLimits.Reserve": 3, "StateLimits.Links": 3, "Entry.Quota": 3}
 

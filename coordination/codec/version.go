@@ -31,6 +31,8 @@ const (
 	VersionClients = 6
 	// VersionSeen is the version with which the end of a session came to depend on a semaphore that it has.
 	VersionSeen = 7
+	// VersionHistories is the version with which histories of nodes came.
+	VersionHistories = 7
 )
 
 // Since is the version of the format with which a command, as it is written, came: a program of an older
@@ -78,6 +80,8 @@ func Since(c coordination.Command) uint64 {
 		return VersionAges
 	case *coordination.UpdateData:
 		return VersionVersions
+	case *coordination.SetHistory:
+		return VersionHistories
 	case *coordination.Mark, *coordination.RemoveSemaphore, *coordination.CreateResource,
 		*coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
@@ -131,6 +135,9 @@ func sinceRow(row coordination.Row) uint64 {
 		}
 		later = r.StampMillis != 0 || r.Limits != coordination.StateLimits{}
 	case coordination.NodeRow:
+		if r.History != 0 {
+			return VersionHistories
+		}
 		later = r.NextResource != 0
 	case coordination.ResourceRow:
 		later = true

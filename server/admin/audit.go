@@ -229,6 +229,8 @@ func targetOf(request any) string {
 	case *adminpb.UpdateDataRequest:
 		return fmt.Sprintf("semaphore %q of %q, %d bytes for version %d", inspect.Shown(r.GetName()),
 			inspect.Shown(r.GetPath()), len(r.GetData()), r.GetExpected())
+	case *adminpb.SetHistoryRequest:
+		return fmt.Sprintf("%s: %s", lograte.Printable(r.GetPath(), 64), r.GetHistory())
 	case *adminpb.SetQuotaRequest:
 		return fmt.Sprintf("%s: %d bytes, %d entries", lograte.Printable(r.GetPath(), 64), r.GetBytes(),
 			r.GetEntries())

@@ -38,6 +38,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What servers remember of former versions of data.
+type History int32
+
+const (
+	History_META History = 0 // versions, times, authors and lengths
+	History_NONE History = 1
+	History_DATA History = 2 // the data as well
+)
+
+// Enum value maps for History.
+var (
+	History_name = map[int32]string{
+		0: "META",
+		1: "NONE",
+		2: "DATA",
+	}
+	History_value = map[string]int32{
+		"META": 0,
+		"NONE": 1,
+		"DATA": 2,
+	}
+)
+
+func (x History) Enum() *History {
+	p := new(History)
+	*p = x
+	return p
+}
+
+func (x History) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (History) Descriptor() protoreflect.EnumDescriptor {
+	return file_server_adminpb_inspect_proto_enumTypes[0].Descriptor()
+}
+
+func (History) Type() protoreflect.EnumType {
+	return &file_server_adminpb_inspect_proto_enumTypes[0]
+}
+
+func (x History) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use History.Descriptor instead.
+func (History) EnumDescriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{0}
+}
+
 type PageRequest_Kind int32
 
 const (
@@ -77,11 +127,11 @@ func (x PageRequest_Kind) String() string {
 }
 
 func (PageRequest_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[0].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[1].Descriptor()
 }
 
 func (PageRequest_Kind) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[0]
+	return &file_server_adminpb_inspect_proto_enumTypes[1]
 }
 
 func (x PageRequest_Kind) Number() protoreflect.EnumNumber {
@@ -126,11 +176,11 @@ func (x PageRequest_Filter) String() string {
 }
 
 func (PageRequest_Filter) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[1].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[2].Descriptor()
 }
 
 func (PageRequest_Filter) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[1]
+	return &file_server_adminpb_inspect_proto_enumTypes[2]
 }
 
 func (x PageRequest_Filter) Number() protoreflect.EnumNumber {
@@ -178,11 +228,11 @@ func (x PageRequest_Order) String() string {
 }
 
 func (PageRequest_Order) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[2].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[3].Descriptor()
 }
 
 func (PageRequest_Order) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[2]
+	return &file_server_adminpb_inspect_proto_enumTypes[3]
 }
 
 func (x PageRequest_Order) Number() protoreflect.EnumNumber {
@@ -285,11 +335,11 @@ func (x Event_Kind) String() string {
 }
 
 func (Event_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[3].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[4].Descriptor()
 }
 
 func (Event_Kind) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[3]
+	return &file_server_adminpb_inspect_proto_enumTypes[4]
 }
 
 func (x Event_Kind) Number() protoreflect.EnumNumber {
@@ -298,7 +348,7 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // The reason why a session that ended had no stream.
@@ -338,11 +388,11 @@ func (x Event_Lost) String() string {
 }
 
 func (Event_Lost) Descriptor() protoreflect.EnumDescriptor {
-	return file_server_adminpb_inspect_proto_enumTypes[4].Descriptor()
+	return file_server_adminpb_inspect_proto_enumTypes[5].Descriptor()
 }
 
 func (Event_Lost) Type() protoreflect.EnumType {
-	return &file_server_adminpb_inspect_proto_enumTypes[4]
+	return &file_server_adminpb_inspect_proto_enumTypes[5]
 }
 
 func (x Event_Lost) Number() protoreflect.EnumNumber {
@@ -351,7 +401,7 @@ func (x Event_Lost) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Lost.Descriptor instead.
 func (Event_Lost) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24, 1}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26, 1}
 }
 
 type PageRequest struct {
@@ -622,6 +672,7 @@ type Node struct {
 	Semaphores    uint64                 `protobuf:"varint,4,opt,name=semaphores,proto3" json:"semaphores,omitempty"`
 	Owner         string                 `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	CreatedMillis uint64                 `protobuf:"varint,6,opt,name=created_millis,json=createdMillis,proto3" json:"created_millis,omitempty"` // since 1970
+	History       History                `protobuf:"varint,7,opt,name=history,proto3,enum=coordd.admin.v1.History" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -696,6 +747,13 @@ func (x *Node) GetCreatedMillis() uint64 {
 		return x.CreatedMillis
 	}
 	return 0
+}
+
+func (x *Node) GetHistory() History {
+	if x != nil {
+		return x.History
+	}
+	return History_META
 }
 
 type Semaphore struct {
@@ -1713,6 +1771,7 @@ type VersionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Former        bool                   `protobuf:"varint,3,opt,name=former,proto3" json:"former,omitempty"` // also former versions, of all servers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1761,6 +1820,13 @@ func (x *VersionsRequest) GetName() string {
 	return ""
 }
 
+func (x *VersionsRequest) GetFormer() bool {
+	if x != nil {
+		return x.Former
+	}
+	return false
+}
+
 // What data was, and since when.
 type Version struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1771,6 +1837,7 @@ type Version struct {
 	Author        string `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`                                     // up to 128 bytes of the user's name; empty: nobody, or unknown. For callers who may update rows
 	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	DataBytes     uint64 `protobuf:"varint,5,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`
+	WithoutData   bool   `protobuf:"varint,6,opt,name=without_data,json=withoutData,proto3" json:"without_data,omitempty"` // the data was not kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1840,9 +1907,19 @@ func (x *Version) GetDataBytes() uint64 {
 	return 0
 }
 
+func (x *Version) GetWithoutData() bool {
+	if x != nil {
+		return x.WithoutData
+	}
+	return false
+}
+
 type VersionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Present       *Version               `protobuf:"bytes,1,opt,name=present,proto3" json:"present,omitempty"` // missing: the semaphore is ephemeral
+	Present       *Version               `protobuf:"bytes,1,opt,name=present,proto3" json:"present,omitempty"`                               // missing: the semaphore is ephemeral
+	Former        []*Version             `protobuf:"bytes,2,rep,name=former,proto3" json:"former,omitempty"`                                 // ascending
+	History       History                `protobuf:"varint,3,opt,name=history,proto3,enum=coordd.admin.v1.History" json:"history,omitempty"` // of the node
+	Unknown       []string               `protobuf:"bytes,4,rep,name=unknown,proto3" json:"unknown,omitempty"`                               // the servers whose former versions are missing, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1884,6 +1961,115 @@ func (x *VersionsResponse) GetPresent() *Version {
 	return nil
 }
 
+func (x *VersionsResponse) GetFormer() []*Version {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
+func (x *VersionsResponse) GetHistory() History {
+	if x != nil {
+		return x.History
+	}
+	return History_META
+}
+
+func (x *VersionsResponse) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+type SetHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
+	History       History                `protobuf:"varint,2,opt,name=history,proto3,enum=coordd.admin.v1.History" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHistoryRequest) Reset() {
+	*x = SetHistoryRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHistoryRequest) ProtoMessage() {}
+
+func (x *SetHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHistoryRequest.ProtoReflect.Descriptor instead.
+func (*SetHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SetHistoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SetHistoryRequest) GetHistory() History {
+	if x != nil {
+		return x.History
+	}
+	return History_META
+}
+
+type SetHistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHistoryResponse) Reset() {
+	*x = SetHistoryResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHistoryResponse) ProtoMessage() {}
+
+func (x *SetHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHistoryResponse.ProtoReflect.Descriptor instead.
+func (*SetHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
+}
+
 type UpdateDataRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
@@ -1896,7 +2082,7 @@ type UpdateDataRequest struct {
 
 func (x *UpdateDataRequest) Reset() {
 	*x = UpdateDataRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2094,7 @@ func (x *UpdateDataRequest) String() string {
 func (*UpdateDataRequest) ProtoMessage() {}
 
 func (x *UpdateDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2107,7 @@ func (x *UpdateDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDataRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDataRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UpdateDataRequest) GetPath() string {
@@ -1960,7 +2146,7 @@ type UpdateDataResponse struct {
 
 func (x *UpdateDataResponse) Reset() {
 	*x = UpdateDataResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2158,7 @@ func (x *UpdateDataResponse) String() string {
 func (*UpdateDataResponse) ProtoMessage() {}
 
 func (x *UpdateDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2171,7 @@ func (x *UpdateDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDataResponse.ProtoReflect.Descriptor instead.
 func (*UpdateDataResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
 }
 
 type WatchRequest struct {
@@ -2000,7 +2186,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2198,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2211,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -2068,7 +2254,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2266,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2279,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EventsRequest) GetPath() string {
@@ -2165,7 +2351,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2363,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2376,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EventsResponse) GetEvents() []*Event {
@@ -2239,7 +2425,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2437,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2450,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Gap) GetFirstIndex() uint64 {
@@ -2295,7 +2481,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2493,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2506,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Hold) GetSession() uint64 {
@@ -2412,7 +2598,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2610,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2623,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -2729,7 +2915,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\aholders\x18\t \x03(\v2\x18.coordd.admin.v1.SessionR\aholders\x12\x1f\n" +
 	"\vtime_millis\x18\n" +
 	" \x01(\x04R\n" +
-	"timeMillis\"\xa3\x01\n" +
+	"timeMillis\"\xd7\x01\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x1a\n" +
@@ -2738,7 +2924,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"semaphores\x18\x04 \x01(\x04R\n" +
 	"semaphores\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12%\n" +
-	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\"\xbf\x03\n" +
+	"\x0ecreated_millis\x18\x06 \x01(\x04R\rcreatedMillis\x122\n" +
+	"\ahistory\x18\a \x01(\x0e2\x18.coordd.admin.v1.HistoryR\ahistory\"\xbf\x03\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
@@ -2836,19 +3023,28 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12)\n" +
 	"\x0eowner_order_id\x18\x06 \x01(\x04H\x00R\fownerOrderId\x88\x01\x01B\x11\n" +
 	"\x0f_owner_order_id\"\x19\n" +
-	"\x17DeleteSemaphoreResponse\"9\n" +
+	"\x17DeleteSemaphoreResponse\"Q\n" +
 	"\x0fVersionsRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x95\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06former\x18\x03 \x01(\bR\x06former\"\xb8\x01\n" +
 	"\aVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12%\n" +
 	"\x0echanged_millis\x18\x02 \x01(\x04R\rchangedMillis\x12\x16\n" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
-	"data_bytes\x18\x05 \x01(\x04R\tdataBytes\"F\n" +
+	"data_bytes\x18\x05 \x01(\x04R\tdataBytes\x12!\n" +
+	"\fwithout_data\x18\x06 \x01(\bR\vwithoutData\"\xc6\x01\n" +
 	"\x10VersionsResponse\x122\n" +
-	"\apresent\x18\x01 \x01(\v2\x18.coordd.admin.v1.VersionR\apresent\"k\n" +
+	"\apresent\x18\x01 \x01(\v2\x18.coordd.admin.v1.VersionR\apresent\x120\n" +
+	"\x06former\x18\x02 \x03(\v2\x18.coordd.admin.v1.VersionR\x06former\x122\n" +
+	"\ahistory\x18\x03 \x01(\x0e2\x18.coordd.admin.v1.HistoryR\ahistory\x12\x18\n" +
+	"\aunknown\x18\x04 \x03(\tR\aunknown\"[\n" +
+	"\x11SetHistoryRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x122\n" +
+	"\ahistory\x18\x02 \x01(\x0e2\x18.coordd.admin.v1.HistoryR\ahistory\"\x14\n" +
+	"\x12SetHistoryResponse\"k\n" +
 	"\x11UpdateDataRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2952,7 +3148,11 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fLOST_UNKNOWN\x10\x00\x12\x10\n" +
 	"\fSTREAM_ENDED\x10\x01\x12\x0f\n" +
 	"\vSERVER_LOST\x10\x02\x12\x12\n" +
-	"\x0eLEADER_CHANGED\x10\x032\xb8\x04\n" +
+	"\x0eLEADER_CHANGED\x10\x03*'\n" +
+	"\aHistory\x12\b\n" +
+	"\x04META\x10\x00\x12\b\n" +
+	"\x04NONE\x10\x01\x12\b\n" +
+	"\x04DATA\x10\x022\x8f\x05\n" +
 	"\aInspect\x12;\n" +
 	"\x04List\x12\x1c.coordd.admin.v1.PageRequest\x1a\x15.coordd.admin.v1.Page\x12U\n" +
 	"\n" +
@@ -2960,7 +3160,9 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponse\x12O\n" +
 	"\bVersions\x12 .coordd.admin.v1.VersionsRequest\x1a!.coordd.admin.v1.VersionsResponse\x12U\n" +
 	"\n" +
-	"UpdateData\x12\".coordd.admin.v1.UpdateDataRequest\x1a#.coordd.admin.v1.UpdateDataResponse\x12@\n" +
+	"UpdateData\x12\".coordd.admin.v1.UpdateDataRequest\x1a#.coordd.admin.v1.UpdateDataResponse\x12U\n" +
+	"\n" +
+	"SetHistory\x12\".coordd.admin.v1.SetHistoryRequest\x1a#.coordd.admin.v1.SetHistoryResponse\x12@\n" +
 	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01\x12I\n" +
 	"\x06Events\x12\x1e.coordd.admin.v1.EventsRequest\x1a\x1f.coordd.admin.v1.EventsResponseB)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
@@ -2976,88 +3178,97 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_adminpb_inspect_proto_rawDescData
 }
 
-var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_server_adminpb_inspect_proto_goTypes = []any{
-	(PageRequest_Kind)(0),           // 0: coordd.admin.v1.PageRequest.Kind
-	(PageRequest_Filter)(0),         // 1: coordd.admin.v1.PageRequest.Filter
-	(PageRequest_Order)(0),          // 2: coordd.admin.v1.PageRequest.Order
-	(Event_Kind)(0),                 // 3: coordd.admin.v1.Event.Kind
-	(Event_Lost)(0),                 // 4: coordd.admin.v1.Event.Lost
-	(*PageRequest)(nil),             // 5: coordd.admin.v1.PageRequest
-	(*Page)(nil),                    // 6: coordd.admin.v1.Page
-	(*Node)(nil),                    // 7: coordd.admin.v1.Node
-	(*Semaphore)(nil),               // 8: coordd.admin.v1.Semaphore
-	(*Link)(nil),                    // 9: coordd.admin.v1.Link
-	(*Session)(nil),                 // 10: coordd.admin.v1.Session
-	(*SessionClient)(nil),           // 11: coordd.admin.v1.SessionClient
-	(*Resource)(nil),                // 12: coordd.admin.v1.Resource
-	(*ResourceSettings)(nil),        // 13: coordd.admin.v1.ResourceSettings
-	(*ResourceBucket)(nil),          // 14: coordd.admin.v1.ResourceBucket
-	(*EndSessionRequest)(nil),       // 15: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 16: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 17: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 18: coordd.admin.v1.DeleteSemaphoreResponse
-	(*VersionsRequest)(nil),         // 19: coordd.admin.v1.VersionsRequest
-	(*Version)(nil),                 // 20: coordd.admin.v1.Version
-	(*VersionsResponse)(nil),        // 21: coordd.admin.v1.VersionsResponse
-	(*UpdateDataRequest)(nil),       // 22: coordd.admin.v1.UpdateDataRequest
-	(*UpdateDataResponse)(nil),      // 23: coordd.admin.v1.UpdateDataResponse
-	(*WatchRequest)(nil),            // 24: coordd.admin.v1.WatchRequest
-	(*EventsRequest)(nil),           // 25: coordd.admin.v1.EventsRequest
-	(*EventsResponse)(nil),          // 26: coordd.admin.v1.EventsResponse
-	(*Gap)(nil),                     // 27: coordd.admin.v1.Gap
-	(*Hold)(nil),                    // 28: coordd.admin.v1.Hold
-	(*Event)(nil),                   // 29: coordd.admin.v1.Event
+	(History)(0),                    // 0: coordd.admin.v1.History
+	(PageRequest_Kind)(0),           // 1: coordd.admin.v1.PageRequest.Kind
+	(PageRequest_Filter)(0),         // 2: coordd.admin.v1.PageRequest.Filter
+	(PageRequest_Order)(0),          // 3: coordd.admin.v1.PageRequest.Order
+	(Event_Kind)(0),                 // 4: coordd.admin.v1.Event.Kind
+	(Event_Lost)(0),                 // 5: coordd.admin.v1.Event.Lost
+	(*PageRequest)(nil),             // 6: coordd.admin.v1.PageRequest
+	(*Page)(nil),                    // 7: coordd.admin.v1.Page
+	(*Node)(nil),                    // 8: coordd.admin.v1.Node
+	(*Semaphore)(nil),               // 9: coordd.admin.v1.Semaphore
+	(*Link)(nil),                    // 10: coordd.admin.v1.Link
+	(*Session)(nil),                 // 11: coordd.admin.v1.Session
+	(*SessionClient)(nil),           // 12: coordd.admin.v1.SessionClient
+	(*Resource)(nil),                // 13: coordd.admin.v1.Resource
+	(*ResourceSettings)(nil),        // 14: coordd.admin.v1.ResourceSettings
+	(*ResourceBucket)(nil),          // 15: coordd.admin.v1.ResourceBucket
+	(*EndSessionRequest)(nil),       // 16: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 17: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 18: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 19: coordd.admin.v1.DeleteSemaphoreResponse
+	(*VersionsRequest)(nil),         // 20: coordd.admin.v1.VersionsRequest
+	(*Version)(nil),                 // 21: coordd.admin.v1.Version
+	(*VersionsResponse)(nil),        // 22: coordd.admin.v1.VersionsResponse
+	(*SetHistoryRequest)(nil),       // 23: coordd.admin.v1.SetHistoryRequest
+	(*SetHistoryResponse)(nil),      // 24: coordd.admin.v1.SetHistoryResponse
+	(*UpdateDataRequest)(nil),       // 25: coordd.admin.v1.UpdateDataRequest
+	(*UpdateDataResponse)(nil),      // 26: coordd.admin.v1.UpdateDataResponse
+	(*WatchRequest)(nil),            // 27: coordd.admin.v1.WatchRequest
+	(*EventsRequest)(nil),           // 28: coordd.admin.v1.EventsRequest
+	(*EventsResponse)(nil),          // 29: coordd.admin.v1.EventsResponse
+	(*Gap)(nil),                     // 30: coordd.admin.v1.Gap
+	(*Hold)(nil),                    // 31: coordd.admin.v1.Hold
+	(*Event)(nil),                   // 32: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
-	0,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
-	1,  // 1: coordd.admin.v1.PageRequest.filter:type_name -> coordd.admin.v1.PageRequest.Filter
-	2,  // 2: coordd.admin.v1.PageRequest.order:type_name -> coordd.admin.v1.PageRequest.Order
-	7,  // 3: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
-	8,  // 4: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
-	10, // 5: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
-	12, // 6: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
-	10, // 7: coordd.admin.v1.Page.holders:type_name -> coordd.admin.v1.Session
-	9,  // 8: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
-	9,  // 9: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
-	11, // 10: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
-	9,  // 11: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
-	9,  // 12: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	13, // 13: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
-	13, // 14: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
-	14, // 15: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	20, // 16: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
-	3,  // 17: coordd.admin.v1.EventsRequest.kinds:type_name -> coordd.admin.v1.Event.Kind
-	29, // 18: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
-	29, // 19: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
-	29, // 20: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
-	28, // 21: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
-	27, // 22: coordd.admin.v1.EventsResponse.gaps:type_name -> coordd.admin.v1.Gap
-	3,  // 23: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
-	3,  // 24: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	3,  // 25: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
-	11, // 26: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
-	4,  // 27: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
-	5,  // 28: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	15, // 29: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	17, // 30: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	19, // 31: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
-	22, // 32: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
-	24, // 33: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	25, // 34: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
-	6,  // 35: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	16, // 36: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	18, // 37: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	21, // 38: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
-	23, // 39: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
-	29, // 40: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	26, // 41: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
-	35, // [35:42] is the sub-list for method output_type
-	28, // [28:35] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	1,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
+	2,  // 1: coordd.admin.v1.PageRequest.filter:type_name -> coordd.admin.v1.PageRequest.Filter
+	3,  // 2: coordd.admin.v1.PageRequest.order:type_name -> coordd.admin.v1.PageRequest.Order
+	8,  // 3: coordd.admin.v1.Page.nodes:type_name -> coordd.admin.v1.Node
+	9,  // 4: coordd.admin.v1.Page.semaphores:type_name -> coordd.admin.v1.Semaphore
+	11, // 5: coordd.admin.v1.Page.sessions:type_name -> coordd.admin.v1.Session
+	13, // 6: coordd.admin.v1.Page.resources:type_name -> coordd.admin.v1.Resource
+	11, // 7: coordd.admin.v1.Page.holders:type_name -> coordd.admin.v1.Session
+	0,  // 8: coordd.admin.v1.Node.history:type_name -> coordd.admin.v1.History
+	10, // 9: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
+	10, // 10: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
+	12, // 11: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
+	10, // 12: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
+	10, // 13: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
+	14, // 14: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
+	14, // 15: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
+	15, // 16: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	21, // 17: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
+	21, // 18: coordd.admin.v1.VersionsResponse.former:type_name -> coordd.admin.v1.Version
+	0,  // 19: coordd.admin.v1.VersionsResponse.history:type_name -> coordd.admin.v1.History
+	0,  // 20: coordd.admin.v1.SetHistoryRequest.history:type_name -> coordd.admin.v1.History
+	4,  // 21: coordd.admin.v1.EventsRequest.kinds:type_name -> coordd.admin.v1.Event.Kind
+	32, // 22: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
+	32, // 23: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
+	32, // 24: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
+	31, // 25: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
+	30, // 26: coordd.admin.v1.EventsResponse.gaps:type_name -> coordd.admin.v1.Gap
+	4,  // 27: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 28: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 29: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
+	12, // 30: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
+	5,  // 31: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
+	6,  // 32: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	16, // 33: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	18, // 34: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	20, // 35: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	25, // 36: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	23, // 37: coordd.admin.v1.Inspect.SetHistory:input_type -> coordd.admin.v1.SetHistoryRequest
+	27, // 38: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	28, // 39: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
+	7,  // 40: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	17, // 41: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	19, // 42: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	22, // 43: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	26, // 44: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	24, // 45: coordd.admin.v1.Inspect.SetHistory:output_type -> coordd.admin.v1.SetHistoryResponse
+	32, // 46: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	29, // 47: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
+	40, // [40:48] is the sub-list for method output_type
+	32, // [32:40] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -3071,8 +3282,8 @@ func file_server_adminpb_inspect_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   25,
+			NumEnums:      6,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

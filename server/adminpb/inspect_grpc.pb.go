@@ -41,6 +41,7 @@ const (
 	Inspect_DeleteSemaphore_FullMethodName = "/coordd.admin.v1.Inspect/DeleteSemaphore"
 	Inspect_Versions_FullMethodName        = "/coordd.admin.v1.Inspect/Versions"
 	Inspect_UpdateData_FullMethodName      = "/coordd.admin.v1.Inspect/UpdateData"
+	Inspect_SetHistory_FullMethodName      = "/coordd.admin.v1.Inspect/SetHistory"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
 	Inspect_Events_FullMethodName          = "/coordd.admin.v1.Inspect/Events"
 )
@@ -57,11 +58,16 @@ type InspectClient interface {
 	// Deletes a persistent semaphore. With force it may have owners and waiters: waiters are told, owners are not. To take a
 	// lock from a client end its session instead. Ephemeral semaphores cannot be deleted: they go with their last owner.
 	DeleteSemaphore(ctx context.Context, in *DeleteSemaphoreRequest, opts ...grpc.CallOption) (*DeleteSemaphoreResponse, error)
-	// Returns the version of a persistent semaphore's data, and the data that has it.
+	// Returns the version of a persistent semaphore's data, and the data that has it; also former versions, as far as
+	// servers remember them: each those that it has seen itself since it started, in memory, up to 10 and 64 KiB of data of
+	// a semaphore and 16 MiB in all. A version that has lasted for less than a second is part of the next.
 	Versions(ctx context.Context, in *VersionsRequest, opts ...grpc.CallOption) (*VersionsResponse, error)
 	// Replaces the data of a persistent semaphore if it still has the expected version, or makes one that is not there. It
 	// needs ydb.granular.update_row. ABORTED names the expected version and the present one.
 	UpdateData(ctx context.Context, in *UpdateDataRequest, opts ...grpc.CallOption) (*UpdateDataResponse, error)
+	// Selects what servers remember of former versions of a node's data, and makes them forget what they have unless that is
+	// DATA. It needs ydb.granular.alter_schema.
+	SetHistory(ctx context.Context, in *SetHistoryRequest, opts ...grpc.CallOption) (*SetHistoryResponse, error)
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
@@ -128,6 +134,16 @@ func (c *inspectClient) UpdateData(ctx context.Context, in *UpdateDataRequest, o
 	return out, nil
 }
 
+func (c *inspectClient) SetHistory(ctx context.Context, in *SetHistoryRequest, opts ...grpc.CallOption) (*SetHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetHistoryResponse)
+	err := c.cc.Invoke(ctx, Inspect_SetHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Inspect_ServiceDesc.Streams[0], Inspect_Watch_FullMethodName, cOpts...)
@@ -169,11 +185,16 @@ type InspectServer interface {
 	// Deletes a persistent semaphore. With force it may have owners and waiters: waiters are told, owners are not. To take a
 	// lock from a client end its session instead. Ephemeral semaphores cannot be deleted: they go with their last owner.
 	DeleteSemaphore(context.Context, *DeleteSemaphoreRequest) (*DeleteSemaphoreResponse, error)
-	// Returns the version of a persistent semaphore's data, and the data that has it.
+	// Returns the version of a persistent semaphore's data, and the data that has it; also former versions, as far as
+	// servers remember them: each those that it has seen itself since it started, in memory, up to 10 and 64 KiB of data of
+	// a semaphore and 16 MiB in all. A version that has lasted for less than a second is part of the next.
 	Versions(context.Context, *VersionsRequest) (*VersionsResponse, error)
 	// Replaces the data of a persistent semaphore if it still has the expected version, or makes one that is not there. It
 	// needs ydb.granular.update_row. ABORTED names the expected version and the present one.
 	UpdateData(context.Context, *UpdateDataRequest) (*UpdateDataResponse, error)
+	// Selects what servers remember of former versions of a node's data, and makes them forget what they have unless that is
+	// DATA. It needs ydb.granular.alter_schema.
+	SetHistory(context.Context, *SetHistoryRequest) (*SetHistoryResponse, error)
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
@@ -204,6 +225,9 @@ func (UnimplementedInspectServer) Versions(context.Context, *VersionsRequest) (*
 }
 func (UnimplementedInspectServer) UpdateData(context.Context, *UpdateDataRequest) (*UpdateDataResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateData not implemented")
+}
+func (UnimplementedInspectServer) SetHistory(context.Context, *SetHistoryRequest) (*SetHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetHistory not implemented")
 }
 func (UnimplementedInspectServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -322,6 +346,24 @@ func _Inspect_UpdateData_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inspect_SetHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).SetHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_SetHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).SetHistory(ctx, req.(*SetHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Inspect_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -377,6 +419,10 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateData",
 			Handler:    _Inspect_UpdateData_Handler,
+		},
+		{
+			MethodName: "SetHistory",
+			Handler:    _Inspect_SetHistory_Handler,
 		},
 		{
 			MethodName: "Events",

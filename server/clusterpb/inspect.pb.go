@@ -398,6 +398,103 @@ func (x *EventsAnswer) GetResponse() *adminpb.EventsResponse {
 	return nil
 }
 
+// Asks for the former versions of a semaphore's data that the asked server remembers.
+type FormerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Semaphore     uint64                 `protobuf:"varint,2,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FormerRequest) Reset() {
+	*x = FormerRequest{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FormerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FormerRequest) ProtoMessage() {}
+
+func (x *FormerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FormerRequest.ProtoReflect.Descriptor instead.
+func (*FormerRequest) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FormerRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *FormerRequest) GetSemaphore() uint64 {
+	if x != nil {
+		return x.Semaphore
+	}
+	return 0
+}
+
+type FormerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Versions      []*adminpb.Version     `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"` // ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FormerResponse) Reset() {
+	*x = FormerResponse{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FormerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FormerResponse) ProtoMessage() {}
+
+func (x *FormerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FormerResponse.ProtoReflect.Descriptor instead.
+func (*FormerResponse) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FormerResponse) GetVersions() []*adminpb.Version {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
 // Asks for what the asked server has of resources.
 type BucketsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -410,7 +507,7 @@ type BucketsRequest struct {
 
 func (x *BucketsRequest) Reset() {
 	*x = BucketsRequest{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +519,7 @@ func (x *BucketsRequest) String() string {
 func (*BucketsRequest) ProtoMessage() {}
 
 func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +532,7 @@ func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsRequest.ProtoReflect.Descriptor instead.
 func (*BucketsRequest) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{7}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BucketsRequest) GetNodes() []uint64 {
@@ -464,7 +561,7 @@ type BucketsResponse struct {
 
 func (x *BucketsResponse) Reset() {
 	*x = BucketsResponse{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +573,7 @@ func (x *BucketsResponse) String() string {
 func (*BucketsResponse) ProtoMessage() {}
 
 func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +586,7 @@ func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsResponse.ProtoReflect.Descriptor instead.
 func (*BucketsResponse) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{8}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BucketsResponse) GetBuckets() []*adminpb.ResourceBucket {
@@ -531,7 +628,12 @@ const file_server_clusterpb_inspect_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x03 \x01(\bR\benforced\"K\n" +
 	"\fEventsAnswer\x12;\n" +
-	"\bresponse\x18\x01 \x01(\v2\x1f.coordd.admin.v1.EventsResponseR\bresponse\"D\n" +
+	"\bresponse\x18\x01 \x01(\v2\x1f.coordd.admin.v1.EventsResponseR\bresponse\"A\n" +
+	"\rFormerRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1c\n" +
+	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\"F\n" +
+	"\x0eFormerResponse\x124\n" +
+	"\bversions\x18\x01 \x03(\v2\x18.coordd.admin.v1.VersionR\bversions\"D\n" +
 	"\x0eBucketsRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\x04R\x05nodes\x12\x1c\n" +
 	"\tresources\x18\x02 \x03(\x04R\tresources\"\\\n" +
@@ -551,7 +653,7 @@ func file_server_clusterpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_clusterpb_inspect_proto_rawDescData
 }
 
-var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_server_clusterpb_inspect_proto_goTypes = []any{
 	(*SessionsRequest)(nil),        // 0: coordd.relay.v1.SessionsRequest
 	(*SessionsResponse)(nil),       // 1: coordd.relay.v1.SessionsResponse
@@ -560,27 +662,31 @@ var file_server_clusterpb_inspect_proto_goTypes = []any{
 	(*ClientsResponse)(nil),        // 4: coordd.relay.v1.ClientsResponse
 	(*EventsQuestion)(nil),         // 5: coordd.relay.v1.EventsQuestion
 	(*EventsAnswer)(nil),           // 6: coordd.relay.v1.EventsAnswer
-	(*BucketsRequest)(nil),         // 7: coordd.relay.v1.BucketsRequest
-	(*BucketsResponse)(nil),        // 8: coordd.relay.v1.BucketsResponse
-	(*adminpb.PageRequest)(nil),    // 9: coordd.admin.v1.PageRequest
-	(*adminpb.Page)(nil),           // 10: coordd.admin.v1.Page
-	(*adminpb.SessionClient)(nil),  // 11: coordd.admin.v1.SessionClient
-	(*adminpb.EventsRequest)(nil),  // 12: coordd.admin.v1.EventsRequest
-	(*adminpb.EventsResponse)(nil), // 13: coordd.admin.v1.EventsResponse
-	(*adminpb.ResourceBucket)(nil), // 14: coordd.admin.v1.ResourceBucket
+	(*FormerRequest)(nil),          // 7: coordd.relay.v1.FormerRequest
+	(*FormerResponse)(nil),         // 8: coordd.relay.v1.FormerResponse
+	(*BucketsRequest)(nil),         // 9: coordd.relay.v1.BucketsRequest
+	(*BucketsResponse)(nil),        // 10: coordd.relay.v1.BucketsResponse
+	(*adminpb.PageRequest)(nil),    // 11: coordd.admin.v1.PageRequest
+	(*adminpb.Page)(nil),           // 12: coordd.admin.v1.Page
+	(*adminpb.SessionClient)(nil),  // 13: coordd.admin.v1.SessionClient
+	(*adminpb.EventsRequest)(nil),  // 14: coordd.admin.v1.EventsRequest
+	(*adminpb.EventsResponse)(nil), // 15: coordd.admin.v1.EventsResponse
+	(*adminpb.Version)(nil),        // 16: coordd.admin.v1.Version
+	(*adminpb.ResourceBucket)(nil), // 17: coordd.admin.v1.ResourceBucket
 }
 var file_server_clusterpb_inspect_proto_depIdxs = []int32{
-	9,  // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
-	10, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
-	11, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
-	12, // 3: coordd.relay.v1.EventsQuestion.request:type_name -> coordd.admin.v1.EventsRequest
-	13, // 4: coordd.relay.v1.EventsAnswer.response:type_name -> coordd.admin.v1.EventsResponse
-	14, // 5: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	6,  // [6:6] is the sub-list for method output_type
-	6,  // [6:6] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	11, // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
+	12, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
+	13, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
+	14, // 3: coordd.relay.v1.EventsQuestion.request:type_name -> coordd.admin.v1.EventsRequest
+	15, // 4: coordd.relay.v1.EventsAnswer.response:type_name -> coordd.admin.v1.EventsResponse
+	16, // 5: coordd.relay.v1.FormerResponse.versions:type_name -> coordd.admin.v1.Version
+	17, // 6: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_server_clusterpb_inspect_proto_init() }
@@ -594,7 +700,7 @@ func file_server_clusterpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_clusterpb_inspect_proto_rawDesc), len(file_server_clusterpb_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,6 +24,7 @@ func (p Peer) Register(services *peers.Services) {
 	peers.Answer(services, p.Holders)
 	peers.Answer(services, p.Clients)
 	peers.Answer(services, p.Buckets)
+	peers.Answer(services, p.Former)
 	peers.Answer(services, p.Events)
 }
 
@@ -100,4 +101,13 @@ func (p Peer) Holders(ctx context.Context, r *clusterpb.HoldersRequest) (*cluste
 	ctx, cancel := s.InTime(ctx)
 	defer cancel()
 	return s.holdersHere(ctx, r)
+}
+
+// Former lists the former versions of data that this server remembers.
+func (p Peer) Former(ctx context.Context, r *clusterpb.FormerRequest) (*clusterpb.FormerResponse, error) {
+	s := p.Service()
+	if s == nil {
+		return nil, status.Error(codes.Unavailable, "This server has not started yet")
+	}
+	return s.formerHere(ctx, r)
 }

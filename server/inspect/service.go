@@ -178,40 +178,6 @@ func withAdvice(answer outcome.Outcome) outcome.Outcome {
 		": they go with their last owner; end its session")
 }
 
-// Versions implements adminpb.InspectServer.
-func (s *Service) Versions(ctx context.Context, r *adminpb.VersionsRequest) (*adminpb.VersionsResponse, error) {
-	ctx, cancel, caller, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	if err := s.Group.CatchUp(ctx); err != nil {
-		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
-	}
-	answer := new(adminpb.VersionsResponse)
-	missing := errMissing
-	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
-		entry, found := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
-		if !found {
-			return outcome.Done()
-		}
-		rights := m.Tree().Rights(entry, m.Subject(caller))
-		row := m.FindSemaphore(entry.Node, r.GetName())
-		switch {
-		case rights&scheme.SelectRow == 0:
-		case row.ID == 0:
-			missing = errNoSemaphore
-		default:
-			missing, answer.Present = nil, versionToPB(&row, rights&scheme.UpdateRow != 0)
-		}
-		return outcome.Done()
-	})
-	if err != nil {
-		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
-	}
-	return answer, missing
-}
-
 // UpdateData implements adminpb.InspectServer.
 func (s *Service) UpdateData(ctx context.Context, r *adminpb.UpdateDataRequest) (*adminpb.UpdateDataResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)

@@ -18,7 +18,8 @@ func Shown[T ~string | ~[]byte](text T) string { return lograte.Printable(text, 
 
 func nodeToPB(n *coordination.InspectedNode) *adminpb.Node {
 	return &adminpb.Node{Path: n.Path.String(), Id: uint64(n.ID), Sessions: uint64(n.Sessions),
-		Semaphores: uint64(n.Semaphores), Owner: Shown(n.Owner), CreatedMillis: n.Created.PlanStep}
+		Semaphores: uint64(n.Semaphores), Owner: Shown(n.Owner), CreatedMillis: n.Created.PlanStep,
+		History: adminpb.History(n.History)}
 }
 
 func semaphoreToPB(s *coordination.InspectedSemaphore, data int) *adminpb.Semaphore {
@@ -29,16 +30,12 @@ func semaphoreToPB(s *coordination.InspectedSemaphore, data int) *adminpb.Semaph
 }
 
 // versionToPB returns the present version of a semaphore's data, nil if its changes do not count.
-func versionToPB(row *coordination.SemaphoreRow, author bool) *adminpb.Version {
+func versionToPB(row *coordination.SemaphoreRow) *adminpb.Version {
 	if row.Version == 0 {
 		return nil
 	}
-	p := &adminpb.Version{Version: row.Version, ChangedMillis: row.ChangedMillis, Data: row.Data,
-		DataBytes: uint64(len(row.Data))}
-	if author {
-		p.Author = Shown(row.Author)
-	}
-	return p
+	return &adminpb.Version{Version: row.Version, ChangedMillis: row.ChangedMillis, Author: Shown(row.Author),
+		Data: row.Data, DataBytes: uint64(len(row.Data))}
 }
 
 func sessionToPB(s *coordination.InspectedSession, standing *group.Standing) *adminpb.Session {

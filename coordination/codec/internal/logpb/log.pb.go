@@ -5,7 +5,7 @@
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
 // what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters; 3 for
 // quotas of paths, the reserve for administrators, and the limit of links; 4 for the log clock, and what has an age by it;
-// 5 for versions of data; 6 for the clients of sessions that end;
+// 5 for versions of data; 6 for the clients of sessions that end; 7 for histories of nodes;
 // 1 for everything else. The encoding is canonical: fields in ascending order, each only if it is not zero, numbers in
 // their shortest form. So one value has one encoding, and a reader refuses everything else. A field or a command that is
 // added later comes with a new version.
@@ -142,6 +142,7 @@ type Command struct {
 	//	*Command_Quiet
 	//	*Command_Age
 	//	*Command_UpdateData
+	//	*Command_SetHistory
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -481,6 +482,15 @@ func (x *Command) GetUpdateData() *UpdateData {
 	return nil
 }
 
+func (x *Command) GetSetHistory() *SetHistory {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SetHistory); ok {
+			return x.SetHistory
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -617,6 +627,10 @@ type Command_UpdateData struct {
 	UpdateData *UpdateData `protobuf:"bytes,35,opt,name=update_data,json=updateData,proto3,oneof"`
 }
 
+type Command_SetHistory struct {
+	SetHistory *SetHistory `protobuf:"bytes,36,opt,name=set_history,json=setHistory,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -682,6 +696,8 @@ func (*Command_Quiet) isCommand_Command() {}
 func (*Command_Age) isCommand_Command() {}
 
 func (*Command_UpdateData) isCommand_Command() {}
+
+func (*Command_SetHistory) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -3057,6 +3073,84 @@ func (x *SetQuota) GetQuotaEntries() uint64 {
 	return 0
 }
 
+// Selects what servers remember of former data.
+type SetHistory struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Nonce    uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Path     []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject  []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	// 0: versions, times, authors and lengths; 1: nothing; 2: the data as well.
+	History       uint32 `protobuf:"varint,6,opt,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHistory) Reset() {
+	*x = SetHistory{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHistory) ProtoMessage() {}
+
+func (x *SetHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHistory.ProtoReflect.Descriptor instead.
+func (*SetHistory) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetHistory) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *SetHistory) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *SetHistory) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *SetHistory) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *SetHistory) GetHistory() uint32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
 // Sets the limits that are not 0.
 type SetLimits struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -3072,7 +3166,7 @@ type SetLimits struct {
 
 func (x *SetLimits) Reset() {
 	*x = SetLimits{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3178,7 @@ func (x *SetLimits) String() string {
 func (*SetLimits) ProtoMessage() {}
 
 func (x *SetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3191,7 @@ func (x *SetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimits.ProtoReflect.Descriptor instead.
 func (*SetLimits) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetLimits) GetNonce() uint64 {
@@ -3145,7 +3239,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3251,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3264,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -3189,7 +3283,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3295,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3308,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 // Ends a session for an administrator, or for somebody who may erase rows on the node.
@@ -3241,7 +3335,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3347,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3360,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EndSession) GetNonce() uint64 {
@@ -3375,7 +3469,7 @@ type RemoveSemaphore struct {
 
 func (x *RemoveSemaphore) Reset() {
 	*x = RemoveSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3481,7 @@ func (x *RemoveSemaphore) String() string {
 func (*RemoveSemaphore) ProtoMessage() {}
 
 func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3494,7 @@ func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSemaphore.ProtoReflect.Descriptor instead.
 func (*RemoveSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveSemaphore) GetNonce() uint64 {
@@ -3461,7 +3555,7 @@ type UpdateData struct {
 
 func (x *UpdateData) Reset() {
 	*x = UpdateData{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3567,7 @@ func (x *UpdateData) String() string {
 func (*UpdateData) ProtoMessage() {}
 
 func (x *UpdateData) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3580,7 @@ func (x *UpdateData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateData.ProtoReflect.Descriptor instead.
 func (*UpdateData) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UpdateData) GetNonce() uint64 {
@@ -3559,7 +3653,7 @@ type CreateResource struct {
 
 func (x *CreateResource) Reset() {
 	*x = CreateResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3665,7 @@ func (x *CreateResource) String() string {
 func (*CreateResource) ProtoMessage() {}
 
 func (x *CreateResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3678,7 @@ func (x *CreateResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResource.ProtoReflect.Descriptor instead.
 func (*CreateResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateResource) GetNonce() uint64 {
@@ -3684,7 +3778,7 @@ type AlterResource struct {
 
 func (x *AlterResource) Reset() {
 	*x = AlterResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3696,7 +3790,7 @@ func (x *AlterResource) String() string {
 func (*AlterResource) ProtoMessage() {}
 
 func (x *AlterResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +3803,7 @@ func (x *AlterResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterResource.ProtoReflect.Descriptor instead.
 func (*AlterResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AlterResource) GetNonce() uint64 {
@@ -3802,7 +3896,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3908,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3921,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DropResource) GetNonce() uint64 {
@@ -3896,7 +3990,7 @@ type MachineRow struct {
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +4002,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +4015,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -4050,7 +4144,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4156,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4169,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -4167,14 +4261,16 @@ type NodeRow struct {
 	NextSemaphore            uint64                 `protobuf:"varint,7,opt,name=next_semaphore,json=nextSemaphore,proto3" json:"next_semaphore,omitempty"`
 	NextOrder                uint64                 `protobuf:"varint,8,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
 	// 0: the node never had a resource.
-	NextResource  uint64 `protobuf:"varint,9,opt,name=next_resource,json=nextResource,proto3" json:"next_resource,omitempty"`
+	NextResource uint64 `protobuf:"varint,9,opt,name=next_resource,json=nextResource,proto3" json:"next_resource,omitempty"`
+	// As in SetHistory.
+	History       uint32 `protobuf:"varint,10,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4282,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4295,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -4265,6 +4361,13 @@ func (x *NodeRow) GetNextResource() uint64 {
 	return 0
 }
 
+func (x *NodeRow) GetHistory() uint32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
 type SessionRow struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	TimeoutMillis      uint64                 `protobuf:"varint,1,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
@@ -4290,7 +4393,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4405,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4418,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -4426,7 +4529,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4541,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4554,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{40}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -4527,7 +4630,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4539,7 +4642,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[41]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4552,7 +4655,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{41}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -4662,7 +4765,7 @@ type ResourceRow struct {
 
 func (x *ResourceRow) Reset() {
 	*x = ResourceRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4777,7 @@ func (x *ResourceRow) String() string {
 func (*ResourceRow) ProtoMessage() {}
 
 func (x *ResourceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[42]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4790,7 @@ func (x *ResourceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceRow.ProtoReflect.Descriptor instead.
 func (*ResourceRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{42}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResourceRow) GetPath() string {
@@ -4754,7 +4857,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4766,7 +4869,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[43]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4779,7 +4882,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{43}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -4828,7 +4931,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +4943,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[44]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +4956,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{44}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -4881,7 +4984,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +4996,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[45]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4940,7 +5043,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[46]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5055,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[46]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5068,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -4990,7 +5093,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
 	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\x12#\n" +
-	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\x8d\x11\n" +
+	"\rserved_millis\x18\x03 \x01(\x04R\fservedMillis\"\xcb\x11\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -5032,7 +5135,9 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05quiet\x18  \x01(\v2\x14.coordd.log.v1.QuietH\x00R\x05quiet\x12&\n" +
 	"\x03age\x18! \x01(\v2\x12.coordd.log.v1.AgeH\x00R\x03age\x12<\n" +
 	"\vupdate_data\x18# \x01(\v2\x19.coordd.log.v1.UpdateDataH\x00R\n" +
-	"updateDataB\t\n" +
+	"updateData\x12<\n" +
+	"\vset_history\x18$ \x01(\v2\x19.coordd.log.v1.SetHistoryH\x00R\n" +
+	"setHistoryB\t\n" +
 	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
@@ -5273,7 +5378,14 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1f\n" +
 	"\vquota_bytes\x18\x06 \x01(\x04R\n" +
 	"quotaBytes\x12#\n" +
-	"\rquota_entries\x18\a \x01(\x04R\fquotaEntries\"\xa5\x01\n" +
+	"\rquota_entries\x18\a \x01(\x04R\fquotaEntries\"\x86\x01\n" +
+	"\n" +
+	"SetHistory\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\x12\x18\n" +
+	"\ahistory\x18\x06 \x01(\rR\ahistory\"\xa5\x01\n" +
 	"\tSetLimits\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
@@ -5388,7 +5500,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"Permission\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x14\n" +
-	"\x05names\x18\x02 \x03(\tR\x05namesJ\x04\b\f\x10\r\"\xb8\x03\n" +
+	"\x05names\x18\x02 \x03(\tR\x05namesJ\x04\b\f\x10\r\"\xd2\x03\n" +
 	"\aNodeRow\x127\n" +
 	"\x18self_check_period_millis\x18\x01 \x01(\rR\x15selfCheckPeriodMillis\x12=\n" +
 	"\x1bsession_grace_period_millis\x18\x02 \x01(\rR\x18sessionGracePeriodMillis\x122\n" +
@@ -5399,7 +5511,9 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
 	"next_order\x18\b \x01(\x04R\tnextOrder\x12#\n" +
-	"\rnext_resource\x18\t \x01(\x04R\fnextResource\"\xf3\x03\n" +
+	"\rnext_resource\x18\t \x01(\x04R\fnextResource\x12\x18\n" +
+	"\ahistory\x18\n" +
+	" \x01(\rR\ahistory\"\xf3\x03\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
@@ -5473,7 +5587,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -5502,26 +5616,27 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*RotateSigningKey)(nil),         // 24: coordd.log.v1.RotateSigningKey
 	(*Limits)(nil),                   // 25: coordd.log.v1.Limits
 	(*SetQuota)(nil),                 // 26: coordd.log.v1.SetQuota
-	(*SetLimits)(nil),                // 27: coordd.log.v1.SetLimits
-	(*BeginLineage)(nil),             // 28: coordd.log.v1.BeginLineage
-	(*Mark)(nil),                     // 29: coordd.log.v1.Mark
-	(*EndSession)(nil),               // 30: coordd.log.v1.EndSession
-	(*RemoveSemaphore)(nil),          // 31: coordd.log.v1.RemoveSemaphore
-	(*UpdateData)(nil),               // 32: coordd.log.v1.UpdateData
-	(*CreateResource)(nil),           // 33: coordd.log.v1.CreateResource
-	(*AlterResource)(nil),            // 34: coordd.log.v1.AlterResource
-	(*DropResource)(nil),             // 35: coordd.log.v1.DropResource
-	(*MachineRow)(nil),               // 36: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 37: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 38: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 39: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 40: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 41: coordd.log.v1.LinkRow
-	(*ResourceRow)(nil),              // 42: coordd.log.v1.ResourceRow
-	(*UserRow)(nil),                  // 43: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 44: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 45: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 46: coordd.log.v1.PathRow.Permission
+	(*SetHistory)(nil),               // 27: coordd.log.v1.SetHistory
+	(*SetLimits)(nil),                // 28: coordd.log.v1.SetLimits
+	(*BeginLineage)(nil),             // 29: coordd.log.v1.BeginLineage
+	(*Mark)(nil),                     // 30: coordd.log.v1.Mark
+	(*EndSession)(nil),               // 31: coordd.log.v1.EndSession
+	(*RemoveSemaphore)(nil),          // 32: coordd.log.v1.RemoveSemaphore
+	(*UpdateData)(nil),               // 33: coordd.log.v1.UpdateData
+	(*CreateResource)(nil),           // 34: coordd.log.v1.CreateResource
+	(*AlterResource)(nil),            // 35: coordd.log.v1.AlterResource
+	(*DropResource)(nil),             // 36: coordd.log.v1.DropResource
+	(*MachineRow)(nil),               // 37: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 38: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 39: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 40: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 41: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 42: coordd.log.v1.LinkRow
+	(*ResourceRow)(nil),              // 43: coordd.log.v1.ResourceRow
+	(*UserRow)(nil),                  // 44: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 45: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 46: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 47: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -5544,29 +5659,30 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	22, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
 	23, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
 	24, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	28, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
-	27, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
-	29, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
-	30, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
-	31, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
-	33, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
-	34, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
-	35, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
+	29, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	28, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
+	30, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
+	31, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
+	32, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
+	34, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
+	35, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
+	36, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
 	26, // 28: coordd.log.v1.Command.set_quota:type_name -> coordd.log.v1.SetQuota
 	6,  // 29: coordd.log.v1.Command.begin_absence:type_name -> coordd.log.v1.BeginAbsence
 	7,  // 30: coordd.log.v1.Command.end_absence:type_name -> coordd.log.v1.EndAbsence
 	9,  // 31: coordd.log.v1.Command.quiet:type_name -> coordd.log.v1.Quiet
 	8,  // 32: coordd.log.v1.Command.age:type_name -> coordd.log.v1.Age
-	32, // 33: coordd.log.v1.Command.update_data:type_name -> coordd.log.v1.UpdateData
-	45, // 34: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	25, // 35: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	25, // 36: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	46, // 37: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	33, // 33: coordd.log.v1.Command.update_data:type_name -> coordd.log.v1.UpdateData
+	27, // 34: coordd.log.v1.Command.set_history:type_name -> coordd.log.v1.SetHistory
+	46, // 35: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	25, // 36: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	25, // 37: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	47, // 38: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -5608,6 +5724,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_Quiet)(nil),
 		(*Command_Age)(nil),
 		(*Command_UpdateData)(nil),
+		(*Command_SetHistory)(nil),
 	}
 	file_coordination_codec_internal_logpb_log_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
@@ -5616,7 +5733,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

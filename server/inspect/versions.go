@@ -1,0 +1,145 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/revisions"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/calls"
+	"github.com/coordd/coordd/server/clusterpb"
+)
+
+// Versions implements adminpb.InspectServer.
+func (s *Service) Versions(ctx context.Context, r *adminpb.VersionsRequest) (*adminpb.VersionsResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if err := s.Group.CatchUp(ctx); err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	answer, of, mayUpdate := new(adminpb.VersionsResponse), new(clusterpb.FormerRequest), false
+	missing := errMissing
+	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		entry, found := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
+		if !found {
+			return outcome.Done()
+		}
+		rights := m.Tree().Rights(entry, m.Subject(caller))
+		row := m.FindSemaphore(entry.Node, r.GetName())
+		mayUpdate = rights&scheme.UpdateRow != 0
+		switch {
+		case rights&scheme.SelectRow == 0:
+		case row.ID == 0:
+			missing = errNoSemaphore
+		default:
+			missing, answer.Present = nil, versionToPB(&row)
+			of.Node, of.Semaphore = uint64(row.Node), uint64(row.ID)
+			history, _ := coordination.Revisions(m, row.Node, row.ID)
+			answer.History = adminpb.History(history)
+		}
+		return outcome.Done()
+	})
+	if err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	if r.GetFormer() && answer.GetPresent() != nil {
+		s.fillFormer(ctx, answer, of)
+	}
+	if !mayUpdate {
+		hideAuthors(answer)
+	}
+	return answer, missing
+}
+
+// hideAuthors hides them from a caller that may only read the data.
+func hideAuthors(answer *adminpb.VersionsResponse) {
+	for _, v := range append(answer.GetFormer(), answer.GetPresent()) {
+		if v != nil {
+			v.Author = ""
+		}
+	}
+}
+
+// SetHistory implements adminpb.InspectServer.
+func (s *Service) SetHistory(ctx context.Context, r *adminpb.SetHistoryRequest) (*adminpb.SetHistoryResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.SetHistory{CallID: call, Caller: caller, Path: scheme.SplitLoose(r.GetPath()),
+			History: coordination.History(min(max(r.GetHistory(), 0), math.MaxUint8))}
+	})
+	return &adminpb.SetHistoryResponse{}, calls.GRPCStatus(ctx, answer, err)
+}
+
+// fillFormer fills in the former versions of a semaphore's data that any server remembers: each one once, with its data
+// if a server has it.
+func (s *Service) fillFormer(ctx context.Context, answer *adminpb.VersionsResponse, request *clusterpb.FormerRequest) {
+	ctx, cancel := context.WithTimeout(ctx, clientPatience)
+	defer cancel()
+	members := s.Group.Log().Members()
+	slices.SortFunc(members, func(a, b raftstore.Member) int {
+		return cmp.Compare(a.DisplayName(), b.DisplayName())
+	})
+	answers, unknown := make([]*clusterpb.FormerResponse, len(members)), make([]string, len(members))
+	var asked sync.WaitGroup
+	for i, m := range members {
+		asked.Go(func() {
+			if m.ID == s.Group.Log().Member() {
+				answers[i], _ = s.formerHere(ctx, request) // what this server cannot say is missing
+				return
+			}
+			answers[i] = new(clusterpb.FormerResponse)
+			unknown[i] = s.ask(ctx, members, m.ID, request, answers[i])
+		})
+	}
+	asked.Wait()
+	known := make(map[uint64]*adminpb.Version)
+	for i := range members {
+		if unknown[i] != "" {
+			answer.Unknown = append(answer.Unknown, unknown[i])
+		}
+		for _, v := range answers[i].GetVersions() {
+			before := known[v.GetVersion()]
+			if v.GetVersion() < answer.GetPresent().GetVersion() && (before == nil || before.GetWithoutData()) {
+				known[v.GetVersion()] = v
+			}
+		}
+	}
+	for _, v := range known {
+		answer.Former = append(answer.Former, v)
+	}
+	slices.SortFunc(answer.Former,
+		func(a, b *adminpb.Version) int { return cmp.Compare(a.GetVersion(), b.GetVersion()) })
+}
+
+// formerHere lists the former versions that this server remembers.
+func (s *Service) formerHere(ctx context.Context, r *clusterpb.FormerRequest) (*clusterpb.FormerResponse, error) {
+	var found []revisions.Revision
+	_, err := s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		_, found = coordination.Revisions(m, coordination.NodeID(r.GetNode()),
+			coordination.SemaphoreID(r.GetSemaphore()))
+		return outcome.Done()
+	})
+	if err != nil {
+		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, err)
+	}
+	response := new(clusterpb.FormerResponse)
+	for _, f := range found {
+		response.Versions = append(response.Versions, &adminpb.Version{Version: f.Version, ChangedMillis: f.Millis,
+			Author: Shown(f.Author), Data: f.Data, DataBytes: uint64(f.Bytes), WithoutData: !f.Kept})
+	}
+	return response, nil
+}
