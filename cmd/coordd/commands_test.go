@@ -102,6 +102,8 @@ func TestNodeCommands(t *testing.T) {
 	does(t, endpoint, "grant team/app bob ydb.generic.read ydb.granular.erase_row",
 		"bob may ydb.generic.read, ydb.granular.erase_row on /local/team/app")
 	does(t, endpoint, "node show team/app", `permissions of         "bob": `, "ydb.generic.read")
+	coordd(t, exit.Failure, []string{"grant", "team/app", "bob", "ydb.generic.raed", "-e", endpoint},
+		"Unknown permission name: ydb.generic.raed", "known are ydb.generic.read")
 	does(t, endpoint, "revoke team/app bob ydb.granular.erase_row", "bob has no longer")
 	if text := does(t, endpoint, "node show team/app"); strings.Contains(text, "erase_row") {
 		t.Error(text)
@@ -186,6 +188,8 @@ func TestSemaphoreCommands(t *testing.T) {
 	does(t, endpoint, "session ls --match tes", `"test"`)
 	does(t, endpoint, "session ls --match 127.0.0.1:", `"test"`)
 	does(t, endpoint, "session ls --match best -o json", "[]")
+	coordd(t, exit.NotFound, []string{"session", "ls", "nosuch", "-e", endpoint},
+		"coordd: /local/nosuch: There is no such")
 	does(t, endpoint, "session ls --detached -o json", "[]")
 	does(t, endpoint, fmt.Sprint("session show app ", waiter.ID()), `"test"`, "timeout 1m",
 		"client 127.0.0.1:", `awaits  "door", order id 2`, "for ever")

@@ -77,10 +77,7 @@ func candidates(env *cmdline.Env, f *callerFlags, kind string, args []string, be
 		}
 		add("all-users@well-known", "every user that has logged in")
 	case "PERMISSION...":
-		for _, name := range []string{"ydb.generic.read", "ydb.generic.write", "ydb.generic.use", "ydb.generic.list",
-			"ydb.generic.manage", "ydb.generic.full", "ydb.access.grant", "ydb.granular.select_row",
-			"ydb.granular.update_row", "ydb.granular.erase_row", "ydb.granular.describe_schema",
-			"ydb.granular.create_directory", "ydb.granular.alter_schema", "ydb.granular.remove_schema"} {
+		for _, name := range permissionNames {
 			add(name, "permission")
 		}
 	case "RESOURCE":

@@ -107,7 +107,7 @@ func (c *caller) configMeta(ctx context.Context, node, name string) (*configMeta
 	v := answer.GetPresent()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%q: %w", name, err)
+		return nil, fmt.Errorf("%q of %s: %w", name, c.path(node), err)
 	case v == nil:
 		return nil, fmt.Errorf("%q: it goes with its last owner, and its data has no version", name)
 	}

@@ -41,7 +41,7 @@ func configHistoryCommand(env *cmdline.Env) *cobra.Command {
 		run: func(ctx context.Context, c *caller, args []string) error {
 			answer, err := c.versions(ctx, args[0], args[1], true)
 			if err != nil {
-				return fmt.Errorf("%q: %w", args[1], err)
+				return fmt.Errorf("%q of %s: %w", args[1], c.path(args[0]), err)
 			}
 			for _, unknown := range answer.GetUnknown() {
 				fmt.Fprintln(env.Stderr, "coordd:", unknown)

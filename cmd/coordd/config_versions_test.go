@@ -58,7 +58,7 @@ func TestConfigVersions(t *testing.T) {
 	}
 	set(exit.Conflict, "c", first+2, "Version")
 	coordd(t, exit.NotFound, []string{"config", "get", "app", "other", "--meta", "--endpoint", endpoint},
-		`"other": Semaphore does not exist`)
+		`"other" of /local/app: Semaphore does not exist`)
 	coordd(t, exit.NotFound, []string{"config", "set", "nowhere", "x", "y", "--if-version", "0", "-e", endpoint},
 		"There is no such directory")
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 )
@@ -118,11 +120,20 @@ const rightsText = `Permissions have YDB's names: ydb.generic.use, ydb.generic.r
 ydb.generic.manage, ydb.generic.full, ydb.granular.select_row and so on. They hold for
 everything below PATH as well, and count where the server runs with --auth=required.`
 
+// permissionNames are those that coordd knows.
+var permissionNames = []string{"ydb.generic.read", "ydb.generic.write", "ydb.generic.use", "ydb.generic.list",
+	"ydb.generic.manage", "ydb.generic.full", "ydb.access.grant", "ydb.granular.select_row",
+	"ydb.granular.update_row", "ydb.granular.erase_row", "ydb.granular.describe_schema",
+	"ydb.granular.create_directory", "ydb.granular.alter_schema", "ydb.granular.remove_schema"}
+
 // modify changes the permissions of a path.
 func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.PermissionsAction) error {
-	return c.aboutPath(path, c.Call(ctx, Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName,
-		&Ydb_Scheme.ModifyPermissionsRequest{Path: c.path(path),
-			Actions: []*Ydb_Scheme.PermissionsAction{action}}, nil))
+	err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName,
+		&Ydb_Scheme.ModifyPermissionsRequest{Path: c.path(path), Actions: []*Ydb_Scheme.PermissionsAction{action}}, nil)
+	if client.StatusOf(err) == Ydb.StatusIds_BAD_REQUEST {
+		err = fmt.Errorf("%w; known are %s", err, strings.Join(permissionNames, ", "))
+	}
+	return c.aboutPath(path, err)
 }
 
 // permissionsCommand makes a command that takes a path, a user and at least one permission.

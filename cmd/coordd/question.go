@@ -254,7 +254,11 @@ const shownDataBytes = 128
 // page asks for one page of a list.
 func (c *caller) page(ctx context.Context, request *adminpb.PageRequest) (*adminpb.Page, error) {
 	page := new(adminpb.Page)
-	return page, c.inspect(ctx, adminpb.Inspect_List_FullMethodName, request, page)
+	err := c.inspect(ctx, adminpb.Inspect_List_FullMethodName, request, page)
+	if exit.Of(err) == exit.NotFound && request.GetPath() != "" {
+		err = fmt.Errorf("%s: %w", request.GetPath(), err)
+	}
+	return page, err
 }
 
 // pages calls show for the pages of a list, one after the other, until one is the last or show fails.
