@@ -20,6 +20,7 @@ var views = []struct{ name, hash, selector, text string }{
 	{"lock", "#/lock" + node + "/nightly-report", ".line", "batch-2"},
 	{"shared", "#/lock" + node + "/resize", ".line", "resize-3"},
 	{"sessions", "#/sessions", ".list", "report@batch-7"},
+	{"hosts", "#/sessions?by=host", ".group", "127.0.0.1"},
 	{"session", "#/session" + node + "/SESSION", ".who", "nightly-report"},
 	{"timeline", "#/timeline", "h1", "Timeline"},
 	{"cluster", "#/cluster", ".past", "leads"},
@@ -114,7 +115,7 @@ func (p *page) picture(width int64, scheme, name string) {
 	p.eval("document.documentElement.scrollHeight", &height)
 	p.size(width, min(max(height, 700), 4000), scheme)
 	p.run(chromedp.CaptureScreenshot(&picture))
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, name+".png"), smaller(p.t, picture), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -80,8 +80,15 @@ function answered(response, asked) {
   connection.ahead = Math.abs(ahead) > 1500 ? ahead : 0;
 }
 
-/** send makes a request. It gives up after 15 s; one that takes longer has a signal, and proves nothing about the connection. */
-export async function send(method, path, body, { have, patience = 15000, signal } = {}) {
+/**
+ * send makes a request. It gives up after 15 s; one that takes longer has a signal, and proves nothing about the connection.
+ * @param {string} method
+ * @param {string} path
+ * @param {any} [body]
+ * @param {{ have?: string, patience?: number, signal?: AbortSignal }} [options]
+ */
+export async function send(method, path, body, options = {}) {
+  const { have, patience = 15000, signal } = options;
   const headers = { 'Content-Type': 'application/json' };
   if (session) headers.Authorization = `Bearer ${session.token}`;
   if (have) headers['X-Coordd-Have'] = have;

@@ -37,7 +37,7 @@ export const limit = (millis) => ago(millis).replace(/ 0?0 (s|min|h)$/, '');
 /** roughly is a time within a sentence: one unit, written out. */
 export function roughly(millis) {
   const s = Math.max(0, millis) / 1000;
-  for (const [unit, name] of [[86400, 'day'], [3600, 'hour'], [60, 'minute']]) {
+  for (const { unit, name } of [{ unit: 86400, name: 'day' }, { unit: 3600, name: 'hour' }, { unit: 60, name: 'minute' }]) {
     if (s >= unit) return many(Math.floor(s / unit), name);
   }
   return s < 1 ? 'under a second' : many(Math.floor(s), 'second');
@@ -62,7 +62,8 @@ export const minuteOf = (millis) => at(millis).slice(-8, -3);
 
 export const bytes = (wire) => {
   const n = small(wire);
-  for (const [unit, name] of [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB']]) {
+  for (const [i, name] of ['TiB', 'GiB', 'MiB', 'KiB'].entries()) {
+    const unit = 2 ** (40 - 10 * i);
     if (n >= unit) return `${(n / unit).toFixed(n >= 10 * unit ? 0 : 1)} ${name}`;
   }
   return many(n, 'byte');

@@ -33,9 +33,9 @@ export function useNames(path, ids) {
     let stopped = false;
     (async () => {
       for (const id of missing) {
-        const found = await call('Inspect/List', { kind: 'SESSIONS', path, session: id }).catch(() => ({}));
+        const found = await call('Inspect/List', { kind: 'SESSIONS', path, session: id }).catch(() => undefined);
         if (known.size > mostKnown) known.clear();
-        known.set(`${path} ${id}`, found.sessions?.[0]?.description);
+        known.set(`${path} ${id}`, found?.sessions?.[0]?.description);
         if (stopped) return;
       }
       if (missing.length) changed((n) => n + 1);

@@ -10,9 +10,21 @@ const channel = new BroadcastChannel('coordd-live');
 const self = `${Math.random()}`;
 
 export class Live {
+  known = new Map(); // the quiet views by tab, where this tab asks
+  asked = new Set();
+  said = '[]';
+  announcing = 0;
+  timer = 0;
+  leads = false;
+  failures = 0;
+  /** @type {AbortController | undefined} */
+  question = undefined;
+  leave = undefined;
+  user = undefined;
+
   /** views returns the quiet views of this tab, changed is called with the ids of views, covered when others are asked about. */
   constructor(tab) {
-    Object.assign(this, { tab, known: new Map(), asked: new Set(), said: '[]', timer: 0, leads: false, failures: 0 });
+    this.tab = tab;
     channel.onmessage = ({ data }) => { if (data.user === this.user) this.hear(data); };
   }
 

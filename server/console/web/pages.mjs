@@ -8,8 +8,21 @@ const around = 8; // pages that are kept on both sides of the screen
 const ahead = 512; // rows below the screen that are asked for
 
 class Pages {
+  pages = [];
+  next = '';
+  done = false;
+  stopped = false;
+  length = 0;
+  busy = false;
+  first = 0;
+  last = 0;
+  error = undefined;
+
   constructor(request, field, keep, notify) {
-    Object.assign(this, { request, field, keep, notify, pages: [], next: '', done: false, length: 0, busy: false, first: 0, last: 0 });
+    this.request = request;
+    this.field = field;
+    this.keep = keep;
+    this.notify = notify;
   }
 
   at(i) {

@@ -11,8 +11,20 @@ const slow = 15000; // milliseconds between the calls of a poll whose changes an
 const mostChanges = 3; // calls, one after another, that each had another answer
 
 class Poll {
+  users = new Set();
+  state = {};
+  version = '';
+  timer = 0;
+  last = 0;
+  pause = 0;
+  busy = false;
+  again = false;
+  quiet = false;
+  changes = 0;
+
   constructor(method, body) {
-    Object.assign(this, { method, body, users: new Set(), state: {}, version: '', timer: 0, last: 0, pause: 0, busy: false, again: false, quiet: false, changes: 0 });
+    this.method = method;
+    this.body = body;
     this.id = method + JSON.stringify(body);
   }
 

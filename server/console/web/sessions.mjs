@@ -10,6 +10,7 @@ import { Rows } from './rows.mjs';
 import { usePages } from './pages.mjs';
 import { Heading, useNodes } from './frame.mjs';
 import { EndOneSession } from './acts.mjs';
+import { ByHost } from './hosts.mjs';
 
 const mostLinks = 3;
 
@@ -20,7 +21,7 @@ function Links({ path, links }) {
   return html`${shown}${links.length > mostLinks && ` and ${count(links.length - mostLinks)} more`}`;
 }
 
-function SessionRow({ s, now, answeredAgo }) {
+export function SessionRow({ s, now, answeredAgo }) {
   const { owned = [], awaited = [], client } = s;
   const left = small(s.leftMillis) - answeredAgo;
   const share = Math.max(0, Math.min(100, (100 * left) / (small(s.timeoutMillis) || 1)));
@@ -84,10 +85,11 @@ export function Sessions({ route: { settings } }) {
   return html`<${Heading} title="Sessions"/><${Sentence} total=${total} detached=${detached} settings=${settings}/>
     <div class="bar"><${Search} label="Description, number, address, user" value=${settings.find ?? ''} change=${(text) => setSettings({ find: text })}/>
       <${Choice} label="Show" value=${show} options=${[['', 'All'], ['here', 'With a client'], ['gone', 'Without']]} change=${(value) => setSettings({ show: value })}/>
+      <${Choice} label="Order" value=${settings.by ?? ''} options=${[['', 'By number'], ['host', 'By host']]} change=${(by) => setSettings({ by })}/>
       <span class="count" role="status">
         ${pages.done ? many(pages.length, 'session') : `${count(all ? total : pages.length)}${all ? ' sessions' : ' found so far'}`}</span></div>
     <${Problem} error=${pages.error}/>
-    ${pages.done && pages.length === 0 ? none
+    ${pages.done && pages.length === 0 ? none : settings.by === 'host' ? html`<${ByHost} request=${request} keep=${keep} head=${head}/>`
     : html`<div class="sessions"><${Rows} label="Sessions" head=${head} count=${rows} item=${item} near=${near}/></div>`}`;
 }
 
