@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"os"
@@ -35,8 +36,7 @@ func (r *release) packages() error {
 		redhat.Release, redhat.Depends = "1", []string{"/usr/sbin/useradd"}
 		redhat.Scripts = nfpm.Scripts{PreInstall: deploy + "rpm.pre", PostInstall: deploy + "rpm.post",
 			PreRemove: deploy + "rpm.preun", PostRemove: deploy + "rpm.postun"}
-		err := errors.Join(r.pack(deb.Default, debian), r.pack(&rpm.RPM{}, redhat))
-		if err != nil {
+		if err := errors.Join(r.pack(deb.Default, debian), r.pack(&rpm.RPM{}, redhat)); err != nil {
 			return err
 		}
 	}
@@ -64,9 +64,6 @@ func (r *release) info(p platform, contents files.Contents) *nfpm.Info {
 func (r *release) fileInfo(mode os.FileMode) *files.ContentFileInfo {
 	return &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}
 }
-
-// zshOfDebian is the file of completions where Debian's zsh looks for it.
-const zshOfDebian = "/usr/share/zsh/vendor-completions/_coordd"
 
 // contents lists the files of a package that are the same on all platforms. Those that coordd prints are written to the
 // temporary folder first.
@@ -102,7 +99,7 @@ func (r *release) contents() (files.Contents, error) {
 	}
 	for shell, destination := range map[string]string{
 		"bash": "/usr/share/bash-completion/completions/coordd",
-		"zsh":  zshOfDebian,
+		"zsh":  "/usr/share/zsh/vendor-completions/_coordd",
 		"fish": "/usr/share/fish/vendor_completions.d/coordd.fish",
 	} {
 		script, err := output(r.binary(host(), "coordd"), "completion", shell)
@@ -117,17 +114,12 @@ func (r *release) contents() (files.Contents, error) {
 			return nil, err
 		}
 		add(source, places[name])
-		if places[name] == zshOfDebian {
+		if name == "zsh" { // which looks elsewhere on other systems than Debian
 			list[len(list)-1].Packager = "deb"
 			add(source, "/usr/share/zsh/site-functions/_coordd")
 			list[len(list)-1].Packager = "rpm"
 		}
 	}
-	slices.SortFunc(list, func(a, b *files.Content) int {
-		if a.Destination < b.Destination {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b *files.Content) int { return cmp.Compare(a.Destination, b.Destination) })
 	return list, nil
 }
