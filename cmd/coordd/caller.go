@@ -66,7 +66,7 @@ type outage struct {
 func (f *callerFlags) open(ctx context.Context, env *cmdline.Env) (*caller, error) {
 	switch {
 	case f.login == "" && f.passwordFile != "":
-		return nil, exit.Usagef("flag --password-file: it has the caller's password, and there is no --user")
+		return nil, exit.Usagef("flag --password-file: the password of a caller without --user")
 	case f.login != "" && f.tokenFile != "":
 		return nil, exit.Usagef("flags --user and --token-file: give one of them")
 	case f.login != "" && f.passwordFile == "" && f.keepStdin:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"
@@ -116,8 +117,8 @@ func TestClusterCommands(t *testing.T) {
 	inOrder(t, a.cluster(t, exit.OK, "transfer-leader", "d"), []string{"d leads"})
 	now := c.status(t)
 	// Until d, which nobody knew, has said what it can read, and c asks it, which leads now.
-	for ; now.FormatVersion != 6 || !now.LeaderAnswered || !now.CaughtUp; now = c.status(t) {
-		if now.FormatVersion != 1 && now.FormatVersion != 6 {
+	for ; now.FormatVersion != codec.Version || !now.LeaderAnswered || !now.CaughtUp; now = c.status(t) {
+		if now.FormatVersion != 1 && now.FormatVersion != codec.Version {
 			t.Fatalf("the status is %+v", now)
 		}
 	}
