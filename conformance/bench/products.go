@@ -33,7 +33,7 @@ func newCoordd(name, binary string) *product {
 				made = append(made, &process{debug: debug[i], metrics: metrics[i],
 					config: testserver.Config{Program: binary, Args: arguments,
 						Env: append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true", "COORDD_LISTEN_HTTP="+metrics[i],
-							"COORDD_DEBUG_HTTP="+debug[i])}})
+							"COORDD_DEBUG_HTTP="+debug[i], "COORDD_STATE_LIMIT=1GiB")}})
 			}
 			return made, nil
 		},
