@@ -80,14 +80,18 @@ func newBoard() *board {
 		worst: make(map[adminpb.PageRequest_Order]*boardRow)}
 }
 
-// boardRow is a semaphore with its oldest owner and waiter.
+// boardRow is a semaphore with its oldest owner and waiter. Most of a million are looked at and left out, so they are
+// shown only once they have a place on the board.
 type boardRow struct {
-	node   coordination.NodeID
-	shown  *adminpb.Semaphore
-	waits  uint64 // since when, since 1970; 0: unknown, or nobody
-	holds  uint64
-	waited bool
-	held   bool
+	node          coordination.NodeID
+	path          string
+	seen          coordination.InspectedSemaphore
+	owner, waiter coordination.InspectedLink
+	waits         uint64 // since when, since 1970; 0: unknown, or nobody
+	holds         uint64
+	waited        bool
+	held          bool
+	shown         *adminpb.Semaphore
 }
 
 // compare has the comparison of each order. What is unknown comes last among those that wait, or are held.
@@ -104,8 +108,7 @@ func byHold(a, b *boardRow) int {
 }
 
 func byName(a, b *boardRow) int {
-	return cmp.Or(bytes.Compare(a.shown.GetName(), b.shown.GetName()),
-		strings.Compare(a.shown.GetPath(), b.shown.GetPath()))
+	return cmp.Or(strings.Compare(a.seen.Name, b.seen.Name), strings.Compare(a.path, b.path))
 }
 
 func boolean(a, b bool) int {
@@ -129,7 +132,7 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 	}
 	b, began := newBoard(), time.Now()
 	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Data: maxShownBytes}
-	var last *boardRow
+	var last boardRow
 	for at := (coordination.InspectionPlace{}); ; {
 		found, err := s.group.Inspect(ctx, q, at, maxPageRows)
 		if err != nil {
@@ -138,10 +141,13 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 		b.millis = cmp.Or(b.millis, found.WallMillis)
 		for i := range found.Semaphores {
 			seen := &found.Semaphores[i]
-			if !seen.Continued || last == nil || uint64(seen.ID) != last.shown.GetId() || seen.Node != last.node {
-				b.add(last)
-				last = &boardRow{node: seen.Node, shown: semaphoreToPB(seen, maxShownBytes)}
-				last.shown.Continued = false
+			if !seen.Continued || seen.ID != last.seen.ID || seen.Node != last.node {
+				b.add(&last)
+				if seen.Node != last.node {
+					last.path = seen.Path.String()
+				}
+				last = boardRow{node: seen.Node, path: last.path, seen: *seen}
+				last.seen.Links = nil // those wanted are copied
 			}
 			last.addLinks(seen.Links)
 		}
@@ -150,11 +156,14 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 		}
 		at = found.Next
 	}
-	b.add(last)
+	b.add(&last)
 	for order := range compare {
 		b.cut(order)
-		for _, row := range b.orders[order][:min(len(b.orders[order]), maxOrderedRows)] {
-			row.shown.UsualMillis = events.Usual(s.group.Events().Holds(row.node, string(row.shown.GetName())))
+		for i, row := range b.orders[order] {
+			row.show()
+			if i < maxOrderedRows {
+				row.shown.UsualMillis = events.Usual(s.group.Events().Holds(row.node, row.seen.Name))
+			}
 		}
 	}
 	s.show(b, time.Since(began))
@@ -166,24 +175,44 @@ func (r *boardRow) addLinks(links []coordination.InspectedLink) {
 	for i := range links {
 		switch l := &links[i]; {
 		case l.Owner && !r.held:
-			r.held, r.holds, r.shown.Owners = true, l.BeganMillis, []*adminpb.Link{linkToPB(l, maxShownBytes)}
+			r.held, r.holds, r.owner = true, l.BeganMillis, *l
 		case !l.Owner && !r.waited:
-			r.waited, r.waits, r.shown.Waiters = true, l.BeganMillis, []*adminpb.Link{linkToPB(l, maxShownBytes)}
+			r.waited, r.waits, r.waiter = true, l.BeganMillis, *l
 		}
 	}
 }
 
-// add adds a row that is held or awaited. It keeps up to twice as many as a board has until it cuts.
+// show makes what callers see of a row.
+func (r *boardRow) show() {
+	if r.shown != nil { // in another order
+		return
+	}
+	r.shown = semaphoreToPB(&r.seen, maxShownBytes)
+	r.shown.Continued = false
+	if r.held {
+		r.shown.Owners = []*adminpb.Link{linkToPB(&r.owner, maxShownBytes)}
+	}
+	if r.waited {
+		r.shown.Waiters = []*adminpb.Link{linkToPB(&r.waiter, maxShownBytes)}
+	}
+}
+
+// add adds a copy of a row that is held or awaited. It keeps up to twice as many as a board has until it cuts.
 func (b *board) add(row *boardRow) {
-	if row == nil || !row.held && !row.waited {
+	if !row.held && !row.waited {
 		return
 	}
 	b.total++
+	var kept *boardRow
 	for order, compared := range compare {
 		if worst := b.worst[order]; worst != nil && compared(row, worst) > 0 {
 			continue
 		}
-		b.orders[order] = append(b.orders[order], row)
+		if kept == nil {
+			copied := *row
+			kept = &copied
+		}
+		b.orders[order] = append(b.orders[order], kept)
 		if len(b.orders[order]) >= 2*maxBoardRows {
 			b.cut(order)
 		}

@@ -18,19 +18,20 @@ func TestBoardKeepsTheFirst(t *testing.T) {
 		b := newBoard()
 		var all []*boardRow
 		for i := range n {
-			row := &boardRow{shown: &adminpb.Semaphore{Name: fmt.Appendf(nil, "%d/%d", random.IntN(100), i)}}
+			row := &boardRow{}
+			row.seen.Name = fmt.Sprintf("%d/%d", random.IntN(100), i)
 			links := []coordination.InspectedLink{{Owner: true, BeganMillis: random.Uint64N(1000)},
 				{Owner: true, BeganMillis: 1}, {BeganMillis: random.Uint64N(1000)}}
 			row.addLinks(links[random.IntN(3):])
 			b.add(row)
 			all = append(all, row)
 		}
-		b.add(nil)
-		b.add(&boardRow{shown: &adminpb.Semaphore{}}) // neither held nor awaited
+		b.add(&boardRow{}) // neither held nor awaited
 		for order, compare := range compare {
 			b.cut(order)
 			slices.SortFunc(all, compare)
-			if want := all[:min(n, maxBoardRows)]; !slices.Equal(b.orders[order], want) || b.total != uint64(n) {
+			same := func(a, b *boardRow) bool { return a.seen.Name == b.seen.Name }
+			if want := all[:min(n, maxBoardRows)]; !slices.EqualFunc(b.orders[order], want, same) || b.total != uint64(n) {
 				t.Fatalf("seed %d, %d rows, %s: %d are kept of %d, not the first", seed, n, order,
 					len(b.orders[order]), b.total)
 			}
@@ -41,7 +42,7 @@ func TestBoardKeepsTheFirst(t *testing.T) {
 // TestUnknownTimesComeLast: a lock held since nobody knows when is no reason to look at it first.
 func TestUnknownTimesComeLast(t *testing.T) {
 	row := func(name string, links ...coordination.InspectedLink) *boardRow {
-		r := &boardRow{shown: &adminpb.Semaphore{Name: []byte(name)}}
+		r := &boardRow{seen: coordination.InspectedSemaphore{Name: name}}
 		r.addLinks(links)
 		return r
 	}
@@ -53,9 +54,24 @@ func TestUnknownTimesComeLast(t *testing.T) {
 	slices.SortFunc(rows, compare[adminpb.PageRequest_LONGEST_HELD])
 	names := ""
 	for _, r := range rows {
-		names += string(r.shown.GetName()) + " "
+		names += r.seen.Name + " "
 	}
 	if names != "old young unknown awaited " {
 		t.Error(names)
+	}
+}
+
+// TestRowsWithoutAPlaceCostNothing: of a million held semaphores the board has the first 10,000.
+func TestRowsWithoutAPlaceCostNothing(t *testing.T) {
+	b := newBoard()
+	row := func(i int) *boardRow {
+		return &boardRow{held: true, holds: uint64(i), seen: coordination.InspectedSemaphore{Name: fmt.Sprintf("%9d", i)}}
+	}
+	for i := range 2 * maxBoardRows {
+		b.add(row(i))
+	}
+	last := row(3 * maxBoardRows)
+	if allocations := testing.AllocsPerRun(100, func() { b.add(last) }); allocations != 0 {
+		t.Errorf("%v allocations for a row that is left out", allocations)
 	}
 }
