@@ -263,7 +263,8 @@ func (h *History) prepare(w *writer) error {
 		return err
 	}
 	length := scan(content, w.class, w.sequence, func(*adminpb.Event) {})
-	if length == 0 {
+	if length == 0 { // an attempt to begin it has failed: another number each time would cost an old file each
+		w.sequence--
 		return h.next(w)
 	}
 	if err := h.create(w, path+files.Suffix, content[:length]); err != nil {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -360,5 +361,65 @@ func TestNoTenantDisplacesAnAct(t *testing.T) {
 	}
 	if lines := strings.Count(s.log.String(), "sessions have ended"); lines > seconds+2 {
 		t.Errorf("%d lines of the log", lines)
+	}
+}
+
+// TestRetriesKeepOldEvents: a class has all its files when a disk gives no more space to a new one. Each attempt begins
+// a file; none of them costs more of the old files than one that succeeds.
+func TestRetriesKeepOldEvents(t *testing.T) {
+	memory, s := rig.New("data"), &source{}
+	h := s.open(memory)
+	now := time.UnixMilli(0)
+	for range 9 {
+		for range 1000 {
+			s.add(events.OtherEnds, 1000)
+		}
+		h.step(now, false)
+	}
+	before := len(indexes(t, h, Query{}))
+	memory.Before = func(step, _ string) error {
+		if step == "allocate" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	for range 1100 { // more than the present file has room for
+		s.add(events.OtherEnds, 1000)
+	}
+	for range 20 {
+		s.add(events.OtherEnds, 1000)
+		h.step(now, false)
+		now = now.Add(retryPeriod)
+	}
+	memory.Before = nil
+	s.add(events.OtherEnds, 1000)
+	h.step(now.Add(retryPeriod), false)
+	if after := len(indexes(t, h, Query{})); after < before-2100 {
+		t.Errorf("there were %d events; after 20 attempts to write one there are %d", before, after)
+	}
+}
+
+// TestEmptyFilesDoNotCount is the same where only the first file of a class cannot be allocated.
+func TestEmptyFilesDoNotCount(t *testing.T) {
+	memory, s := rig.New("data"), &source{}
+	h := s.open(memory)
+	now := time.UnixMilli(0)
+	memory.Before = func(step, _ string) error {
+		if step == "allocate" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	for range 5 {
+		s.add(events.Audit, 10)
+		now = now.Add(retryPeriod)
+		h.step(now, false)
+	}
+	memory.Before = nil
+	s.add(events.Audit, 10)
+	h.step(now.Add(retryPeriod), false)
+	h.close()
+	if names, _ := memory.List("data/events"); len(names) != 1 {
+		t.Errorf("one file is written, and there are %q", names)
 	}
 }
