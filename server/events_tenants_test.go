@@ -1,12 +1,15 @@
 package server
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -101,4 +104,35 @@ func TestAuditOfData(t *testing.T) {
 			t.Errorf("the changes by %s have no line", who)
 		}
 	}
+}
+
+// TestEventsOfADeepNode: the longest path there can be, and names of a kilobyte, make events of nine kilobytes. The
+// default of gRPC's clients is a message of 4 MiB: so much answers come to, and more pages have the rest.
+func TestEventsOfADeepNode(t *testing.T) {
+	c := startCluster(t, 1)
+	c.awaitFormat(codec.Version)
+	node := "/local" + strings.Repeat("/"+strings.Repeat("d", 255), 31)
+	c.createNode(0, node)
+	stream := openTest(t, t.Context(), c.conns[0], &Ydb_Coordination.SessionRequest_SessionStart{Path: node,
+		TimeoutMillis: 600_000})
+	session := next(t, stream).GetSessionStarted().GetSessionId()
+	const locks = 490
+	for i := range locks {
+		send(t, stream, wait(uint64(i+1), fmt.Sprint(strings.Repeat("n", 1000), i)))
+		next(t, stream)
+	}
+	inspect := adminpb.NewInspectClient(c.conns[0])
+	if _, err := inspect.EndSession(t.Context(), &adminpb.EndSessionRequest{Path: node, Session: session}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the events", func() bool {
+		r, found := &adminpb.EventsRequest{Kinds: []adminpb.Event_Kind{adminpb.Event_LOCK_LOST}}, 0
+		for {
+			answer := askEvents(t, t.Context(), c.conns[0], r)
+			if found += len(answer.GetEvents()); !answer.GetMore() {
+				return found == locks
+			}
+			r.Before = answer.GetEvents()[len(answer.GetEvents())-1]
+		}
+	})
 }

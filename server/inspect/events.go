@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
@@ -16,8 +18,22 @@ import (
 	"github.com/coordd/coordd/server/history"
 )
 
-// maxEvents bounds an answer with events.
-const maxEvents = 1000
+// maxEvents and maxEventsBytes bound an answer with events: gRPC's clients take 4 MiB unless they say otherwise.
+const (
+	maxEvents      = 1000
+	maxEventsBytes = 3 << 20
+)
+
+// fitting returns how many events an answer may have.
+func fitting(list []*adminpb.Event) int {
+	bytes := 0
+	for i, e := range list {
+		if bytes += proto.Size(e); bytes > maxEventsBytes {
+			return max(i, 1)
+		}
+	}
+	return len(list)
+}
 
 // catchUpOrNot waits until this server has what was acknowledged before. A caller whose rights need not be judged gets
 // an answer from a server that cannot, and behind is true: events are asked for when no leader is found.
@@ -85,6 +101,9 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	own.Events = history.Merge(limit+1, lists...)
 	if len(own.GetEvents()) > limit {
 		own.Events, own.More = own.GetEvents()[:limit], true
+	}
+	if fits := fitting(own.GetEvents()); fits < len(own.GetEvents()) {
+		own.Events, own.More = own.GetEvents()[:fits], true
 	}
 	for _, e := range own.GetEvents() {
 		redact(e, caller.Subject, seen.all)
