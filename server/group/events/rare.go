@@ -224,7 +224,8 @@ func (r *rare) add(class Class, o *coordination.Occurrence, where Where) {
 	if !drawn {
 		left = burstEvents
 	}
-	if left > 0 && (drawn || len(r.buckets) < maxBuckets) {
+	// The second half of the queue is for sums, so that a tenant's nodes leave room for the others'.
+	if left > 0 && len(*queue) < maxQueued/2 && (drawn || len(r.buckets) < maxBuckets) {
 		r.buckets[bucket] = left - 1
 	} else {
 		kept.SumsKind = true
