@@ -159,7 +159,7 @@ func summed(sum, e *adminpb.Event) bool {
 	case sum.GetKind() != e.GetKind():
 		return false
 	case act: // of one user
-		return sum.GetUser() == e.GetUser()
+		return sum.GetUser() == e.GetUser() && sum.GetAct() == e.GetAct()
 	case sum.GetNode() != e.GetNode():
 		return false
 	case !sum.GetSumsKind(): // of the same data

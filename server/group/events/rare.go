@@ -53,12 +53,13 @@ type Where interface {
 	StampMillis() uint64
 }
 
-// bucketKey names a bucket. Acts draw by their user and not by the node: a user that makes nodes would have a bucket
-// for each, and directories, users and limits have no node.
+// bucketKey names a bucket. Acts draw by their user and act, and not by the node: a user that makes nodes would have a
+// bucket for each, directories, users and limits have no node, and nobody hides a grant among directories.
 type bucketKey struct {
 	class Class
 	node  coordination.NodeID
 	user  string
+	act   string
 	group group
 }
 
@@ -80,6 +81,7 @@ func keyOf(class Class, o *coordination.Occurrence) bucketKey {
 	case class == Audit:
 		if key.node = 0; o.More != nil {
 			key.user = o.More.User
+			key.act = o.More.Act
 		}
 	case o.Kind == coordination.OccurLockLost:
 		key.group = lostLocks

@@ -15,19 +15,19 @@ func occurred(kind coordination.OccurrenceKind, index int, node coordination.Nod
 		More: &more}}
 }
 
-// TestActBehindDirectories: a tenant makes directories, then an administrator resets a password. Both have node 0,
+// TestActBehindPasswords: a tenant sets his password, then an administrator resets another one. Both have node 0,
 // so one bucket and one sum: the act is nothing but a number in the tenant's event.
-func TestActBehindDirectories(t *testing.T) {
+func TestActBehindPasswords(t *testing.T) {
 	r := New(1)
 	for i := range burstEvents + 2 {
 		r.Add(1, occurred(coordination.OccurAdministered, i+1, 0,
-			coordination.OccurrenceMore{User: "tenant", Act: "make directory", Path: "/local/t/d"}), followerPlace{})
+			coordination.OccurrenceMore{User: "tenant", Act: "set password", Target: "tenant"}), followerPlace{})
 	}
-	r.Add(1, occurred(coordination.OccurAdministered, 1000, 0,
+	r.Add(1, occurred(coordination.OccurAdministered, 900, 0,
 		coordination.OccurrenceMore{User: "root", Act: "set password", Target: "alice"}), followerPlace{})
 	taken, _ := r.Take(true)
 	for _, e := range taken {
-		if e.More.Act == "set password" {
+		if e.More.User == "root" {
 			return
 		}
 	}
@@ -159,4 +159,23 @@ func TestNodesOfOneTenant(t *testing.T) {
 		t.Errorf("%d of 1201 ends are counted by %d events, %d are lost; the other tenant's is there: %v", counted,
 			len(taken), lost, other)
 	}
+}
+
+// TestActBehindOwnActs: a user makes 500 directories, and gives a right away in the same second: to hide it among
+// his own acts.
+func TestActBehindOwnActs(t *testing.T) {
+	r := New(1)
+	for i := range burstEvents + 2 {
+		r.Add(1, occurred(coordination.OccurAdministered, i+1, 0, coordination.OccurrenceMore{User: "mallory",
+			Act: "make directory", Path: fmt.Sprint("/local/", i)}), followerPlace{})
+	}
+	r.Add(1, occurred(coordination.OccurAdministered, 900, 0, coordination.OccurrenceMore{User: "mallory",
+		Act: "change permissions", Target: "grant eve ydb.generic.full"}), followerPlace{})
+	taken, _ := r.Take(true)
+	for _, e := range taken {
+		if e.More.Act == "change permissions" {
+			return
+		}
+	}
+	t.Errorf("none of %d events is the change of permissions", len(taken))
 }
