@@ -56,7 +56,8 @@ type History struct {
 	classes  [events.Classes]writer
 	unsynced bool
 	synced   time.Time
-	full     bool // the disk is, and that has been logged
+	full     bool           // the disk is, and that has been logged
+	missing  *adminpb.Event // the GAP of what was not kept since the last write; nil: nothing
 	mutex    sync.Mutex
 	memory   [events.Classes][]*adminpb.Event
 }
@@ -112,7 +113,7 @@ func (h *History) step(now time.Time, all bool) {
 	taken, lost := h.config.Take(all)
 	h.lost.Add(lost)
 	if len(taken) > 0 {
-		h.keep(now, taken)
+		h.keep(now, taken, lost > 0)
 		report(h.config.Logger, taken)
 	}
 	if h.unsynced && now.Sub(h.synced) >= syncPeriod {
@@ -121,15 +122,24 @@ func (h *History) step(now time.Time, all bool) {
 	}
 }
 
-// keep writes a batch.
-func (h *History) keep(now time.Time, taken []events.Rare) {
+// keep writes a batch; holed reports that events among it are lost.
+func (h *History) keep(now time.Time, taken []events.Rare, holed bool) {
 	oldest, newest, all := ^uint64(0), h.written.Load(), uint64(0)
 	var batch [events.Classes][]*adminpb.Event
+	gap := &adminpb.Event{Kind: adminpb.Event_GAP}
 	for i := range taken {
 		e := keptOf(&taken[i], h.config.Name)
 		oldest, newest = min(oldest, e.GetIndex()), max(newest, e.GetIndex())
+		gap.LastIndex = max(gap.GetLastIndex(), e.GetIndex(), e.GetLastIndex())
+		gap.TimeMillis = max(gap.GetTimeMillis(), e.GetTimeMillis())
 		all += 1 + e.GetSkipped()
 		batch[taken[i].Class] = append(batch[taken[i].Class], e)
+	}
+	if gap.Index = oldest; h.missing != nil {
+		gap.Index = min(oldest, h.missing.GetIndex())
+	}
+	if holed {
+		h.missing = gap
 	}
 	h.hidden.Store(max(1, oldest))
 	defer func() {
@@ -141,12 +151,18 @@ func (h *History) keep(now time.Time, taken []events.Rare) {
 		h.remember(&batch)
 	case now.Before(h.retry) || h.isFull():
 		h.lost.Add(all)
+		h.missing = gap
 	default:
+		if h.missing != nil {
+			batch[events.Audit] = append(batch[events.Audit], h.missing)
+		}
 		if err := h.write(&batch); err != nil {
 			h.lost.Add(all)
+			h.missing = gap
 			h.failed(now, err)
 			return
 		}
+		h.missing = nil
 		if !h.retry.IsZero() {
 			h.config.Logger.Info("events are written again", "lost", h.lost.Load())
 			h.retry = time.Time{}

@@ -52,7 +52,7 @@ func (s *source) open(fs files.FS) *History {
 func indexes(t *testing.T, h *History, q Query) (list []uint64) {
 	t.Helper()
 	if q.Wanted == nil {
-		q.Wanted = func(*adminpb.Event) bool { return true }
+		q.Wanted = func(e *adminpb.Event) bool { return e.GetKind() != adminpb.Event_GAP }
 	}
 	if q.Limit == 0 {
 		q.Limit = 1 << 20
@@ -421,5 +421,63 @@ func TestEmptyFilesDoNotCount(t *testing.T) {
 	h.close()
 	if names, _ := memory.List("data/events"); len(names) != 1 {
 		t.Errorf("one file is written, and there are %q", names)
+	}
+}
+
+// gaps reads the gaps of a history.
+func gaps(t *testing.T, h *History) (list [][2]uint64) {
+	t.Helper()
+	_, err := h.Read(context.Background(), &Query{Limit: 1000, Wanted: func(e *adminpb.Event) bool {
+		if e.GetKind() == adminpb.Event_GAP {
+			list = append(list, [2]uint64{e.GetIndex(), e.GetLastIndex()})
+		}
+		return false
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestWhatIsLostIsAGap: events that a full or broken disk does not take are a part of the log that this server lacks:
+// one that asks must hear of it, from a dead server's files too.
+func TestWhatIsLostIsAGap(t *testing.T) {
+	for what, stop := range map[string]func(*rig.Memory, *source, bool){
+		"full": func(_ *rig.Memory, s *source, on bool) {
+			if s.full = nil; on {
+				s.full = syscall.ENOSPC
+			}
+		},
+		"broken": func(m *rig.Memory, _ *source, on bool) {
+			if m.Before = nil; on {
+				m.Before = func(step, _ string) error {
+					if rig.Changes(step) {
+						return syscall.EIO
+					}
+					return nil
+				}
+			}
+		},
+	} {
+		memory, s := rig.New("data"), &source{}
+		h, now := s.open(memory), time.UnixMilli(0)
+		step := func() {
+			s.add(events.Configuration, 10)
+			h.step(now, false)
+			now = now.Add(retryPeriod)
+		}
+		step() // 1
+		stop(memory, s, true)
+		for range 3 { // 2 to 4
+			step()
+		}
+		stop(memory, s, false)
+		step() // 5
+		step() // 6
+		h.close()
+		h = s.open(memory)
+		if got := gaps(t, h); !slices.Equal(got, [][2]uint64{{2, 4}}) {
+			t.Errorf("%s: the gaps are %d, want that from 2 to 4", what, got)
+		}
 	}
 }

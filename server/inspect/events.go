@@ -82,7 +82,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	}
 	lists := [][]*adminpb.Event{own.GetEvents()}
 	for _, gap := range unfilled(append(answers, own)) {
-		own.Unknown = append(own.Unknown, fmt.Sprintf("the entries %d to %d of the log, which no asked server executed",
+		own.Unknown = append(own.Unknown, fmt.Sprintf("the entries %d to %d of the log, which no asked server kept",
 			gap.GetFirstIndex(), gap.GetLastIndex()))
 	}
 	own.Gaps = nil
