@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -262,10 +263,10 @@ func eventsCommand(env *cmdline.Env) *cobra.Command {
 
 // events shows those that were kept, the oldest first, and with --follow those that come.
 func (c *caller) events(ctx context.Context, env *cmdline.Env, out *outputFlag, f *eventsFlags, path string) error {
-	request := f.request(path)
+	request, most := f.request(path), int(f.limit)
 	for {
 		asking, cancel := context.WithTimeout(ctx, callerTimeout)
-		list, unknown, err := c.findEvents(asking, request, int(f.limit))
+		list, unknown, err := c.findEvents(asking, request, most)
 		cancel()
 		say := func(line string) { fmt.Fprintln(env.Stderr, line) }
 		if goesOn := f.follow && c.goesOn(ctx, say, err); err != nil && !goesOn {
@@ -286,6 +287,9 @@ func (c *caller) events(ctx context.Context, env *cmdline.Env, out *outputFlag, 
 		}
 		if len(list) > 0 {
 			request.After = list[0]
+		}
+		if err == nil {
+			most = math.MaxInt // the limit is for those that there were
 		}
 		select {
 		case <-ctx.Done():

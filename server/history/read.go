@@ -75,7 +75,7 @@ func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) 
 	written, hidden := h.written.Load(), h.hidden.Load()
 	whole := func(index uint64) bool { return (hidden == 0 || index < hidden) && (written == 0 || index <= written) }
 	own := *q
-	own.Wanted = func(e *adminpb.Event) bool { return (q.After == nil || whole(e.GetIndex())) && q.Wanted(e) }
+	own.Wanted = func(e *adminpb.Event) bool { return whole(e.GetIndex()) && q.Wanted(e) }
 	return read(ctx, h.config.FS, h.config.Dir, &own)
 }
 

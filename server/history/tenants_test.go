@@ -249,3 +249,39 @@ func TestRightsAreAskedByFile(t *testing.T) {
 		t.Errorf("asked %d times, found %v: %v", asked, found, err)
 	}
 }
+
+// TestFollowBeginsInABatch: the first question of a caller that follows comes while a batch is being written: it has
+// read the audit file before, and finds a later event of the configuration. It goes on behind that, and never sees the
+// act.
+func TestFollowBeginsInABatch(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	s.add(events.Audit, 10)
+	s.add(events.Configuration, 10)
+	h.step(time.UnixMilli(0), false)
+	seen, q, written := map[uint64]bool{}, &Query{Limit: 100}, false
+	q.Wanted = func(*adminpb.Event) bool {
+		if !written {
+			written = true
+			s.add(events.Audit, 10)
+			s.add(events.Configuration, 10)
+			h.step(time.UnixMilli(0), false)
+		}
+		return true
+	}
+	for range 3 {
+		found, err := h.Read(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range found {
+			seen[e.GetIndex()] = true
+		}
+		if len(found) > 0 {
+			q.After = found[0]
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("of events 1 to 4 these are seen: %v", seen)
+	}
+}

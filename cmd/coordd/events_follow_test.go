@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// eventServer has five events after its first answer, and refuses after its third.
+type eventServer struct {
+	adminpb.UnimplementedInspectServer
+	asked atomic.Uint64
+}
+
+func (s *eventServer) Events(_ context.Context, r *adminpb.EventsRequest) (*adminpb.EventsResponse, error) {
+	answer := &adminpb.EventsResponse{}
+	number := s.asked.Add(1)
+	switch {
+	case number == 1:
+		return answer, nil
+	case r.GetAfter().GetIndex() == 5 && r.GetBefore() == nil:
+		return nil, status.Error(codes.Internal, "enough")
+	}
+	for index := uint64(5); index > r.GetAfter().GetIndex(); index-- {
+		switch {
+		case r.GetBefore() != nil && index >= r.GetBefore().GetIndex():
+		case len(answer.GetEvents()) == int(r.GetLimit()):
+			answer.More = true
+			return answer, nil
+		default:
+			answer.Events = append(answer.Events, &adminpb.Event{Kind: adminpb.Event_ADMINISTERED, Index: index,
+				Number: 1, Act: "act"})
+		}
+	}
+	return answer, nil
+}
+
+// TestFollowShowsAllThatComes: --limit bounds what there was. Of what comes between two questions nothing is left out.
+func TestFollowShowsAllThatComes(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	adminpb.RegisterInspectServer(server, &eventServer{})
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	r := newRun(newFakeServer())
+	r.run([]string{"events", "-f", "--limit", "2", "--endpoint", "grpc://" + listener.Addr().String() + "/local"})
+	if shown := strings.Count(r.out.String(), "act by"); shown != 5 {
+		t.Errorf("%d of 5 events that came are shown:\n%s%s", shown, r.out.String(), r.log.String())
+	}
+}
