@@ -3,6 +3,7 @@ package coordination
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/coordd/coordd/scheme"
@@ -135,6 +136,8 @@ func (m judge) callOccurs(c callCommand) {
 	case *SetQuota:
 		act, path = "set quota", c.Path
 		target = fmt.Sprintf("%d bytes, %d entries", c.Quota.Bytes, c.Quota.Entries)
+	case *SetHistory:
+		act, path, target = "set history", c.Path, [...]string{"meta", "none", "data"}[c.History]
 	case *SetLimits:
 		if !c.OnlyFirst {
 			act, target = "set limits", fmt.Sprintf("%d bytes", c.Limits.State)
@@ -151,6 +154,10 @@ func (m judge) callOccurs(c callCommand) {
 		act, target = "set password", c.Name
 	case *RemoveUser:
 		act, target = "remove user", c.Name
+	case *RotateSigningKey:
+		if c.DropBeforeMillis == math.MaxUint64 { // otherwise a server has replaced an old one
+			act = "invalidate all tokens"
+		}
 	}
 	if act == "" {
 		return

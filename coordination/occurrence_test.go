@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -260,5 +261,37 @@ func TestCallsOccur(t *testing.T) {
 		"add user  bob by root", "set password  bob by root", "remove user  bob by root"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// TestSettingHistoryIsAnEvent: it makes every server forget former data, so it is an act that has an event.
+func TestSettingHistoryIsAnEvent(t *testing.T) {
+	r := newVersionsRig(t)
+	r.machine.Observe()
+	var got []string
+	for _, history := range []History{HistoryData, HistoryNone, HistoryMeta} {
+		r.apply(&SetHistory{Path: pathOf("/local/n"), Caller: Caller{Subject: "root"}, History: history})
+		for _, o := range r.machine.Occurred() {
+			got = append(got, o.More.Act+" "+o.More.Path+" "+o.More.Target+" by "+o.More.User)
+		}
+	}
+	if want := []string{"set history /local/n data by root", "set history /local/n none by root",
+		"set history /local/n meta by root"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestInvalidatingTokensIsAnEvent: a key that an administrator replaces ends all logins. The one that a server makes by
+// itself has no event.
+func TestInvalidatingTokensIsAnEvent(t *testing.T) {
+	r := newVersionsRig(t)
+	r.machine.Observe()
+	r.apply(&RotateSigningKey{Secret: make([]byte, 32), StampMillis: 1})
+	r.machine.Occurred()
+	key := r.machine.Accounts().SigningKeys()[0]
+	r.apply(&RotateSigningKey{Secret: make([]byte, 32), StampMillis: 2, After: key.ID, DropBeforeMillis: math.MaxUint64,
+		Caller: Caller{Subject: "root"}})
+	if got := r.machine.Occurred(); len(got) != 1 || got[0].More.User != "root" {
+		t.Errorf("%+v", got)
 	}
 }
