@@ -109,8 +109,11 @@ func (m judge) setHistory(c *SetHistory) (scheme.Step, outcome.Outcome) {
 	return func() {
 		n := m.nodes[entry.Node]
 		n.touch(n)
-		if n.history = c.History; n.history != HistoryData {
-			m.revisions.ForgetNode(uint64(n.id)) // the data goes at once
+		switch n.history = c.History; n.history { // what is not to be kept goes at once
+		case HistoryNone:
+			m.revisions.ForgetNode(uint64(n.id))
+		case HistoryMeta:
+			m.revisions.ForgetData(uint64(n.id))
 		}
 	}, answer
 }

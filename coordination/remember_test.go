@@ -27,8 +27,13 @@ func TestFormerVersionsAreRemembered(t *testing.T) {
 		case n == 0:
 			history := History(random.IntN(3))
 			r.apply(&SetHistory{Path: pathOf("/local/n"), History: history})
-			if history != HistoryData {
+			if history == HistoryNone {
 				want = nil
+			}
+			for i := range want {
+				if history == HistoryMeta {
+					want[i].Data, want[i].Kept = nil, false
+				}
 			}
 		case n == 1:
 			r.apply(&DeleteSemaphore{Origin: r.origin(), Name: "s"})
@@ -110,5 +115,29 @@ func TestHistoryOfANode(t *testing.T) {
 	}
 	if r.machine.Digest() != other.Digest() {
 		t.Error("what is remembered is part of the state")
+	}
+}
+
+// TestTheSameHistoryAgain: a node keeps versions without data. To set that once more, as an import does, takes nothing
+// away; and a node that kept the data as well keeps all but that.
+func TestTheSameHistoryAgain(t *testing.T) {
+	for _, before := range []History{HistoryMeta, HistoryData} {
+		r := newVersionsRig(t)
+		r.apply(&SetHistory{Path: pathOf("/local/n"), History: before})
+		r.apply(&CreateSemaphore{Origin: r.origin(), Name: "s", Limit: 1})
+		for i := range 5 {
+			r.stamp += 2000
+			r.apply(&UpdateSemaphore{Origin: r.origin(), Name: "s", Data: []byte{byte(i)}})
+		}
+		r.apply(&SetHistory{Path: pathOf("/local/n"), History: HistoryMeta})
+		_, got := Revisions(r.machine, 1, r.machine.FindSemaphore(1, "s").ID)
+		for _, v := range got {
+			if v.Kept || v.Data != nil {
+				t.Errorf("from %d: data is kept: %+v", before, v)
+			}
+		}
+		if len(got) != 5 {
+			t.Errorf("from %d: %d of 5 former versions are left", before, len(got))
+		}
 	}
 }

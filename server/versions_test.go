@@ -114,7 +114,7 @@ func TestFormerVersionsOfAllServers(t *testing.T) {
 	if _, err := inspect.SetHistory(t.Context(), &adminpb.SetHistoryRequest{Path: testNode}); err != nil {
 		t.Fatal(err)
 	}
-	if former := c.versions(leader, true).GetFormer(); len(former) != 0 {
+	if former := c.versions(leader, true).GetFormer(); len(former) != 1 || !former[0].GetWithoutData() {
 		t.Errorf("data that is not to be kept is there: %v", former)
 	}
 }

@@ -167,3 +167,20 @@ func (s *Store) ForgetNode(id uint64) {
 		s.charge(n, -n.bytes)
 	}
 }
+
+// ForgetData forgets the data of a node's revisions, and keeps all else.
+func (s *Store) ForgetData(id uint64) {
+	n := s.nodes[id]
+	if n == nil {
+		return
+	}
+	bytes := 0
+	for r := n.first; r != nil; r = r.next {
+		bytes += len(r.Data)
+		r.Data, r.Kept = nil, false
+	}
+	for _, l := range n.semaphores {
+		l.bytes = 0
+	}
+	s.charge(n, -bytes)
+}
