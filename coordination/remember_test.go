@@ -141,3 +141,21 @@ func TestTheSameHistoryAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionsWhileTheClockStands: the clock of the leader was put back, so stamps stand still for an hour. What
+// lasts for a minute by the time that leaders have served is remembered.
+func TestVersionsWhileTheClockStands(t *testing.T) {
+	r := newVersionsRig(t)
+	r.apply(&CreateSemaphore{Origin: r.origin(), Name: "s", Limit: 1})
+	served := uint64(1)
+	for i := range 5 {
+		served += 60_000
+		r.index++
+		update := &UpdateSemaphore{Origin: r.origin(), Name: "s", Data: []byte{byte(i)}}
+		r.machine.ApplyEntry(&Entry{Index: r.index, Term: 1, StampMillis: r.stamp, ServedMillis: served,
+			Versions: true, Commands: []Command{update}})
+	}
+	if _, got := Revisions(r.machine, 1, r.machine.FindSemaphore(1, "s").ID); len(got) < 4 {
+		t.Errorf("of versions of a minute each %d are remembered: %+v", len(got), got)
+	}
+}

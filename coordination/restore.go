@@ -69,7 +69,7 @@ func (r *Restorer) Add(row Row) error {
 		}
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit,
 			ephemeral: row.Ephemeral,
-			change:    dataChange{row.Version, row.ChangedMillis, r.machine.versions.share(row.Author)}}
+			change:    dataChange{row.Version, row.ChangedMillis, r.machine.versions.share(row.Author), 0}}
 		n.bytes += sem.bytes()
 		n.use(row.sized())
 		n.count(Counts{Semaphores: 1}, 1)

@@ -74,22 +74,26 @@ func (m *Machine) change(n *node, of *semaphore, author string) dataChange {
 	case v.next == 0 || of != nil && of.ephemeral:
 		return dataChange{}
 	case of != nil:
-		n.remember(&m.revisions, of, of.version(v), m.stampMillis)
+		if c := &of.change; m.stampMillis >= c.millis+minRememberedMillis ||
+			c.clock != 0 && m.clock.millis >= c.clock+minRememberedMillis {
+			n.remember(&m.revisions, of, of.version(v))
+		}
 		least = of.version(v) + 1
 	}
 	if of == nil || author != of.change.author {
 		author = v.share(author)
 	}
-	return dataChange{v.give(least, m.lineage.base), m.stampMillis, author}
+	return dataChange{v.give(least, m.lineage.base), m.stampMillis, author, m.clock.millis}
 }
 
-// minRememberedMillis is the time that a version must last to be remembered.
+// minRememberedMillis is the time that a version must last to be remembered, by stamps, which stand still after a clock
+// was put back, or by the log clock, which stands still while an older server is there. One that has not lasted for it
+// is part of the next.
 const minRememberedMillis = 1000
 
-// remember keeps a version of a semaphore's data that another one replaces at stampMillis, as far as the history of
-// the node allows. One that has not lasted for a second is part of the next.
-func (n *node) remember(store *revisions.Store, sem *semaphore, version, stampMillis uint64) {
-	if version == 0 || n.history == HistoryNone || stampMillis < sem.change.millis+minRememberedMillis {
+// remember keeps a version of a semaphore's data that another one replaces, as far as the history of the node allows.
+func (n *node) remember(store *revisions.Store, sem *semaphore, version uint64) {
+	if version == 0 || n.history == HistoryNone {
 		return
 	}
 	r := revisions.Revision{Version: version, Millis: sem.change.millis, Author: sem.change.author,

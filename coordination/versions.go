@@ -53,4 +53,5 @@ func (v *versions) share(name string) string {
 type dataChange struct {
 	version, millis uint64
 	author          string
+	clock           uint64 // the log clock then; 0: unknown. It is not stored
 }
