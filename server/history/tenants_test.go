@@ -285,3 +285,22 @@ func TestFollowBeginsInABatch(t *testing.T) {
 		t.Errorf("of events 1 to 4 these are seen: %v", seen)
 	}
 }
+
+// TestEventsOfLongPaths: the events of a node whose path has 200 bytes are found by its path, and the end of a session
+// by the name of the semaphore that it held.
+func TestEventsOfLongPaths(t *testing.T) {
+	ring, h, _ := server(t)
+	path := "/local/" + strings.Repeat("d", 193)
+	name := strings.Repeat("n", 200)
+	ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurSessionExpired, Index: 1, Number: 1, Node: 1,
+		Session: 1, StampMillis: 10_000_000, More: &coordination.OccurrenceMore{Path: path, Held: 1,
+			Names: []string{name}}}}, leaderPlace{})
+	h.step(time.UnixMilli(0), false)
+	for what, r := range map[string]*adminpb.EventsRequest{"path": {Path: path}, "name": {Semaphore: []byte(name)}} {
+		found, err := h.Read(context.Background(), &Query{Limit: 10,
+			Wanted: func(e *adminpb.Event) bool { return Wants(r, e) }})
+		if err != nil || len(found) != 1 {
+			t.Errorf("by its %s %d events are found: %v", what, len(found), err)
+		}
+	}
+}

@@ -71,8 +71,10 @@ func (r *Ring) Add(wallMillis uint64, occurred []coordination.Occurrence, where 
 		if class, is := classOf(o); is {
 			rare := *kept
 			rare.Semaphore = o.Semaphore
-			if o.More != nil && len(o.More.Names) > 0 {
-				rare.More = shortened(o.More, o.More.Names)
+			if o.More != nil && (len(o.More.Names) > 0 || len(o.More.Path) > maxEventTextBytes) {
+				more := *kept.More
+				more.Path, more.Names = o.More.Path, o.More.Names // callers look for them
+				rare.More = &more
 			}
 			r.rare.add(class, &rare, where)
 		}
@@ -97,23 +99,20 @@ func (r *Ring) addOne(wallMillis uint64, o *coordination.Occurrence) (kept *coor
 		kept.StampMillis = wallMillis
 	}
 	if o.More != nil {
-		kept.More = shortened(o.More, nil)
+		kept.More = shortened(o.More)
 	}
 	return kept
 }
 
-// shortened returns the beginnings of texts, with those of names in the place of its own: a ring would keep 10,000 of
-// the longest texts in memory. It returns m itself if nothing of it is longer.
-func shortened(m *coordination.OccurrenceMore, names []string) *coordination.OccurrenceMore {
+// shortened returns the beginnings of texts, without names: a ring would keep 10,000 of the longest texts in memory. It
+// returns m itself if nothing of it is longer.
+func shortened(m *coordination.OccurrenceMore) *coordination.OccurrenceMore {
 	longest := max(len(m.Path), len(m.Act), len(m.Target), len(m.Reason), len(m.User), len(m.Description))
 	if longest <= maxEventTextBytes && len(m.Names) == 0 {
 		return m
 	}
 	short := *m
 	short.Names = nil
-	for _, name := range names {
-		short.Names = append(short.Names, eventText(name))
-	}
 	for _, text := range []*string{&short.Path, &short.Act, &short.Target, &short.Reason, &short.User,
 		&short.Description} {
 		*text = eventText(*text)
