@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -323,6 +326,9 @@ func eventsOfDir(env *cmdline.Env, out *outputFlag, f *eventsFlags, directory st
 	if path != "" && path[0] != '/' {
 		return exit.Usagef("argument PATH: value %q is not allowed for a server that does not run: want one such as "+
 			"/local/app", path)
+	}
+	if _, err := os.Stat(filepath.Join(directory, history.Dir)); errors.Is(err, fs.ErrNotExist) {
+		return exit.With(exit.NotFound, fmt.Errorf("%s has no events: want the data directory of a server", directory))
 	}
 	r := f.request(path)
 	list, err := history.ReadDir(context.Background(), directory, &history.Query{SinceMillis: r.GetSinceMillis(),

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -57,5 +60,17 @@ func TestFollowShowsAllThatComes(t *testing.T) {
 	r.run([]string{"events", "-f", "--limit", "2", "--endpoint", "grpc://" + listener.Addr().String() + "/local"})
 	if shown := strings.Count(r.out.String(), "act by"); shown != 5 {
 		t.Errorf("%d of 5 events that came are shown:\n%s%s", shown, r.out.String(), r.log.String())
+	}
+}
+
+// TestNotADataDirectory: the directory above the right one has no events, which is no answer to "what happened?".
+func TestNotADataDirectory(t *testing.T) {
+	above := t.TempDir()
+	if err := os.Mkdir(filepath.Join(above, "coordd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(newFakeServer())
+	if code := r.run([]string{"events", "--data-dir", above}); code == exit.OK {
+		t.Errorf("exit code 0: %q %q", r.out.String(), r.log.String())
 	}
 }
