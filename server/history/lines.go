@@ -103,6 +103,11 @@ var changeTexts = map[coordination.OccurrenceKind]string{
 
 // logChange is the audit line of a change of configuration.
 func logChange(logger *slog.Logger, e *events.Rare) {
+	if e.SumsKind { // by any session, of any semaphore
+		logger.Info("semaphores of a node were changed", "path", lograte.Cut(e.More.Path), "what", changeTexts[e.Kind],
+			"changes", 1+e.Skipped)
+		return
+	}
 	fields := []any{"path", lograte.Cut(e.More.Path), "semaphore", lograte.Cut(e.Semaphore), "session",
 		uint64(e.Session)}
 	fields = append(fields, clientFields(&e.More.Client)...)

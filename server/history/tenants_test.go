@@ -304,3 +304,20 @@ func TestEventsOfLongPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestSumIsNotOnesChange: events beyond a node's tokens are summed, whatever semaphore they are about. The line of the
+// sum names nobody for what others did.
+func TestSumIsNotOnesChange(t *testing.T) {
+	ring, h, s := server(t)
+	for i := range 600 {
+		ring.Add(0, []coordination.Occurrence{{Kind: coordination.OccurDataChanged, Index: coordination.Index(i + 1),
+			Number: 1, Node: 1, Session: coordination.SessionID(i + 1), SemaphoreID: coordination.SemaphoreID(i + 1),
+			Semaphore: "name-" + strings.Repeat("x", i%7), StampMillis: 10_000_000,
+			More: &coordination.OccurrenceMore{Path: "/local/x"}}}, leaderPlace{})
+	}
+	h.step(time.UnixMilli(0), false)
+	h.step(time.UnixMilli(0), false)
+	if log := s.log.String(); strings.Contains(log, "changes=100") && strings.Contains(log, "session=501") {
+		t.Errorf("the changes of 100 sessions are those of one:\n%s", log[strings.LastIndex(log[:len(log)-1], "\n")+1:])
+	}
+}
