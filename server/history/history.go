@@ -44,9 +44,9 @@ type Config struct {
 type History struct {
 	config  Config
 	lost    atomic.Uint64
-	hidden  atomic.Uint64 // events of this index and later ones are being written; 0: none are
-	written atomic.Uint64 // no event of a batch that was written since the start has a larger index; 0: no batch was
-	reading chan struct{} // one scan at a time
+	hidden  atomic.Uint64    // events of this index and later ones are being written; 0: none are
+	written atomic.Uint64    // no event of a batch that was written since the start has a larger index; 0: no batch was
+	reading [2]chan struct{} // one scan at a time for administrators, and one for all others
 	stop    chan struct{}
 	ended   chan struct{}
 
@@ -73,7 +73,7 @@ type writer struct {
 // New returns a history that keeps nothing until it is started.
 func New(config Config) *History {
 	h := &History{config: config, stop: make(chan struct{}), ended: make(chan struct{}),
-		reading: make(chan struct{}, 1)}
+		reading: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}
 	for class := range events.Classes {
 		h.classes[class].class = class
 	}

@@ -22,6 +22,7 @@ type Query struct {
 	Before, After *adminpb.Event
 	SinceMillis   uint64 // since 1970
 	Limit         int    // the newest so many
+	Administers   bool   // its caller does not wait for those that do not
 	// Wanted reports whether an event is wanted.
 	Wanted func(*adminpb.Event) bool
 	// Permit, unless nil, removes events that the caller may not see. It gets those of a file that are wanted at once.
@@ -52,11 +53,15 @@ func (q *Query) permitted(list []*adminpb.Event) []*adminpb.Event {
 	return q.Permit(list)
 }
 
-// Read returns events, the newest first. It waits for others that read.
+// Read returns events, the newest first. It waits for others that read, but for administrators' sake not for all.
 func (h *History) Read(ctx context.Context, q *Query) ([]*adminpb.Event, error) {
+	reading := h.reading[0]
+	if q.Administers {
+		reading = h.reading[1]
+	}
 	select {
-	case h.reading <- struct{}{}:
-		defer func() { <-h.reading }()
+	case reading <- struct{}{}:
+		defer func() { <-reading }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

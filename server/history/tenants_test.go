@@ -321,3 +321,35 @@ func TestSumIsNotOnesChange(t *testing.T) {
 		t.Errorf("the changes of 100 sessions are those of one:\n%s", log[strings.LastIndex(log[:len(log)-1], "\n")+1:])
 	}
 }
+
+// TestAdministratorsDoNotWait: a tenant scans all files again and again for nothing that exists. An administrator does
+// not wait behind him.
+func TestAdministratorsDoNotWait(t *testing.T) {
+	s := &source{}
+	h := s.open(rig.New("data"))
+	s.add(events.Audit, 10)
+	h.step(time.UnixMilli(0), false)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _ = h.Read(context.Background(), &Query{Limit: 1, Wanted: func(*adminpb.Event) bool {
+			close(inside)
+			<-leave
+			return true
+		}})
+	}()
+	<-inside
+	defer close(leave)
+	answered := make(chan int, 1)
+	go func() {
+		found, _ := h.Read(context.Background(), &Query{Limit: 1, Wanted: all, Administers: true})
+		answered <- len(found)
+	}()
+	select {
+	case n := <-answered:
+		if n != 1 {
+			t.Errorf("%d events", n)
+		}
+	case <-time.After(5 * time.Second): // only where it fails
+		t.Error("an administrator waits for a tenant's scan")
+	}
+}

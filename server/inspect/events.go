@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -23,6 +24,9 @@ const (
 	maxEvents      = 1000
 	maxEventsBytes = 3 << 20
 )
+
+// eventsPatience bounds the wait for other servers: each scans 64 MiB for a question that few events answer.
+const eventsPatience = 3 * time.Second
 
 // fitting returns how many events an answer may have.
 func fitting(list []*adminpb.Event) int {
@@ -63,7 +67,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	members := s.Group.Log().Members()
 	answers, unknown := make([]*adminpb.EventsResponse, len(members)), make([]string, len(members))
 	question := &clusterpb.EventsQuestion{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
-	asking, cancelAsking := context.WithTimeout(ctx, clientPatience)
+	asking, cancelAsking := context.WithTimeout(ctx, eventsPatience)
 	defer cancelAsking()
 	var asked sync.WaitGroup
 	for i, m := range members {
@@ -137,7 +141,7 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	caller coordination.Caller) (*adminpb.EventsResponse, error) {
 	seen, limit, response := s.eyes(ctx, caller), limitOf(r), &adminpb.EventsResponse{}
 	found, err := s.History.Read(ctx, &history.Query{Before: r.GetBefore(), After: r.GetAfter(),
-		SinceMillis: r.GetSinceMillis(), Limit: limit + 1,
+		SinceMillis: r.GetSinceMillis(), Limit: limit + 1, Administers: seen.all,
 		Wanted: func(e *adminpb.Event) bool {
 			if e.GetKind() == adminpb.Event_GAP {
 				response.Gaps = append(response.Gaps, &adminpb.Gap{FirstIndex: e.GetIndex(),
