@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
@@ -135,4 +137,28 @@ func TestEventsOfADeepNode(t *testing.T) {
 			r.Before = answer.GetEvents()[len(answer.GetEvents())-1]
 		}
 	})
+}
+
+// TestGrantBehindDirectories: a user who owns a part of the tree makes 100 directories, and gives a right away. The
+// log has a line of the grant.
+func TestGrantBehindDirectories(t *testing.T) {
+	log := &logText{}
+	g := startGuarded(t, func(config *Config) { config.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	g.permit("/local", granting("alice", "ydb.generic.full"))
+	schemes := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn)
+	for i := range 100 {
+		_, err := schemes.MakeDirectory(g.as("token-of-alice"), &Ydb_Scheme.MakeDirectoryRequest{
+			Path: fmt.Sprint("/local/d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer, err := schemes.ModifyPermissions(g.as("token-of-alice"), &Ydb_Scheme.ModifyPermissionsRequest{
+		Path: "/local/d0", Actions: []*Ydb_Scheme.PermissionsAction{granting("bob", "ydb.generic.full")}})
+	if err != nil {
+		t.Fatal(err, answer)
+	}
+	if n := log.with("msg=administration", "act=SchemeService/ModifyPermissions", "user=alice"); n != 1 {
+		t.Errorf("%d lines of the grant; of directories %d", n, log.with("act=SchemeService/MakeDirectory"))
+	}
 }

@@ -35,11 +35,13 @@ type Audit struct {
 	refused  lograte.ByKey // acts of callers who are not administrators, by where they come from
 	repeated lograte.ByKey // failed acts of administrators, and acts of others
 	data     lograte.ByKey // changes of data by calls, by semaphore and user
+	rights   lograte.ByKey // changes of permissions by others than administrators
 }
 
 // NewAudit returns an Audit of a group.
 func NewAudit(g *group.Group, logger *slog.Logger) *Audit {
-	return &Audit{Group: g, Logger: logger, data: lograte.ByKey{Longest: time.Second}}
+	return &Audit{Group: g, Logger: logger, data: lograte.ByKey{Longest: time.Second},
+		rights: lograte.ByKey{Longest: time.Second}}
 }
 
 // readsOnly are the administrators' calls that change nothing and take nothing away.
@@ -122,6 +124,8 @@ func (a *Audit) log(ctx context.Context, method string, request any, err error) 
 			limiters, kind = &a.refused, auth.SourceOf(ctx)
 		case err == nil && isData:
 			limiters = &a.data
+		case err == nil && method == Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName:
+			limiters = &a.rights // nobody hides them among directories
 		}
 		ok, hidden := limiters.Allow(kind, time.Now())
 		if !ok {
