@@ -400,9 +400,17 @@ func (h *holdShown) String() string {
 
 // howEnded describes the end of a session that is no more, "" if it is not known.
 func (c *caller) howEnded(ctx context.Context, node string, session uint64) string {
+	id := uint64(0) // another node may have been at the path
+	err := c.listNodes(ctx, node, func(n *adminpb.Node) error {
+		id = n.GetId()
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
 	list, _, err := c.findEvents(ctx, &adminpb.EventsRequest{Path: node, Session: session, Kinds: []adminpb.Event_Kind{
 		adminpb.Event_SESSION_EXPIRED, adminpb.Event_SESSION_ENDED, adminpb.Event_SESSION_STOPPED}}, 1)
-	if err != nil || len(list) == 0 {
+	if err != nil || len(list) == 0 || list[0].GetNode() != id {
 		return ""
 	}
 	return dayText(list[0].GetTimeMillis()) + " " + eventText(list[0])

@@ -74,3 +74,24 @@ func TestNotADataDirectory(t *testing.T) {
 		t.Errorf("exit code 0: %q %q", r.out.String(), r.log.String())
 	}
 }
+
+// TestSessionOfADroppedNode: a node was dropped and made again, so its sessions count from 1 again. What became of the
+// first session of the node before is no answer about the present one.
+func TestSessionOfADroppedNode(t *testing.T) {
+	t.Parallel()
+	endpoint := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off").ready(t)
+	show := []string{"session", "show", "app", "1", "--endpoint", endpoint}
+	does(t, endpoint, "node create app")
+	openLockSession(t, endpoint, "/local/app", "worker", 60_000).next()
+	does(t, endpoint, "session kill app 1")
+	waitFor(t, "the end of the session", func() bool {
+		return strings.Contains(does(t, endpoint, "events app --kind killed"), "session 1")
+	})
+	coordd(t, exit.NotFound, show, "was killed")
+	does(t, endpoint, "node drop app")
+	does(t, endpoint, "node create app")
+	p := spawn(t, show...)
+	if code, _ := p.exit(t); code != exit.NotFound || strings.Contains(p.Logged(), "was killed") {
+		t.Errorf("exit code %d: %s", code, p.Logged())
+	}
+}
