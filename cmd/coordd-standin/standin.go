@@ -43,13 +43,14 @@ The exit code is 0 after a stop by a signal, 1 for any other failure, such as a 
 use, 2 for a wrong command, flag or argument, 4 for a wrong setting or file, and 6 if
 ctl reaches no stand-in.`
 
-// keptSettings names the settings of a server that a stand-in lacks, besides those of a cluster: it keeps nothing.
-var keptSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve", "admin-socket"}
+// lackingSettings names the settings of a server that a stand-in lacks, besides those of a cluster: it keeps nothing, and
+// takes its orders in plain text.
+var lackingSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve", "admin-socket", "http-tls"}
 
 // options lists the settings of a stand-in.
 func options() []serve.Option {
 	return slices.DeleteFunc(slices.Clone(serve.Options), func(o serve.Option) bool {
-		return slices.Contains(keptSettings, o.Name) ||
+		return slices.Contains(lackingSettings, o.Name) ||
 			slices.ContainsFunc(serve.ClusterOptions, func(c serve.Option) bool { return c.Name == o.Name })
 	})
 }

@@ -170,7 +170,7 @@ func TestStandInRefusals(t *testing.T) {
 	}
 	for args, want := range map[string]exit.Code{
 		"--data-dir /tmp/x": exit.Usage, "--listen-peer :1": exit.Usage, "--record " + there: exit.Config,
-		"door": exit.Usage, "ctl": exit.Usage,
+		"door": exit.Usage, "ctl": exit.Usage, "--http-tls": exit.Usage,
 	} {
 		r := begin(nil, strings.Fields(args)...)
 		if code := r.wait(t); code != want {
