@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/inspect"
 )
 
 const (
@@ -64,8 +65,9 @@ var (
 	errUnknownMethod = status.Error(codes.Unimplemented, "The console has no such method")
 	errReadOnly      = status.Error(codes.PermissionDenied,
 		"The console of this server changes nothing: start the server with --console=write")
-	errReason = status.Error(codes.InvalidArgument, "reason: want a text, which goes into the log")
-	errLarge  = status.Error(codes.ResourceExhausted, fmt.Sprintf(
+	errReason = status.Error(codes.InvalidArgument,
+		"reason: want a text of at most 128 bytes that can be printed, which goes into the log")
+	errLarge = status.Error(codes.ResourceExhausted, fmt.Sprintf(
 		"The answer has more than %d bytes: ask for less of it", maxAnswerBytes))
 )
 
@@ -86,7 +88,7 @@ func (b *Bridge) call(ctx context.Context, name string, body []byte) (answer pro
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
 		why, is := into.(interface{ GetReason() string })
-		if changes && (!is || strings.TrimSpace(why.GetReason()) == "") {
+		if changes && (!is || !isReason(why.GetReason())) {
 			return errReason
 		}
 		return nil
@@ -101,6 +103,9 @@ func (b *Bridge) call(ctx context.Context, name string, body []byte) (answer pro
 	version, err = versionOf(answer)
 	return answer, version, err
 }
+
+// isReason reports whether a text is a reason, and is in the log as it is.
+func isReason(text string) bool { return strings.TrimSpace(text) != "" && inspect.Shown(text) == text }
 
 // versionOf returns a hash of an answer that its handler has made for this call, without the time at which it did.
 func versionOf(answer proto.Message) (string, error) {
