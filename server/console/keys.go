@@ -10,7 +10,7 @@ import (
 const (
 	// keyLifetime is the time within which a key can be used.
 	keyLifetime = 5 * time.Minute
-	// maxRemembered bounds the keys, and the tokens. Those that end first make room.
+	// maxRemembered bounds the keys, the tokens, and those that were signed out. Those that end first make room.
 	maxRemembered = 1000
 )
 
@@ -18,23 +18,19 @@ const (
 // out. They are in memory alone, by their digests. The zero value is empty.
 type keys struct {
 	mutex  sync.Mutex
-	now    func() time.Time // nil: time.Now
-	unused map[digest]remembered
-	tokens map[digest]remembered
+	now    func() time.Time     // nil: time.Now
+	unused map[digest]time.Time // until when they are remembered, as the others
+	tokens map[digest]time.Time // of administrators
+	ended  map[digest]time.Time
 }
 
 type digest [sha256.Size]byte
-
-type remembered struct {
-	until time.Time
-	good  bool // a token of an administrator
-}
 
 func (k *keys) newKey() string {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	key := rand.Text()
-	k.remember(&k.unused, key, remembered{k.time().Add(keyLifetime), true})
+	k.remember(&k.unused, key, k.time().Add(keyLifetime))
 	return key
 }
 
@@ -43,13 +39,13 @@ func (k *keys) exchange(key string, lifetime time.Duration) (token string) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	at := sha256.Sum256([]byte(key))
-	found := k.unused[at]
+	until := k.unused[at]
 	delete(k.unused, at)
-	if !k.time().Before(found.until) {
+	if !k.time().Before(until) {
 		return ""
 	}
 	token = rand.Text()
-	k.remember(&k.tokens, token, remembered{k.time().Add(lifetime), true})
+	k.remember(&k.tokens, token, k.time().Add(lifetime))
 	return token
 }
 
@@ -57,36 +53,39 @@ func (k *keys) exchange(key string, lifetime time.Duration) (token string) {
 func (k *keys) find(token string) (until time.Time, administrator bool) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	found := k.tokens[sha256.Sum256([]byte(token))]
-	if !k.time().Before(found.until) {
-		return time.Time{}, false
+	at := sha256.Sum256([]byte(token))
+	if until = k.ended[at]; k.time().Before(until) {
+		return until, false
 	}
-	return found.until, found.good
+	if until = k.tokens[at]; k.time().Before(until) {
+		return until, true
+	}
+	return time.Time{}, false
 }
 
 // end makes a token useless.
 func (k *keys) end(token string, until time.Time) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	k.remember(&k.tokens, token, remembered{until: until})
+	delete(k.tokens, sha256.Sum256([]byte(token)))
+	k.remember(&k.ended, token, until)
 }
 
 // remember adds an entry. The mutex is held.
-func (k *keys) remember(in *map[digest]remembered, secret string, r remembered) {
+func (k *keys) remember(in *map[digest]time.Time, secret string, until time.Time) {
 	if *in == nil {
-		*in = make(map[digest]remembered)
+		*in = make(map[digest]time.Time)
 	}
-	(*in)[sha256.Sum256([]byte(secret))] = r
-	if len(*in) <= maxRemembered {
-		return
-	}
-	var first digest
-	for at, other := range *in {
-		if (*in)[first].until.IsZero() || other.until.Before((*in)[first].until) {
-			first = at
+	if len(*in) >= maxRemembered {
+		var first digest
+		for at, other := range *in {
+			if (*in)[first].IsZero() || other.Before((*in)[first]) {
+				first = at
+			}
 		}
+		delete(*in, first)
 	}
-	delete(*in, first)
+	(*in)[sha256.Sum256([]byte(secret))] = until
 }
 
 func (k *keys) time() time.Time {

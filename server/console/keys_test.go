@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -46,5 +47,21 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 	if len(k.unused) != maxRemembered || k.exchange(first, time.Hour) != "" || k.exchange(second, time.Hour) == "" {
 		t.Errorf("there are %d keys, or not those that end last", len(k.unused))
+	}
+}
+
+// TestSignOutsEndNoOtherToken: however many users sign out, an administrator stays signed in.
+func TestSignOutsEndNoOtherToken(t *testing.T) {
+	k := &keys{}
+	token := k.exchange(k.newKey(), time.Hour)
+	for i := range maxRemembered + 1 {
+		k.end(fmt.Sprint("token ", i), time.Now().Add(2*time.Hour))
+	}
+	if _, administrator := k.find(token); !administrator || len(k.ended) != maxRemembered {
+		t.Errorf("an administrator is signed in: %t, %d tokens are remembered", administrator, len(k.ended))
+	}
+	k.end(token, time.Now().Add(time.Hour))
+	if until, administrator := k.find(token); administrator || until.IsZero() {
+		t.Error("a token is good after its end")
 	}
 }
