@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -36,6 +37,32 @@ func TestCommandsPage(t *testing.T) {
 				t.Errorf("docs/commands.md does not explain the field %s of %T", name, shown)
 			}
 		}
+	}
+}
+
+// TestConsoleNamesCommands wants each command that the console's pages name to exist, and none of them to have a name of
+// a client's in it: people copy them into a shell.
+func TestConsoleNamesCommands(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "server", "console", "web", "*.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newRun(newFakeServer())
+	program, named := newRoot(&p.Env, p.seams), 0
+	for _, page := range pages {
+		text := readFile(t, filepath.Join("server", "console", "web", filepath.Base(page)))
+		for _, line := range regexp.MustCompile(`\bcoordd ([a-z][a-z-]*( [a-z-]+)?)[^<,)]*`).FindAllStringSubmatch(text, -1) {
+			command, rest, err := program.Find(strings.Fields(line[1]))
+			switch named++; {
+			case err != nil || command == program || command.HasSubCommands():
+				t.Errorf("%s names no command: %s, %v", filepath.Base(page), line[0], err)
+			case strings.Contains(line[0], "${") && !strings.Contains(line[0], `${'\n'}`):
+				t.Errorf("%s puts something into a command: %s, %v", filepath.Base(page), line[0], rest)
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("only %d commands", named)
 	}
 }
 

@@ -146,10 +146,10 @@ function Data({ of, length, title = 'Data', version }) {
     <pre class="data" tabindex="0"><bdi>${text}</bdi></pre></section>`;
 }
 
-const Gone = ({ path, name }) => html`<${Empty} title="There is no such semaphore now.">
+const Gone = ({ path }) => html`<${Empty} title="There is no such semaphore now.">
   <p>An ephemeral one goes with its last owner, and another one may have been made under the same name. See the other locks of
     <a href=${nodeURL(path)}><${Text} of=${path}/></a>, or make it:</p>
-  <pre class="data">coordd semaphore create --node ${path} ${plain(name)}</pre></${Empty}>`;
+  <pre class="data">coordd semaphore create NODE NAME --limit 1</pre></${Empty}>`;
 
 /** Recent draws the last two hours: the holds that ended, and the holders and waiters of now. */
 function Recent({ semaphore, past, now }) {
@@ -181,7 +181,7 @@ export function Lock({ route: { path, last: name } }) {
     <${Text} of=${path}/></a></p>`;
   const title = html`<${Heading} title=${plain(name)}><${Name} bytes=${name}/></${Heading}>`;
   if (!semaphore) {
-    const missing = semaphore === null ? html`<${Gone} path=${path} name=${name}/>` : html`<p class="lede">Asking the server.</p>`;
+    const missing = semaphore === null ? html`<${Gone} path=${path}/>` : html`<p class="lede">Asking the server.</p>`;
     return html`${crumbs}${title}${error?.status ? html`<${Problem} error=${error}/>` : missing}`;
   }
   const owners = big(semaphore.ownerCount);

@@ -85,7 +85,7 @@ export const Choice = ({ label, options, value, change }) => html`<div class="se
 export const Empty = ({ title, children }) => html`<div class="empty"><p><b>${title}</b></p>${children}</div>`;
 
 const advice = {
-  403: 'Ask an administrator for the right to read rows of the node (coordd node grant), or sign in as another user.',
+  403: 'Ask an administrator for the right to read rows of the node (coordd grant), or sign in as another user.',
   404: 'It may have been deleted, or another user may see it and you do not.',
   429: 'The server has too much to do for this user. The page asks again by itself.',
   503: 'The cluster has no leader at the moment. The page asks again by itself.',
