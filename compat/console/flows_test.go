@@ -260,6 +260,25 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// An address that somebody else has made shows a view, whatever it has in it.
+func TestCraftedAddresses(t *testing.T) {
+	t.Parallel()
+	s, p := signedIn(t)
+	s.newSession(t, node, "holder", time.Minute).acquireNew("nightly-report")
+	for _, crafted := range []struct{ hash, title, selector, text string }{
+		{"#/constructor", "No such page", ".empty", "names no view"},
+		{"#/toString/a/b", "No such page", ".empty", "names no view"},
+		{"#/timeline?over=toString", "Timeline", ".lede", "Nothing was lost in the last hour"},
+		{"#/locks?by=constructor&show=valueOf", "Locks", ".c-holder", "holder"},
+	} {
+		p.visit("#/cluster")
+		p.awaitText("h1", "Cluster")
+		p.visit(crafted.hash)
+		p.awaitText("h1", crafted.title)
+		p.awaitText(crafted.selector, crafted.text)
+	}
+}
+
 // 60,000 rows scroll: the document stays small, no script runs for long, and memory does not grow.
 func TestManyRows(t *testing.T) {
 	t.Parallel()

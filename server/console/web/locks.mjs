@@ -11,7 +11,7 @@ import { Rows, useSteady } from './rows.mjs';
 import { usePages } from './pages.mjs';
 import { Heading, useNodes } from './frame.mjs';
 
-const orders = { wait: 'OLDEST_WAIT', held: 'LONGEST_HELD', name: 'NAME' };
+const orders = { __proto__: null, wait: 'OLDEST_WAIT', held: 'LONGEST_HELD', name: 'NAME' };
 const keyOf = (s) => `${s.path} ${s.id}`;
 
 /** rowOf joins a semaphore with the session of its first owner and with why it needs a look. */
