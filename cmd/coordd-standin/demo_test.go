@@ -31,6 +31,7 @@ func (r *standInRun) await(t *testing.T, pattern string, order ...string) []stri
 // meanwhile. Nothing is left of them in the end.
 func TestDemo(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Setenv("TMPDIR", "/nowhere") // as in the image, which has no folder for such files
 	r := beginStandIn(t, "--demo")
 	for _, name := range []string{"nightly-report", "leader"} {
 		r.await(t, `"`+name+`".*\n    owner: .*\n    waiter: `, "dump")

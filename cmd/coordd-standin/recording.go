@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -29,12 +27,11 @@ type recordings struct {
 
 	mutex    sync.Mutex
 	recorder *record.Recorder // nil: none is under way
-	dir      string           // of its file
 	since    time.Time
 }
 
 // takeRecordings adds the orders for recordings.
-func takeRecordings(p *standin.Process, logger *slog.Logger) (end func()) {
+func takeRecordings(p *standin.Process, _ *slog.Logger) (end func()) {
 	_, database := endpointOf(p)
 	r := &recordings{set: p.Faults(), database: database}
 	to := p.Orders()
@@ -48,12 +45,7 @@ func takeRecordings(p *standin.Process, logger *slog.Logger) (end func()) {
 	return func() {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
-		if r.recorder == nil {
-			return
-		}
-		if _, err := r.save(); err != nil {
-			logger.Warn("the recording that is under way did not end well", "error", err)
-		}
+		_, _ = r.save() // if one is under way
 	}
 }
 
@@ -70,16 +62,8 @@ func (r *recordings) begin() error {
 	if r.recorder != nil {
 		return errRecords
 	}
-	dir, err := os.MkdirTemp("", "coordd-recording-")
-	if err != nil {
-		return err
-	}
-	recorder, err := record.Start(filepath.Join(dir, "recording.txt"), r.database, maxOrderedBytes)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	r.recorder, r.dir, r.since = recorder, dir, time.Now()
-	r.set.SetTap(recorder)
+	r.recorder, r.since = record.InMemory(r.database, maxOrderedBytes), time.Now()
+	r.set.SetTap(r.recorder)
 	return nil
 }
 
@@ -90,8 +74,7 @@ func (r *recordings) save() (string, error) {
 	}
 	r.set.SetTap(nil)
 	err := r.recorder.Close()
-	text, failed := os.ReadFile(filepath.Join(r.dir, "recording.txt"))
-	err = errors.Join(err, failed, os.RemoveAll(r.dir))
-	r.recorder, r.dir, r.since = nil, "", time.Time{}
-	return string(text), err
+	text := r.recorder.Text()
+	r.recorder, r.since = nil, time.Time{}
+	return text, err
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // Recorder writes what clients and a stand-in say to each other as a script, which shows the same again on
-// any server. It is a faults.Tap. Make one with Start.
+// any server. It is a faults.Tap. Make one with Start or InMemory.
 //
 // What came of requests that race must be in the script as it came. So a Recorder lets the server have one
 // request at a time, and the next only once everything has come that came of it: the answers that are owed,
@@ -36,8 +36,8 @@ import (
 //
 // It follows a replay of the lines that it writes: it expects the messages that the runner would show.
 type Recorder struct {
-	file  *os.File
-	fence uint64 // the number of the Recorder's own describes
+	file  *os.File // nil: none
+	fence uint64   // the number of the Recorder's own describes
 	queue chan func()
 	done  chan struct{}
 
@@ -94,13 +94,28 @@ func Start(name, database string, most int) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := newRecorder(file, database, most)
+	return r, r.err
+}
+
+// InMemory is Start without a file: Text has the script.
+func InMemory(database string, most int) *Recorder { return newRecorder(nil, database, most) }
+
+func newRecorder(file *os.File, database string, most int) *Recorder {
 	r := &Recorder{file: file, fence: rand.Uint64(), queue: make(chan func(), recordQueue),
 		done: make(chan struct{}), shadow: conformance.NewReplay(environment{database: database}), database: database,
 		byClient: make(map[*recordedStream]bool), news: make(chan struct{}),
 		since: time.Now(), most: most, nodes: make(map[string]bool), keys: make(map[string]string)}
 	r.write(recordingHead)
 	go r.work()
-	return r, r.err
+	return r
+}
+
+// Text returns the script, once Close has returned.
+func (r *Recorder) Text() string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.shadow.Resolve(r.text.String())
 }
 
 // Close ends the recording. Clients may go on, unseen.
@@ -117,12 +132,14 @@ func (r *Recorder) Close() error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.idle()
+	r.full = true
+	if r.file == nil {
+		return r.err
+	}
 	if r.err == nil { // now all order ids are known, and so their ranks
 		_, r.err = r.file.WriteAt([]byte(r.shadow.Resolve(r.text.String())), 0)
 	}
-	err := errors.Join(r.err, r.file.Close())
-	r.full = true
-	return err
+	return errors.Join(r.err, r.file.Close())
 }
 
 // work gives requests their turns.
@@ -155,7 +172,9 @@ func (r *Recorder) write(text string) {
 		text = fmt.Sprintf("\n# The recording ends here: there is more than %d KiB.\n", r.most>>10)
 	}
 	r.text.WriteString(text)
-	_, r.err = r.file.WriteString(r.shadow.Resolve(text))
+	if r.file != nil {
+		_, r.err = r.file.WriteString(r.shadow.Resolve(text))
+	}
 }
 
 // step writes requests and what came of them. The mutex is held.
