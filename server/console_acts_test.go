@@ -72,6 +72,28 @@ func TestConsoleEndsWhatWasSeen(t *testing.T) {
 	}
 }
 
+// TestConsoleKnowsClientsAfterARestart: a session that was seen before its server was started again has another client
+// now, by a stream that is as young as the former one was.
+func TestConsoleKnowsClientsAfterARestart(t *testing.T) {
+	onDisk := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(), LoopbackAdmin: true,
+		replaced: replaced{keepalive: waitMax}}
+	withConsole(&onDisk)
+	s, conn := startTest(t, func(c *Config) { *c = onDisk })
+	begin := start(60_000)
+	begin.SessionId = next(t, openTest(t, t.Context(), conn, begin)).GetSessionStarted().GetSessionId()
+	page := &adminpb.Page{}
+	signedIn(t, s).call(adminpb.Inspect_List_FullMethodName,
+		&adminpb.PageRequest{Kind: adminpb.PageRequest_SESSIONS}, page)
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, conn = serve(t, onDisk)
+	next(t, openTest(t, t.Context(), conn, begin))
+	signedIn(t, s).want(endPath, fmt.Sprintf(`{"path":%q,"session":"%d","reason":"it hangs","attachment":%q}`,
+		testNode, begin.GetSessionId(), page.GetSessions()[0].GetAttachment()), http.StatusPreconditionFailed,
+		"a client has attached to the session")
+}
+
 // TestConsoleHandsOver hands the leadership over as long as the leader is the one that the page showed.
 func TestConsoleHandsOver(t *testing.T) {
 	c := startClusterWith(t, 3, withConsole)
