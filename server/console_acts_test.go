@@ -1,11 +1,15 @@
 package server
 
 import (
+	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/coordd/coordd/server/adminpb"
@@ -175,5 +179,35 @@ func TestUsualHoldOfALock(t *testing.T) {
 		Kind: adminpb.PageRequest_SEMAPHORES, Order: adminpb.PageRequest_LONGEST_HELD}, page)
 	if locks := page.GetSemaphores(); len(locks) != 1 || locks[0].GetUsualMillis() == 0 {
 		t.Errorf("got %v", locks)
+	}
+}
+
+// TestConsoleDeletesWhatNobodyOwns races deletions of a semaphore that nobody owned with a session that takes it: one of
+// the two is refused, with force as well.
+func TestConsoleDeletesWhatNobodyOwns(t *testing.T) {
+	s, conn := startTest(t, withConsole)
+	stream := openTest(t, t.Context(), conn, start(60_000))
+	next(t, stream)
+	b := signedIn(t, s)
+	deletion := "/api" + adminpb.Inspect_DeleteSemaphore_FullMethodName
+	for i := range uint64(100) {
+		name := fmt.Sprint("lock-", i)
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 3 * i, Name: name, Limit: 1}}})
+		next(t, stream)
+		answered := make(chan int)
+		go func() {
+			answer, _ := b.ask(deletion, fmt.Sprintf(
+				`{"path":%q,"name":%q,"force":true,"ownerOrderId":"0","reason":"stale"}`, testNode,
+				base64.StdEncoding.EncodeToString([]byte(name))))
+			answered <- answer.StatusCode
+		}()
+		time.Sleep(rand.N(2 * time.Millisecond)) // anywhere in the deletion
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 3*i + 1, Name: name, Count: 1}}})
+		taken := next(t, stream).GetAcquireSemaphoreResult().GetAcquired()
+		if code := <-answered; taken == (code == http.StatusOK) {
+			t.Fatalf("round %d: taken %t, and the deletion is answered with %d", i, taken, code)
+		}
 	}
 }

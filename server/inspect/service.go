@@ -126,7 +126,7 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 	}
 	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore,
-			Force: r.GetForce()}
+			Force: r.GetForce() && (r.OwnerOrderId == nil || r.GetOwnerOrderId() != 0)} // somebody may own it by then
 	})
 	if err == nil && answer.Status == coordination.CannotDeleteEphemeral.Status && answer.String() != "" {
 		answer = withAdvice(answer)
