@@ -143,6 +143,15 @@ func (r *release) buildAll() error {
 	if named == nil {
 		return errors.New("go.release.mod names no toolchain")
 	}
+	environment := append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOTOOLCHAIN="+string(named[1]),
+		"GOAMD64=", "GOARM64=", "GOEXPERIMENT=", "GOENV=off") // what `go env -w` has set counts where a variable is empty
+	for _, name := range []string{"GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE"} {
+		value, err := output("go", "env", name) // where modules come from is the user's
+		if err != nil {
+			return err
+		}
+		environment = append(environment, name+"="+value)
+	}
 	for _, p := range platforms {
 		args := slices.Clone(r.build[1:])
 		for i := range args {
@@ -153,8 +162,7 @@ func (r *release) buildAll() error {
 			args = append(args, "./cmd/"+program)
 		}
 		command := exec.Command(r.build[0], args...)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOTOOLCHAIN="+string(named[1]),
-			"GOOS="+p.system, "GOARCH="+p.machine, "GOAMD64=", "GOARM64=", "GOEXPERIMENT=")
+		command.Env = append(slices.Clip(environment), "GOOS="+p.system, "GOARCH="+p.machine)
 		command.Stdout, command.Stderr = os.Stderr, os.Stderr
 		if err := command.Run(); err != nil {
 			return fmt.Errorf("%s for %s: %w", strings.Join(args, " "), p, err)

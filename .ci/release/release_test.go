@@ -58,6 +58,7 @@ func TestMain(m *testing.M) {
 // maker is the surroundings of one `make release`.
 type maker struct {
 	folder, umask, zone, user, tag string
+	settings                       string // of `go env -w`
 	platforms                      string
 	apart                          bool // as another user, with caches of its own, of builds and of modules
 }
@@ -98,7 +99,10 @@ func (m maker) make() (string, error) {
 	command.Env = append(os.Environ(), "HOME="+home, "USER="+m.user, "LOGNAME="+m.user, "TZ="+m.zone,
 		"GOFLAGS=-modcacherw", "GOCACHE="+cache, "GOMODCACHE="+modules, "GOPROXY="+proxy, "TMPDIR="+home,
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "MAKEFLAGS=")
-	if err := os.MkdirAll(home, 0o755); err != nil {
+	if err := os.MkdirAll(home+"/.config/go", 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(home+"/.config/go/env", []byte(m.settings), 0o644); err != nil {
 		return "", err
 	}
 	printed, err := command.CombinedOutput()
@@ -132,7 +136,7 @@ func TestReproducible(t *testing.T) {
 	t.Parallel()
 	one := dist(t)
 	m := maker{folder: "the/second-one", umask: "077", zone: "Pacific/Chatham", user: "somebody", tag: tag,
-		platforms: "linux/amd64", apart: !testing.Short()}
+		platforms: "linux/amd64", apart: !testing.Short(), settings: "GOAMD64=v3\nGOFLAGS=-tags=of_the_user\n"}
 	two, err := m.make()
 	if err != nil {
 		t.Fatal(err)
