@@ -2,6 +2,7 @@ package listen
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"mime"
 	"net"
@@ -123,8 +124,17 @@ func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
 	}
 	h.mutex.Unlock()
 	if victim != nil {
-		_ = victim.Close()
+		cut(victim)
 	}
+}
+
+// cut closes a connection without telling its client, which TLS does for up to 5 s if the client reads nothing: whoever
+// accepts connections cannot wait for that.
+func cut(conn net.Conn) {
+	if encrypted, is := conn.(*tls.Conn); is {
+		conn = encrypted.NetConn()
+	}
+	_ = conn.Close()
 }
 
 type browserKey struct{}
@@ -149,7 +159,7 @@ func (h *HTTPServer) ofBrowser(conn net.Conn) {
 	}
 	h.mutex.Unlock()
 	if victim != nil {
-		_ = victim.Close()
+		cut(victim)
 	}
 }
 

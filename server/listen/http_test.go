@@ -3,12 +3,15 @@ package listen
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -256,5 +259,68 @@ func TestBrowsersLeaveRoom(t *testing.T) {
 	}
 	if n := h.Open(); n != maxBrowsers+1 {
 		t.Errorf("%d connections are open", n)
+	}
+}
+
+// deafConn is a connection on which nothing can be written any more once deaf is set, until it is closed.
+type deafConn struct {
+	net.Conn
+	deaf   *atomic.Bool
+	closed chan struct{}
+	close  func()
+}
+
+func (c deafConn) Write(b []byte) (int, error) {
+	if c.deaf.Load() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+func (c deafConn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// deafListener makes the connections deaf that are accepted first.
+type deafListener struct {
+	net.Listener
+	deaf  atomic.Bool
+	first atomic.Bool
+}
+
+func (l *deafListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil || l.first.Swap(true) {
+		return conn, err
+	}
+	closed := make(chan struct{})
+	return deafConn{conn, &l.deaf, closed, sync.OnceFunc(func() { close(closed) })}, nil
+}
+
+// TestHTTPDeafMakesRoom: a connection with TLS whose client reads nothing makes room at once. Others do not wait until it
+// has been told of its end.
+func TestHTTPDeafMakesRoom(t *testing.T) {
+	certified := httptest.NewTLSServer(nil)
+	certified.Close()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf := &deafListener{Listener: tcp}
+	h := serveHTTP(tls.NewListener(deaf, &tls.Config{Certificates: certified.TLS.Certificates}),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler), 1, time.Minute,
+		httpWritePatience)
+	t.Cleanup(h.Stop)
+	dial := func() net.Conn {
+		return tls.Client(dialHTTP(t, tcp.Addr().String()), &tls.Config{InsecureSkipVerify: true})
+	}
+	if code := get(t, dial()); code != http.StatusOK {
+		t.Fatalf("the first: %d", code)
+	}
+	deaf.deaf.Store(true)
+	if code := get(t, dial()); code != http.StatusOK {
+		t.Errorf("the next one: %d", code)
 	}
 }
