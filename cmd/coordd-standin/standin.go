@@ -101,6 +101,10 @@ func (p *program) standIn(set *pflag.FlagSet, f flags) error {
 	if err != nil {
 		return err
 	}
+	if s.Listen == "" {
+		return exit.With(exit.Config, fmt.Errorf("%s: a stand-in needs an address for plain text, which its orders use",
+			values[serve.ListenName].Origin))
+	}
 	var with []standin.Option
 	if f.fakeTime {
 		with = append(with, standin.FakeTime())

@@ -171,6 +171,7 @@ func TestStandInRefusals(t *testing.T) {
 	for args, want := range map[string]exit.Code{
 		"--data-dir /tmp/x": exit.Usage, "--listen-peer :1": exit.Usage, "--record " + there: exit.Config,
 		"door": exit.Usage, "ctl": exit.Usage, "--http-tls": exit.Usage,
+		"--listen off --listen-tls 127.0.0.1:1 --tls-cert " + there + " --tls-key " + there: exit.Config,
 	} {
 		r := begin(nil, strings.Fields(args)...)
 		if code := r.wait(t); code != want {
