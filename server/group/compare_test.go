@@ -92,7 +92,10 @@ func (c *comparedCluster) upgraded() {
 
 // mark has the leader put a mark into the log, and returns its index once the leader has its own digest of
 // it.
-func (c *comparedCluster) mark() uint64 {
+func (c *comparedCluster) mark() uint64 { return c.markUnless(nil) }
+
+// markUnless is mark, but it returns 0 if a group leads whose turn the test has.
+func (c *comparedCluster) markUnless(held *Group) uint64 {
 	c.t.Helper()
 	c.upgraded()
 	for {
@@ -100,7 +103,9 @@ func (c *comparedCluster) mark() uint64 {
 		var before uint64
 		eventually(c.t, "a leader that marks", func() bool {
 			at, _ := c.leader()
-			leader = c.groups[at]
+			if leader = c.groups[at]; leader == held {
+				return true
+			}
 			leader.hold(leader.turn.Lock())
 			defer leader.turn.Unlock()
 			before = uint64(leader.core.replica.Machine().Index())
@@ -111,6 +116,9 @@ func (c *comparedCluster) mark() uint64 {
 			leader.core.work()
 			return true
 		})
+		if leader == held {
+			return 0
+		}
 		var now uint64
 		eventually(c.t, "the leader's digest, or another leader", func() bool {
 			now, _ = leader.comparer.Newest()
