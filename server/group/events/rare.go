@@ -25,7 +25,8 @@ const (
 	burstEvents = 500
 	eventsAgain = 10 // a second
 	actsAgain   = 1  // of the class Audit
-	maxQueued   = 4096 / int(Classes)
+	maxQueued   = 16_384 / int(Classes)
+	maxDrawn    = 1280 // tokens of a class in a second: a tenant's nodes leave room in the queue for others' sums
 	maxBuckets  = 4096
 	longHold    = 60_000 // milliseconds
 )
@@ -106,6 +107,7 @@ type rare struct {
 	queues  [Classes][]Rare
 	second  uint64            // the present one
 	buckets map[bucketKey]int // tokens left, without those that have all
+	drawn   [Classes]int      // tokens in this second
 	open    map[sumKey]int    // place in the queue of its class of an event that others of this second join
 	waited  bool              // the last Take left open events
 	lost    uint64            // events that had no place
@@ -116,6 +118,7 @@ func (r *rare) pass(second uint64) {
 	passed := int(min(second-r.second, burstEvents))
 	r.second, r.waited = second, false
 	clear(r.open)
+	r.drawn = [Classes]int{}
 	for key, left := range r.buckets {
 		again := eventsAgain
 		if key.class == Audit {
@@ -226,9 +229,9 @@ func (r *rare) add(class Class, o *coordination.Occurrence, where Where) {
 	if !drawn {
 		left = burstEvents
 	}
-	// The second half of the queue is for sums, so that a tenant's nodes leave room for the others'.
-	if left > 0 && len(*queue) < maxQueued/2 && (drawn || len(r.buckets) < maxBuckets) {
+	if left > 0 && r.drawn[class] < maxDrawn && (drawn || len(r.buckets) < maxBuckets) {
 		r.buckets[bucket] = left - 1
+		r.drawn[class]++
 	} else {
 		kept.SumsKind = true
 	}
