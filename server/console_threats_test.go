@@ -190,3 +190,18 @@ func TestReadOnlyConsole(t *testing.T) {
 		t.Errorf("a server without a console answers %d, %q", code, off.ConsoleLink())
 	}
 }
+
+// TestReasonIsWholeInTheLog: the reason of an act is in the log to its end, however long the path is.
+func TestReasonIsWholeInTheLog(t *testing.T) {
+	var log logText
+	s, _ := startTest(t, func(config *Config) {
+		withConsole(config)
+		config.Logger = log.logger()
+	})
+	reason := strings.Repeat("because ", 15) + "it hangs"
+	signedIn(t, s).want(endPath, fmt.Sprintf(`{"path":"/local/%s","session":"1","reason":%q}`,
+		strings.Repeat("long/", 20), reason), http.StatusNotFound, "")
+	if text := log.String(); !strings.Contains(text, reason) {
+		t.Errorf("the log has no reason, or a part of it:\n%s", text)
+	}
+}

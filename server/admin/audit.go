@@ -103,7 +103,8 @@ func (a *Audit) log(ctx context.Context, method string, request any, err error) 
 		from = p.Addr.String()
 	}
 	id := auth.Of(ctx)
-	fields := []any{"act", act, "target", lograte.Cut(target), "user", lograte.Cut(id.String()), "from", from}
+	fields := []any{"act", act, "target", lograte.Cut(target) + because(request), "user",
+		lograte.Cut(id.String()), "from", from}
 	text, level := "administration", slog.LevelInfo
 	if err != nil {
 		text, level = "administration failed", slog.LevelWarn
@@ -223,7 +224,7 @@ func targetOf(request any) string {
 	case *adminpb.RemoveMemberRequest:
 		return r.GetMember()
 	case *adminpb.TransferLeaderRequest:
-		return r.GetTo() + because(r)
+		return r.GetTo()
 	case *Ydb_Scheme.ModifyPermissionsRequest:
 		return permissionsText(r)
 	case *adminpb.EndSessionRequest:
@@ -248,12 +249,13 @@ func targetOf(request any) string {
 
 // inspected is which session a request is about, for the log.
 func inspected(r *adminpb.EndSessionRequest) string {
-	return fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath())) + because(r)
+	return fmt.Sprintf("session %d of %q", r.GetSession(), inspect.Shown(r.GetPath()))
 }
 
-// because is the reason that a request gives.
-func because(r interface{ GetReason() string }) string {
-	if r.GetReason() == "" {
+// because is the reason that a request gives, which is whole in the log however long the target is.
+func because(request any) string {
+	r, gives := request.(interface{ GetReason() string })
+	if !gives || r.GetReason() == "" {
 		return ""
 	}
 	return fmt.Sprintf(", because of %q", inspect.Shown(r.GetReason()))
@@ -269,5 +271,5 @@ func deleted(r *adminpb.DeleteSemaphoreRequest) string {
 	if r.GetForce() {
 		text += ", with force"
 	}
-	return text + because(r)
+	return text
 }
