@@ -41,6 +41,30 @@ func TestUnit(t *testing.T) {
 	t.Logf("%s", regexp.MustCompile(`(?m)^.*Overall exposure.*$`).Find(printed))
 }
 
+// TestMembersAreRecognized runs the line by which an upgrade recognizes a member of a cluster, on every way in which a
+// setting can be written.
+func TestMembersAreRecognized(t *testing.T) {
+	for _, script := range []string{"debian.postinst", "rpm.postun"} {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := regexp.MustCompile(`if (grep .*) /etc/coordd/coordd\.yaml; then`).FindSubmatch(text)
+		if line == nil {
+			t.Fatalf("%s looks for no member", script)
+		}
+		for settings, want := range map[string]bool{"listen-peer: a:1\n": true, "  join: a:1\n": true,
+			"data-dir: x\n\"initial-cluster\": a=b:1\n": true, "'join' : a:1\n": true, "listen-peer : a:1\n": true,
+			"data-dir: /join:/x\n": false, "# join: a:1\n": false, "listen: a:1\nadvertise: listen-peer:1\n": false} {
+			grep := exec.Command("sh", "-c", string(line[1]))
+			grep.Stdin = strings.NewReader(settings)
+			if err := grep.Run(); (err == nil) != want {
+				t.Errorf("%s, %q: %v", script, settings, err)
+			}
+		}
+	}
+}
+
 // packed are the files of the Debian package in this folder, with their places.
 var packed = map[string]string{"coordd.service": "usr/lib/systemd/system/coordd.service",
 	"coordd.sysusers": "usr/lib/sysusers.d/coordd.conf", "coordd.tmpfiles": "usr/lib/tmpfiles.d/coordd.conf",
