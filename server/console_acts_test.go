@@ -182,8 +182,8 @@ func TestUsualHoldOfALock(t *testing.T) {
 	}
 }
 
-// TestConsoleDeletesWhatNobodyOwns races deletions of a semaphore that nobody owned with a session that takes it: one of
-// the two is refused, with force as well.
+// TestConsoleDeletesWhatNobodyOwns races deletions of a semaphore that nobody owned with a session that takes it: one
+// of the two is refused, with force as well.
 func TestConsoleDeletesWhatNobodyOwns(t *testing.T) {
 	s, conn := startTest(t, withConsole)
 	stream := openTest(t, t.Context(), conn, start(60_000))

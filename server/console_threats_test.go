@@ -55,7 +55,8 @@ func TestConsoleThreats(t *testing.T) {
 			code: http.StatusNotFound},
 		"no reason": {path: endPath, body: `{"path":"/local/node","session":"1","reason":" "}`,
 			code: http.StatusBadRequest, text: "reason: want a text"},
-		"a reason that nobody sees": {path: endPath, body: `{"path":"/local/node","session":"1","reason":"\u200b\u202e"}`,
+		"a reason that nobody sees": {path: endPath,
+			body: `{"path":"/local/node","session":"1","reason":"\u200b\u202e"}`,
 			code: http.StatusBadRequest, text: "reason: want a text"},
 		"a reason that the log would cut": {path: endPath, body: `{"path":"/local/node","session":"1","reason":"` +
 			strings.Repeat("ж", 65) + `"}`, code: http.StatusBadRequest, text: "at most 128 bytes"},

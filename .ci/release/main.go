@@ -144,7 +144,8 @@ func (r *release) buildAll() error {
 		return errors.New("go.release.mod names no toolchain")
 	}
 	environment := append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOTOOLCHAIN="+string(named[1]),
-		"GOAMD64=", "GOARM64=", "GOEXPERIMENT=", "GOENV=off") // what `go env -w` has set counts where a variable is empty
+		// Where a variable is empty, the value of `go env -w` would count.
+		"GOAMD64=", "GOARM64=", "GOEXPERIMENT=", "GOENV=off")
 	for _, name := range []string{"GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE"} {
 		value, err := output("go", "env", name) // where modules come from is the user's
 		if err != nil {

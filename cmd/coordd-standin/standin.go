@@ -43,8 +43,8 @@ The exit code is 0 after a stop by a signal, 1 for any other failure, such as a 
 use, 2 for a wrong command, flag or argument, 4 for a wrong setting or file, and 6 if
 ctl reaches no stand-in.`
 
-// lackingSettings names the settings of a server that a stand-in lacks, besides those of a cluster: it keeps nothing, and
-// takes its orders in plain text.
+// lackingSettings names the settings of a server that a stand-in lacks, besides those of a cluster: it keeps nothing,
+// and takes its orders in plain text.
 var lackingSettings = []string{serve.DataDirName, serve.InMemoryName, "disk-reserve", "admin-socket", "http-tls"}
 
 // options lists the settings of a stand-in.

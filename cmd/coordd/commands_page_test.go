@@ -40,8 +40,8 @@ func TestCommandsPage(t *testing.T) {
 	}
 }
 
-// TestConsoleNamesCommands wants each command that the console's pages name to exist, and none of them to have a name of
-// a client's in it: people copy them into a shell.
+// TestConsoleNamesCommands wants each command that the console's pages name to exist, without a name of a client's in
+// it: people copy them into a shell.
 func TestConsoleNamesCommands(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "server", "console", "web", "*.*"))
 	if err != nil {
@@ -51,7 +51,8 @@ func TestConsoleNamesCommands(t *testing.T) {
 	program, named := newRoot(&p.Env, p.seams), 0
 	for _, page := range pages {
 		text := readFile(t, filepath.Join("server", "console", "web", filepath.Base(page)))
-		for _, line := range regexp.MustCompile(`\bcoordd ([a-z][a-z-]*( [a-z-]+)?)[^<,)]*`).FindAllStringSubmatch(text, -1) {
+		commands := regexp.MustCompile(`\bcoordd ([a-z][a-z-]*( [a-z-]+)?)[^<,)]*`)
+		for _, line := range commands.FindAllStringSubmatch(text, -1) {
 			command, rest, err := program.Find(strings.Fields(line[1]))
 			switch named++; {
 			case err != nil || command == program || command.HasSubCommands():

@@ -31,7 +31,8 @@ func TestBoardKeepsTheFirst(t *testing.T) {
 			b.cut(order)
 			slices.SortFunc(all, compare)
 			same := func(a, b *boardRow) bool { return a.seen.Name == b.seen.Name }
-			if want := all[:min(n, maxBoardRows)]; !slices.EqualFunc(b.orders[order], want, same) || b.total != uint64(n) {
+			want := all[:min(n, maxBoardRows)]
+			if !slices.EqualFunc(b.orders[order], want, same) || b.total != uint64(n) {
 				t.Fatalf("seed %d, %d rows, %s: %d are kept of %d, not the first", seed, n, order,
 					len(b.orders[order]), b.total)
 			}
@@ -65,7 +66,8 @@ func TestUnknownTimesComeLast(t *testing.T) {
 func TestRowsWithoutAPlaceCostNothing(t *testing.T) {
 	b := newBoard()
 	row := func(i int) *boardRow {
-		return &boardRow{held: true, holds: uint64(i), seen: coordination.InspectedSemaphore{Name: fmt.Sprintf("%9d", i)}}
+		return &boardRow{held: true, holds: uint64(i),
+			seen: coordination.InspectedSemaphore{Name: fmt.Sprintf("%9d", i)}}
 	}
 	for i := range 2 * maxBoardRows {
 		b.add(row(i))

@@ -128,8 +128,8 @@ func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// cut closes a connection without telling its client, which TLS does for up to 5 s if the client reads nothing: whoever
-// accepts connections cannot wait for that.
+// cut closes a connection without a notice to its client. With TLS that notice takes up to 5 s if the client reads
+// nothing, and the goroutine that accepts connections cannot wait for it.
 func cut(conn net.Conn) {
 	if encrypted, is := conn.(*tls.Conn); is {
 		conn = encrypted.NetConn()

@@ -299,8 +299,8 @@ func (l *deafListener) Accept() (net.Conn, error) {
 	return deafConn{conn, &l.deaf, closed, sync.OnceFunc(func() { close(closed) })}, nil
 }
 
-// TestHTTPDeafMakesRoom: a connection with TLS whose client reads nothing makes room at once. Others do not wait until it
-// has been told of its end.
+// TestHTTPDeafMakesRoom: a connection with TLS whose client reads nothing makes room at once. Others do not wait until
+// its end was written to it.
 func TestHTTPDeafMakesRoom(t *testing.T) {
 	certified := httptest.NewTLSServer(nil)
 	certified.Close()

@@ -18,8 +18,8 @@ function StandIn({ route }) {
 }
 
 // views, as other tables whose keys come from the address, has no keys of Object, such as "constructor".
-const views = { __proto__: null, locks: Locks, lock: Lock, sessions: Sessions, session: Session, timeline: Timeline, cluster: Cluster,
-  standin: StandIn };
+const views = { __proto__: null, locks: Locks, lock: Lock, sessions: Sessions, session: Session, timeline: Timeline,
+  cluster: Cluster, standin: StandIn };
 
 const Unknown = () => html`<${Heading} title="No such page"/><${Empty} title="The address names no view of the console.">
   <p>Go to the <a href="#/locks">locks</a>.</p></${Empty}>`;

@@ -11,7 +11,8 @@ import { Heading } from './frame.mjs';
 import { useWidth } from './lanes.mjs';
 import { classOf, classes, Sentence, worst } from './events.mjs';
 
-const periods = { __proto__: null, hour: [3600_000, 'in the last hour'], day: [24 * 3600_000, 'in the last day'], week: [7 * 24 * 3600_000, 'in the last week'] };
+const periods = { __proto__: null, hour: [3600_000, 'in the last hour'], day: [24 * 3600_000, 'in the last day'],
+  week: [7 * 24 * 3600_000, 'in the last week'] };
 const bars = 60;
 
 /** Histogram counts events by time and class. */

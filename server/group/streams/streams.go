@@ -84,7 +84,8 @@ func Nonce() uint64 { return max(1, rand.Uint64()) }
 
 // New returns an empty set.
 func New(config Config) *Set {
-	set := &Set{config: config, last: coordination.StreamID(rand.Uint32()), open: make(map[coordination.StreamID]*Stream),
+	set := &Set{config: config, last: coordination.StreamID(rand.Uint32()),
+		open:   make(map[coordination.StreamID]*Stream),
 		Budget: budget.New("requests of streams", maxRelayBytes),
 		Copies: budget.New("descriptions by the leader", maxCopiedBytes)}
 	return set
