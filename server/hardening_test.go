@@ -404,7 +404,7 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 
 // TestEndIsNotRead ends a stream whose client does not read the end.
 func TestEndIsNotRead(t *testing.T) {
-	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
+	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = time.Second / 2 }) // enough for the calls before
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
 	client.ctx = listen.WithStatusWriter(t.Context(), client)
 	served := make(chan error, 1)

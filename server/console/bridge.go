@@ -21,12 +21,13 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/internal/lograte"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/inspect"
 )
 
 const (
 	maxRequestBytes = 64 << 10
+	maxReasonBytes  = 128 // as the log has it
 	maxAnswerBytes  = 4 << 20
 	// writePatience bounds the time in which a client reads an answer.
 	writePatience = 10 * time.Second
@@ -65,8 +66,8 @@ var (
 	errUnknownMethod = status.Error(codes.Unimplemented, "The console has no such method")
 	errReadOnly      = status.Error(codes.PermissionDenied,
 		"The console of this server changes nothing: start the server with --console=write")
-	errReason = status.Error(codes.InvalidArgument,
-		"reason: want a text of at most 128 bytes that can be printed, which goes into the log")
+	errReason = status.Error(codes.InvalidArgument, fmt.Sprintf(
+		"reason: want a text of at most %d bytes that can be printed, which goes into the log", maxReasonBytes))
 	errLarge = status.Error(codes.ResourceExhausted, fmt.Sprintf(
 		"The answer has more than %d bytes: ask for less of it", maxAnswerBytes))
 )
@@ -105,7 +106,9 @@ func (b *Bridge) call(ctx context.Context, name string, body []byte) (answer pro
 }
 
 // isReason reports whether a text is a reason, and is in the log as it is.
-func isReason(text string) bool { return strings.TrimSpace(text) != "" && inspect.Shown(text) == text }
+func isReason(text string) bool {
+	return strings.TrimSpace(text) != "" && lograte.Printable(text, maxReasonBytes) == text
+}
 
 // versionOf returns a hash of an answer that its handler has made for this call, without the time at which it did.
 func versionOf(answer proto.Message) (string, error) {
