@@ -207,12 +207,7 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 		w.answered(&c.Origin)
 		return 9
 	case *coordination.EndSession:
-		w.ofNode(&c.CallID, &c.Caller, &c.Node)
-		number(w, 6, &c.Session)
-		w.text(7, &c.Reason)
-		w.client(8, &c.Client)
-		number(w, 13, &c.Semaphore)
-		number(w, 14, &c.Order)
+		w.endSession(c)
 		return 24
 	case *coordination.RemoveSemaphore:
 		w.ofNode(&c.CallID, &c.Caller, &c.Node)
@@ -227,6 +222,15 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 		return 35
 	}
 	return 0
+}
+
+func (w *wire) endSession(c *coordination.EndSession) {
+	w.ofNode(&c.CallID, &c.Caller, &c.Node)
+	number(w, 6, &c.Session)
+	w.text(7, &c.Reason)
+	w.client(8, &c.Client)
+	number(w, 13, &c.Semaphore)
+	number(w, 14, &c.Order)
 }
 
 // ofNode is the fields 1 to 5 of a call about something in a node.
