@@ -83,28 +83,25 @@ func newBoard() *board {
 // boardRow is a semaphore with its oldest owner and waiter. Most of a million are looked at and left out, so they are
 // shown only once they have a place on the board.
 type boardRow struct {
-	node          coordination.NodeID
 	path          string
 	seen          coordination.InspectedSemaphore
-	owner, waiter coordination.InspectedLink
-	waits         uint64 // since when, since 1970; 0: unknown, or nobody
-	holds         uint64
-	waited        bool
-	held          bool
+	owner, waiter coordination.InspectedLink // with BeganMillis 0 if that is unknown, or nobody
+	held, waited  bool
 	shown         *adminpb.Semaphore
 }
 
 // compare has the comparison of each order. What is unknown comes last among those that wait, or are held.
 var compare = map[adminpb.PageRequest_Order]func(a, b *boardRow) int{
 	adminpb.PageRequest_OLDEST_WAIT: func(a, b *boardRow) int {
-		return cmp.Or(boolean(b.waited, a.waited), cmp.Compare(a.waits-1, b.waits-1), byHold(a, b))
+		return cmp.Or(boolean(b.waited, a.waited),
+			cmp.Compare(a.waiter.BeganMillis-1, b.waiter.BeganMillis-1), byHold(a, b))
 	},
 	adminpb.PageRequest_LONGEST_HELD: byHold,
 	adminpb.PageRequest_NAME:         byName,
 }
 
 func byHold(a, b *boardRow) int {
-	return cmp.Or(boolean(b.held, a.held), cmp.Compare(a.holds-1, b.holds-1), byName(a, b))
+	return cmp.Or(boolean(b.held, a.held), cmp.Compare(a.owner.BeganMillis-1, b.owner.BeganMillis-1), byName(a, b))
 }
 
 func byName(a, b *boardRow) int {
@@ -141,12 +138,12 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 		b.millis = cmp.Or(b.millis, found.WallMillis)
 		for i := range found.Semaphores {
 			seen := &found.Semaphores[i]
-			if !seen.Continued || seen.ID != last.seen.ID || seen.Node != last.node {
+			if !seen.Continued || seen.ID != last.seen.ID || seen.Node != last.seen.Node {
 				b.add(&last)
-				if seen.Node != last.node {
+				if seen.Node != last.seen.Node {
 					last.path = seen.Path.String()
 				}
-				last = boardRow{node: seen.Node, path: last.path, seen: *seen}
+				last = boardRow{path: last.path, seen: *seen}
 				last.seen.Links = nil // those wanted are copied
 			}
 			last.addLinks(seen.Links)
@@ -162,7 +159,7 @@ func (s *Boards) board(ctx context.Context) (*board, error) {
 		for i, row := range b.orders[order] {
 			row.show()
 			if i < maxOrderedRows {
-				row.shown.UsualMillis = events.Usual(s.group.Events().Holds(row.node, row.seen.Name))
+				row.shown.UsualMillis = events.Usual(s.group.Events().Holds(row.seen.Node, row.seen.Name))
 			}
 		}
 	}
@@ -175,9 +172,9 @@ func (r *boardRow) addLinks(links []coordination.InspectedLink) {
 	for i := range links {
 		switch l := &links[i]; {
 		case l.Owner && !r.held:
-			r.held, r.holds, r.owner = true, l.BeganMillis, *l
+			r.held, r.owner = true, *l
 		case !l.Owner && !r.waited:
-			r.waited, r.waits, r.waiter = true, l.BeganMillis, *l
+			r.waited, r.waiter = true, *l
 		}
 	}
 }
@@ -266,14 +263,14 @@ func (s *Boards) page(ctx context.Context, r *adminpb.PageRequest, caller coordi
 		}
 		for _, row := range chunk {
 			switch {
-			case !visible[row.node] || !wanted(row):
+			case !visible[row.seen.Node] || !wanted(row):
 			case len(page.GetSemaphores()) == most:
 				page.More = true
 				return page, owners, nil
 			default:
 				page.Semaphores = append(page.Semaphores, row.shown)
 				if row.held && len(owners.GetNodes()) < maxPageRows {
-					owners.Nodes = append(owners.Nodes, uint64(row.node))
+					owners.Nodes = append(owners.Nodes, uint64(row.seen.Node))
 					owners.Sessions = append(owners.Sessions, row.shown.GetOwners()[0].GetSession())
 				}
 			}
@@ -288,11 +285,11 @@ func (s *Boards) mayRead(ctx context.Context, caller coordination.Caller, rows [
 	_, err := s.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		subject := m.Subject(caller)
 		for _, row := range rows {
-			if _, known := visible[row.node]; known {
+			if _, known := visible[row.seen.Node]; known {
 				continue
 			}
-			entry, found := m.Tree().Lookup(m.PathOfNode(row.node))
-			visible[row.node] = found && entry.Node == row.node &&
+			entry, found := m.Tree().Lookup(m.PathOfNode(row.seen.Node))
+			visible[row.seen.Node] = found && entry.Node == row.seen.Node &&
 				(subject.Exempt || m.Tree().Rights(entry, subject)&scheme.SelectRow != 0)
 		}
 		return outcome.Done()

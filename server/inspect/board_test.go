@@ -66,7 +66,7 @@ func TestUnknownTimesComeLast(t *testing.T) {
 func TestRowsWithoutAPlaceCostNothing(t *testing.T) {
 	b := newBoard()
 	row := func(i int) *boardRow {
-		return &boardRow{held: true, holds: uint64(i),
+		return &boardRow{held: true, owner: coordination.InspectedLink{BeganMillis: uint64(i)},
 			seen: coordination.InspectedSemaphore{Name: fmt.Sprintf("%9d", i)}}
 	}
 	for i := range 2 * maxBoardRows {
