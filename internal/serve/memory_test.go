@@ -40,3 +40,27 @@ func TestMemoryOf(t *testing.T) {
 		}
 	}
 }
+
+// TestNextPercent lets garbage take what collections need to rest, an eighth of the memory at most, and always as much
+// as what lives.
+func TestNextPercent(t *testing.T) {
+	for _, test := range []struct {
+		name            string
+		live, perSecond float64
+		seconds         float64
+		memory          int64
+		want            int
+	}{
+		{"an idle server", 50 << 20, 1000, 0.02, 8 << 30, 100},
+		{"a small heap", 10 << 20, 100 << 20, 0.005, 8 << 30, 500},
+		{"a million rows", 500 << 20, 20 << 20, 0.25, 24 << 30, 100},
+		{"a million rows, many requests", 500 << 20, 100 << 20, 0.25, 24 << 30, 500},
+		{"little memory", 500 << 20, 100 << 20, 0.25, 2 << 30, 100},
+		{"a quarter of a gibibyte lives of eight", 256 << 20, 1 << 30, 1, 8 << 30, 400},
+		{"nothing lives", 0, 1 << 40, 10, 1 << 50, 2147483647},
+	} {
+		if got := nextPercent(test.live, test.perSecond, test.seconds, test.memory); got != test.want {
+			t.Errorf("%s: %d %%, want %d", test.name, got, test.want)
+		}
+	}
+}
