@@ -37,7 +37,7 @@ func (echoLimiter) AcquireResource(context.Context,
 // measureLimiter compares acquires of a rate limiter with the same messages to an empty gRPC server, through
 // the leader of three servers and through another one, all in turns.
 func (b *bench) measureLimiter(ctx context.Context) error {
-	echo, err := newSelf("echo").launch(ctx, b.dir, 1)
+	echo, err := newSelf("echo", false).launch(ctx, b.dir, 1)
 	if err != nil {
 		return err
 	}

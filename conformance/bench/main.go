@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/bench/page"
 	"github.com/coordd/coordd/conformance/bench/stub"
+	"github.com/coordd/coordd/raftstore/wal"
 )
 
 // bench is one run of this program.
@@ -41,9 +42,9 @@ type settings struct {
 	dir                     string
 	runs, n, idle, rows     int
 	seconds                 float64
-	only, peers, rates      string
+	only, peers             string
 	chaos                   time.Duration
-	attach, be, listen      string
+	attach, be, listen, log string
 }
 
 func (o *settings) declare() {
@@ -70,14 +71,15 @@ func (o *settings) declare() {
 	flag.IntVar(&o.rows, "rows", 1_000_000,
 		"semaphores, keys or znodes of W8; scaling: semaphores, and in proportion sessions and waiters; consoles: "+
 			"held semaphores")
-	flag.IntVar(&o.n, "n", 64, "with -attach, watched, consoles and open: sessions; limiter: callers")
+	flag.IntVar(&o.n, "n", 64, "with -attach, watched, consoles and open: sessions; limiter: callers; "+
+		"with -be writer: make each so many blocks durable")
 	flag.DurationVar(&o.chaos, "chaos", 10*time.Minute, "chaos: the time of each product")
-	flag.StringVar(&o.rates, "rates", "",
-		"open: requests a second, such as 500,2000 (default: 10, 50 and 80 % of the server's own knee)")
 	flag.StringVar(&serverCPU, "server-cpu", "",
 		"run the servers on this processor, by taskset; run this program on another by the same")
 	flag.StringVar(&o.attach, "attach", "", "measure W1 on the server at this address instead, for profiling")
-	flag.StringVar(&o.be, "be", "", "be this server: stub or echo")
+	flag.StringVar(&o.be, "be", "", "be this server, stub or echo, or writer: write to the disk")
+	flag.StringVar(&o.log, "log", "", "with -be stub: the directory that it makes for its log, "+
+		"which it has none of by default; with -be writer: the file")
 	flag.StringVar(&o.listen, "listen", "", "with -be: the address")
 }
 
@@ -97,7 +99,7 @@ func main() {
 func (b *bench) run(ctx context.Context) (err error) {
 	switch {
 	case b.be != "":
-		return serve(b.be, b.listen)
+		return b.serve()
 	case b.attach != "":
 		return b.measureAttached(ctx)
 	}
@@ -127,20 +129,29 @@ func (b *bench) run(ctx context.Context) (err error) {
 // say shows the progress.
 func say(what string) { fmt.Fprintln(os.Stderr, time.Now().UTC().Format(time.TimeOnly), what) }
 
-func serve(what, address string) error {
-	listener, err := net.Listen("tcp", address)
+func (b *bench) serve() error {
+	if b.be == "writer" {
+		return writeForever(b.log, b.n)
+	}
+	listener, err := net.Listen("tcp", b.listen)
 	if err != nil {
 		return err
 	}
 	var server *grpc.Server
-	switch what {
+	switch b.be {
 	case "stub":
-		server = stub.New()
+		var log *wal.Log
+		if b.log != "" {
+			if log, err = stub.OpenLog(b.log); err != nil {
+				return err
+			}
+		}
+		server = stub.New(log)
 	case "echo":
 		server = machine.NewEcho()
 		Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(server, echoLimiter{})
 	default:
-		return fmt.Errorf("-be %s: want stub or echo", what)
+		return fmt.Errorf("-be %s: want stub, echo or writer", b.be)
 	}
 	return server.Serve(listener)
 }
@@ -177,7 +188,7 @@ func (b *bench) measureAll(ctx context.Context) error {
 	etcdServer, zooServer, redisServer := newEtcd(b.etcd), newZooKeeper(b.java, b.jars), newRedis(b.redis)
 	products := []*product{own, etcdServer, zooServer, redisServer}
 	all := []*contestant{
-		{name: bare, client: rawClient, product: newSelf("stub")},
+		{name: bare, client: rawClient, product: newSelf("stub", true)},
 		{name: ours, client: rawClient, product: own},
 		{name: oursSDK, client: sdkClient, product: own},
 		{name: etcd, client: etcdClient, product: etcdServer},
@@ -243,8 +254,13 @@ func (b *bench) singles(ctx context.Context, wanted func(string) bool, present [
 		}},
 		{"W3", func(all []*contestant) {
 			for _, n := range []int{watchers / 10, watchers} {
-				b.measureWatch(ctx, all, n)
+				b.measureWatch(ctx, all, w3, n)
 			}
+			few := slices.DeleteFunc(slices.Clone(all), func(c *contestant) bool {
+				return c.name == zoo || c.name == redisOf // they have a connection for each watcher
+			})
+			b.measureWatch(ctx, few, w3, 10*watchers)
+			b.measureWatch(ctx, few, w3Each, watchers)
 		}},
 		{"W5", func(all []*contestant) { b.measureList(ctx, all, members) }},
 	}

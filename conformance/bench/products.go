@@ -49,13 +49,16 @@ func initial(peers []string, scheme string) string {
 	return strings.Join(all, ",")
 }
 
-// newSelf is a server that this program itself is, in another process: the stub or the echo.
-func newSelf(name string) *product {
+// newSelf is a server that this program itself is, in another process: the stub, with a log if it logs, or the echo.
+func newSelf(name string, logs bool) *product {
 	p := &product{name: name, ports: 1, first: attachOnce,
-		make: func(_, addresses []string) (servers, error) {
+		make: func(dirs, addresses []string) (servers, error) {
 			self, err := os.Executable()
-			return servers{{config: testserver.Config{Program: self,
-				Args: []string{"-be", name, "-listen", addresses[0]}}}}, err
+			arguments := []string{"-be", name, "-listen", addresses[0]}
+			if logs {
+				arguments = append(arguments, "-log", filepath.Join(dirs[0], "log"))
+			}
+			return servers{{config: testserver.Config{Program: self, Args: arguments}}}, err
 		}}
 	if name == "echo" { // it has been started when it listens
 		p.first = func(context.Context, string) error { return nil }

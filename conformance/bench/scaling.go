@@ -42,12 +42,8 @@ func (b *bench) measureScaling(ctx context.Context) error {
 			if err != nil {
 				return "", err
 			}
-			if targets, err = b.manyAndFew(t, server); err != nil {
-				return "", err
-			}
-			stored, target, err := b.checkpoints(t, server)
-			targets = append(targets, target)
-			return table + "\n" + stored, err
+			targets, err = b.manyAndFew(t, server)
+			return table, err
 		}},
 		{"sessions", b.idleSessions}, {"nodes", b.manyNodes}, {"waiters", b.manyWaiters},
 	} {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,7 +20,11 @@ func TestStubServesTheLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := stub.New()
+	log, err := stub.OpenLog(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := stub.New(log)
 	defer server.Stop()
 	go func() { _ = server.Serve(listener) }()
 	address := listener.Addr().String()
@@ -32,7 +37,7 @@ func TestStubServesTheLoads(t *testing.T) {
 	b.measureLocks(t.Context(), []*contestant{c}, false, 1)
 	b.measureLocks(t.Context(), []*contestant{c}, false, 4)
 	b.measureLocks(t.Context(), []*contestant{c}, true, 4)
-	b.measureWatch(t.Context(), []*contestant{c}, 4)
+	b.measureWatch(t.Context(), []*contestant{c}, w3, 4)
 	b.measureList(t.Context(), []*contestant{c}, 4)
 	if err := b.failure(); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ const (
 	ours    = "coordd, raw"
 	older   = "the other program, raw"
 	oursSDK = "coordd, Go SDK"
-	bare    = "stub, no log"
+	bare    = "stub with the log"
 	etcd    = "etcd"
 	zoo     = "ZooKeeper"
 	redisOf = "Redis"
@@ -53,6 +53,7 @@ const (
 	w1Follower2 = "W1, three servers, at the other follower"
 	w2          = "W2 hand-over"
 	w3          = "W3 watchers"
+	w3Each      = "W3 watchers, a connection each"
 	w4          = "W4 idle sessions"
 	w5          = "W5 list of a group"
 	w7          = "W7 leader killed, of three"
@@ -228,7 +229,7 @@ func (b *bench) warm(ctx context.Context, all []*contestant) {
 
 // measureFloor measures the machine: one durable write, and one round trip on an empty gRPC stream.
 func (b *bench) measureFloor(ctx context.Context) error {
-	echo, err := newSelf("echo").launch(ctx, b.dir, 1)
+	echo, err := newSelf("echo", false).launch(ctx, b.dir, 1)
 	if err != nil {
 		return err
 	}
@@ -248,8 +249,12 @@ func (b *bench) measureFloor(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
-	b.inTurns(ctx, fmt.Sprint(w3, ", ", n), having(all, func(c *client) bool { return c.watch != nil }), b.runs,
+func (b *bench) measureWatch(ctx context.Context, all []*contestant, workload string, n int) {
+	if workload == w3Each {
+		defer func(shared int) { connections = shared }(connections)
+		connections = n
+	}
+	b.inTurns(ctx, fmt.Sprint(workload, ", ", n), having(all, func(c *client) bool { return c.watch != nil }), b.runs,
 		func(t *turn, c *contestant) error {
 			w, err := c.client.watch(t, c.servers[0].address, n)
 			if err != nil {
@@ -263,7 +268,7 @@ func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
 				}
 				took = append(took, d)
 			}
-			b.book.add(cell{w3, n, toldFigure}, c.name, millis(took.Percentile(50)))
+			b.book.add(cell{workload, n, toldFigure}, c.name, millis(took.Percentile(50)))
 			return nil
 		})
 }

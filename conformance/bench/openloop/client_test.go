@@ -16,11 +16,11 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := stub.New()
+	server := stub.New(nil)
 	defer server.Stop()
 	go func() { _ = server.Serve(listener) }()
 	for prefix, connections := range map[string]int{"shared": 2, "own": 5} {
-		c, err := Open(listener.Addr().String(), "/local/bench", prefix, 5, connections)
+		c, err := Open(Coordd("/local/bench"), listener.Addr().String(), prefix, 5, connections)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestClient(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Open(listener.Addr().String(), "/local/bench", "own", 1, 1); err == nil {
+	if _, err := Open(Coordd("/local/bench"), listener.Addr().String(), "own", 1, 1); err == nil {
 		t.Error("the semaphores of another run are used")
 	}
 }

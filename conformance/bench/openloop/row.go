@@ -34,11 +34,12 @@ type Row struct {
 type Spent struct {
 	All, Steal        time.Duration // of the whole machine: in use, and taken by the machine below it
 	Server, Generator time.Duration
+	Beside            time.Duration // of a program that disturbs the server on purpose
 }
 
 // Others returns the cores that were in use by neither the server nor the generator.
 func (r *Row) Others() float64 {
-	return (r.Spent.All - r.Spent.Server - r.Spent.Generator).Seconds() / r.Length.Seconds()
+	return (r.Spent.All - r.Spent.Server - r.Spent.Generator - r.Spent.Beside).Seconds() / r.Length.Seconds()
 }
 
 // Void returns the reasons for which the row says nothing about the server, none if it is sound.
@@ -89,5 +90,5 @@ func Knee(first, most float64, try func(rate float64) (*Row, error)) (float64, e
 // Since returns the processor time since an earlier moment.
 func (s Spent) Since(before Spent) Spent {
 	return Spent{s.All - before.All, s.Steal - before.Steal, s.Server - before.Server,
-		s.Generator - before.Generator}
+		s.Generator - before.Generator, s.Beside - before.Beside}
 }

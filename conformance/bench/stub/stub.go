@@ -1,7 +1,7 @@
-// Package stub is a server of the Session protocol that keeps semaphores in memory and does nothing else: no
-// log, no rings, no timeouts, no rights, no limits. It answers the requests of the loads in conformance/bench, with the
-// gRPC options of this project's server, and so measures the cost of streams, messages and the client alone. It is for
-// measurements only.
+// Package stub is a server of the Session protocol that keeps semaphores in memory and does nothing else: no raft, no
+// rings, no timeouts, no rights, no limits. It answers the requests of the loads in conformance/bench, with the gRPC
+// options of this project's server, and with its log where it is given one: so it measures the cost of streams,
+// messages, durable writes and the client alone. It is for measurements only.
 package stub
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/raftstore/wal"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -25,12 +26,16 @@ type (
 	response = pb.SessionResponse
 )
 
-// New returns a server without listeners.
-func New() *grpc.Server {
+// New returns a server without listeners. With a log, it answers a change of a semaphore when the log has it; nil is
+// none.
+func New(log *wal.Log) *grpc.Server {
 	options := append(server.TransportOptions(0), listen.ReceiveBuffers())
 	s := grpc.NewServer(options...)
-	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s,
-		&service{semaphores: make(map[string]*semaphore)})
+	all := &service{semaphores: make(map[string]*semaphore)}
+	if log != nil {
+		all.writer = newWriter(log)
+	}
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s, all)
 	return s
 }
 
@@ -38,6 +43,7 @@ func New() *grpc.Server {
 type service struct {
 	Ydb_Coordination_V1.UnimplementedCoordinationServiceServer
 
+	writer     *writer // nil without a log
 	mutex      sync.Mutex
 	sessions   uint64
 	orders     uint64
@@ -108,6 +114,10 @@ func (s *service) serve(of *session, m *request) {
 	of.mutex.Lock()
 	s.mutex.Lock()
 	answer, others := s.answer(of, m)
+	if name := changed(m); name != "" && s.writer != nil {
+		s.writer.add(name, append([]said{{of, answer}}, others...)...)
+		answer, others = nil, nil
+	}
 	s.mutex.Unlock()
 	if answer != nil {
 		_ = of.rpc.Send(answer)
@@ -116,6 +126,21 @@ func (s *service) serve(of *session, m *request) {
 	for _, other := range others {
 		other.to.say(other.m)
 	}
+}
+
+// changed returns the semaphore that a message changes, "" for other messages.
+func changed(m *request) string {
+	switch arm := m.GetRequest().(type) {
+	case *pb.SessionRequest_CreateSemaphore_:
+		return arm.CreateSemaphore.Name
+	case *pb.SessionRequest_UpdateSemaphore_:
+		return arm.UpdateSemaphore.Name
+	case *pb.SessionRequest_AcquireSemaphore_:
+		return arm.AcquireSemaphore.Name
+	case *pb.SessionRequest_ReleaseSemaphore_:
+		return arm.ReleaseSemaphore.Name
+	}
+	return ""
 }
 
 // forget releases a session's tokens, without notifying the next owners: the loads end all sessions at once.
