@@ -262,3 +262,18 @@ func accepted(t *testing.T, answer outcome.Outcome) bool {
 	}
 	return false
 }
+
+// TestTopOf: all that is in a directory directly below the database is its, however deep; what is directly there is of
+// none.
+func TestTopOf(t *testing.T) {
+	tree, err := New("/Root/db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/Root/db/t/n": "t", "/Root/db/t/Root/db/x/n": "t", "/Root/db/db/n": "db",
+		"/Root/db/n": "", "/Root/db": "", "/": ""} {
+		if got := tree.TopOf(SplitLoose(path)); got != want {
+			t.Errorf("%s is in %q, want %q", path, got, want)
+		}
+	}
+}

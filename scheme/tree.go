@@ -147,6 +147,14 @@ func (t *Tree) PathOf(id EntryID) (Path, bool) {
 	return v.path(), true
 }
 
+// TopOf returns the first component below the database of the path of an entry, "" if the entry itself has that name.
+func (t *Tree) TopOf(path Path) string {
+	if len(path) < len(t.database)+2 {
+		return ""
+	}
+	return path[len(t.database)]
+}
+
 // find returns the vertex at path, or nil.
 func (t *Tree) find(path Path) *vertex {
 	v, depth := t.deepest(path)

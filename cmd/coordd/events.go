@@ -97,6 +97,12 @@ func eventText(e *adminpb.Event) (text string) {
 	if e.GetDescription() != "" {
 		session += fmt.Sprintf(" %q", e.GetDescription())
 	}
+	if many, is := manyTexts[e.GetKind()]; is && history.SumsMany(e) {
+		if text = fmt.Sprintf("%s %s", counted(1+e.GetSkipped(), many[0]), many[1]); e.GetUser() != "" {
+			text += " " + by(e.GetUser())
+		}
+		return text + ", too many to keep each"
+	}
 	held := func() string { return millisText(e.GetTimeMillis() - min(e.GetBefore(), e.GetTimeMillis())) }
 	switch e.GetKind() {
 	case adminpb.Event_SESSION_EXPIRED:
@@ -148,6 +154,15 @@ func eventText(e *adminpb.Event) (text string) {
 		text += fmt.Sprintf(" (and %d more)", e.GetSkipped())
 	}
 	return text
+}
+
+// manyTexts are of sums of many nodes or acts.
+var manyTexts = map[adminpb.Event_Kind][2]string{
+	adminpb.Event_SESSION_EXPIRED: {"session", "expired"}, adminpb.Event_SESSION_ENDED: {"session", "killed"},
+	adminpb.Event_SESSION_STOPPED: {"session", "stopped by clients"}, adminpb.Event_LOCK_LOST: {"lock", "ended"},
+	adminpb.Event_SEMAPHORE_CREATED: {"semaphore", "created"}, adminpb.Event_DATA_CHANGED: {"change", "of data"},
+	adminpb.Event_SEMAPHORE_DELETED: {"semaphore", "deleted"}, adminpb.Event_NODE_DROPPED: {"node", "dropped"},
+	adminpb.Event_ADMINISTERED: {"act", "of administration"},
 }
 
 var causeTexts = map[adminpb.Event_Kind]string{
@@ -230,7 +245,8 @@ func eventsCommand(env *cmdline.Env) *cobra.Command {
 		long: "Each server keeps the rare events of the whole cluster on its disk, 64 MiB of them; the asked\n" +
 			"one asks the others, and reports those that do not answer. PATH is a node, or a directory\n" +
 			"whose nodes are meant at any depth. Times are the leaders'. A session that its client stopped\n" +
-			"while it held nothing is no event, and more than 10 events a second of a node are summed up.\n\n" +
+			"while it held nothing is no event. What a node, or all nodes of a directory directly below the\n" +
+			"database, have beyond their share is summed up each second.\n\n" +
 			oursText,
 		example: "  coordd events --since 2h\n  coordd events app --kind expired,killed\n" +
 			"  coordd events app --semaphore nightly-report -o jsonl",

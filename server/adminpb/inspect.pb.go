@@ -2562,7 +2562,7 @@ type Event struct {
 	User   string `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
 	Reason string `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Of GAP; 0: nobody knows how many. Of an answer to Events: how many more of the kind it stands for, on its node, or of
-	// data within a second.
+	// data within a second; if sums_kind without a node and an act, in the directory at path, or by user.
 	Skipped     uint64 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	Traceparent string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // of SESSION_TRACED, as W3C's Trace Context has it
 	// The entry of the log, and the number of the event within it, from 1: together they name it on every server. Number 0:

@@ -6,6 +6,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -171,6 +172,23 @@ func (g eventPlace) PathOfNode(id coordination.NodeID) string {
 		return path.String()
 	}
 	return ""
+}
+
+// TenantOf implements events.Where.
+func (g eventPlace) TenantOf(id coordination.NodeID) string {
+	if path := g.replica.Machine().PathOfNode(id); path != nil {
+		return g.replica.Machine().Tree().TopOf(path)
+	}
+	return events.NoTenant
+}
+
+// PathOfTenant implements events.Where.
+func (g eventPlace) PathOfTenant(name string) string {
+	path := g.replica.Machine().Tree().Database()
+	if name != "" && name != events.NoTenant {
+		path = append(path, name)
+	}
+	return path.String()
 }
 
 // ClientOf implements events.Where.

@@ -301,7 +301,7 @@ func (h *History) next(w *writer) error {
 		w.file = nil
 	}
 	w.sequence++
-	if most := uint64(classSegments[w.class]); w.sequence > most {
+	if most := uint64(events.ClassBytes[w.class] / segmentBytes); w.sequence > most {
 		names, err := h.config.FS.List(h.config.Dir)
 		if err != nil {
 			return err

@@ -119,7 +119,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if oldest := got[len(got)-1]; oldest != 1 || len(got) < 7*1000 || len(got) > 8*1024 || got[0] != uint64(s.index) {
 		t.Errorf("%d events from %d to %d are kept", len(got), oldest, got[0])
 	}
-	if used := memory.Used(); used > int64(classSegments[events.OtherEnds]+1)*segmentBytes {
+	if used := memory.Used(); used > int64(events.ClassBytes[events.OtherEnds])+segmentBytes {
 		t.Errorf("the files have %d bytes", used)
 	}
 }
@@ -307,6 +307,10 @@ func TestHistoryStartsAgain(t *testing.T) {
 type leaderPlace struct{}
 
 func (leaderPlace) PathOfNode(coordination.NodeID) string { return "/local/x" }
+
+// TenantOf: node 1 and 101 are of one.
+func (leaderPlace) TenantOf(id coordination.NodeID) string { return fmt.Sprint(id % 100) }
+func (leaderPlace) PathOfTenant(string) string             { return "/local" }
 func (leaderPlace) ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client {
 	return nil
 }

@@ -31,22 +31,23 @@ func report(logger *slog.Logger, taken []events.Rare) {
 		count uint64
 	}
 	var order []*ends
-	nodes := make(map[coordination.NodeID]*ends)
+	nodes := make(map[string]*ends)
 	for i := range taken {
 		e := &taken[i]
 		switch {
 		case !e.Led:
-		case changeTexts[e.Kind] != "" && e.Session != 0: // calls are audited by the server that had them
-			logChange(logger, e)
+		case changeTexts[e.Kind] != "" && (e.Session != 0 || e.SumsKind):
+			logChange(logger, e) // the server that had a call audits it
 		case endTexts[e.Kind] != "" && e.More.Held+e.More.Awaited > 0:
-			n := nodes[e.Node]
+			n := nodes[e.More.Path]
 			if n == nil {
 				n = &ends{path: e.More.Path}
-				nodes[e.Node] = n
+				nodes[e.More.Path] = n
 				order = append(order, n)
 			}
-			n.list = append(n.list, e)
-			n.count += 1 + e.Skipped
+			if n.count += 1 + e.Skipped; e.Node != 0 {
+				n.list = append(n.list, e)
+			}
 		}
 	}
 	for at, n := range order {
@@ -59,7 +60,7 @@ func report(logger *slog.Logger, taken []events.Rare) {
 				"sessions", rest)
 			return
 		}
-		if n.count <= endsLogged {
+		if n.count <= endsLogged && len(n.list) > 0 {
 			for _, e := range n.list {
 				logEnd(logger, e)
 			}
@@ -103,8 +104,8 @@ var changeTexts = map[coordination.OccurrenceKind]string{
 
 // logChange is the audit line of a change of configuration.
 func logChange(logger *slog.Logger, e *events.Rare) {
-	if e.SumsKind { // by any session, of any semaphore
-		logger.Info("semaphores of a node were changed", "path", lograte.Cut(e.More.Path), "what", changeTexts[e.Kind],
+	if e.SumsKind { // by any session or call, of any semaphore
+		logger.Info("semaphores were changed", "path", lograte.Cut(e.More.Path), "what", changeTexts[e.Kind],
 			"changes", 1+e.Skipped)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,11 +30,16 @@ type Query struct {
 	Permit func([]*adminpb.Event) []*adminpb.Event
 }
 
+// within reports whether a path is a directory's, or below it.
+func within(path, directory string) bool {
+	return path == directory || directory == "" || strings.HasPrefix(path, directory+"/")
+}
+
 // Wants reports whether a request is about an event, but for its bounds. No request is about a GAP.
 func Wants(r *adminpb.EventsRequest, e *adminpb.Event) bool {
 	path, name := r.GetPath(), string(r.GetSemaphore())
 	return e.GetKind() != adminpb.Event_GAP && (len(r.GetKinds()) == 0 || slices.Contains(r.GetKinds(), e.GetKind())) &&
-		(path == "" || e.GetPath() == path || strings.HasPrefix(e.GetPath(), path+"/")) &&
+		(within(e.GetPath(), path) || SumsMany(e) && within(path, e.GetPath())) &&
 		(r.GetSession() == 0 || e.GetSession() == r.GetSession()) &&
 		(name == "" || string(e.GetSemaphore()) == name ||
 			slices.ContainsFunc(e.GetNames(), func(n []byte) bool { return string(n) == name }))
@@ -127,49 +133,94 @@ func read(ctx context.Context, from files.FS, dir string, q *Query) ([]*adminpb.
 			}
 		}
 	}
-	return Merge(q.Limit, found[:]...), err
+	return Merge(q.Limit, slices.Concat(found[:]...)), err
+}
+
+// merged is an event with the servers that count it, a bit for each; the one with the longest copy is from.
+type merged struct {
+	*adminpb.Event
+	from, all uint64
 }
 
 // Merge returns the newest of events of several servers, each once, the newest first.
 func Merge(limit int, lists ...[]*adminpb.Event) []*adminpb.Event {
-	all := slices.Concat(lists...)
-	slices.SortStableFunc(all, func(a, b *adminpb.Event) int {
+	var all, sums []*merged
+	for i, list := range lists {
+		for _, e := range list {
+			all = append(all, &merged{e, 1 << i, 1 << i})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *merged) int {
 		// a server that began within a sum has less of it, only the leader knew some clients, and not all a leader
-		return cmp.Or(Compare(b, a), cmp.Compare(b.GetSkipped(), a.GetSkipped()), strings.Compare(b.GetServer(),
-			a.GetServer()), strings.Compare(b.GetClient().GetAddress(), a.GetClient().GetAddress()))
+		return cmp.Or(Compare(b.Event, a.Event), cmp.Compare(b.GetSkipped(), a.GetSkipped()),
+			strings.Compare(b.GetServer(), a.GetServer()),
+			strings.Compare(b.GetClient().GetAddress(), a.GetClient().GetAddress()))
 	})
-	all = slices.CompactFunc(all, func(a, b *adminpb.Event) bool { return Compare(a, b) == 0 })
-	for at, sum := range all {
+	for at := len(all) - 1; at > 0; at-- {
+		if Compare(all[at-1].Event, all[at].Event) == 0 {
+			all[at-1].all |= all[at].all
+		}
+	}
+	all = slices.CompactFunc(all, func(a, b *merged) bool { return Compare(a.Event, b.Event) == 0 })
+	for _, e := range all {
+		if e.GetSkipped() > 0 {
+			sums = append(sums, e)
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b *merged) int { return cmp.Compare(breadth(a.Event), breadth(b.Event)) })
+	for _, sum := range sums {
 		end := &adminpb.Event{Index: sum.GetLastIndex(), Number: sum.GetLastNumber()}
+		at, _ := slices.BinarySearchFunc(all, sum, func(a, b *merged) int { return Compare(b.Event, a.Event) })
 		for _, e := range slices.Backward(all[:at]) {
-			if sum.GetSkipped() == 0 || Compare(e, end) > 0 {
+			if sum.GetSkipped() == 0 || Compare(e.Event, end) > 0 {
 				break
 			}
-			if summed(sum, e) { // another server has it by itself
+			if e.all&sum.from == 0 && summed(sum.Event, e.Event) { // another server has it by itself
 				sum.Skipped -= min(sum.Skipped, 1+e.GetSkipped())
+				e.all |= sum.from
 			}
 		}
 	}
-	return all[:min(limit, len(all))]
+	newest := make([]*adminpb.Event, min(limit, len(all)))
+	for i := range newest {
+		newest[i] = all[i].Event
+	}
+	return newest
+}
+
+// SumsMany reports whether an event stands for others of many nodes, or for many acts. It has only their directory, or
+// their user.
+func SumsMany(e *adminpb.Event) bool {
+	return e.GetSumsKind() && e.GetNode() == 0 && e.GetAct() == ""
+}
+
+// breadth orders sums: what is in the sum of a node is not in that of its tenant.
+func breadth(e *adminpb.Event) int {
+	if !SumsMany(e) {
+		return math.MinInt
+	}
+	return -len(e.GetPath()) - len(e.GetUser())
 }
 
 // summed reports whether a sum stands for an event of its range.
 func summed(sum, e *adminpb.Event) bool {
-	act := sum.GetKind() == adminpb.Event_ADMINISTERED || sum.GetKind() == adminpb.Event_NODE_DROPPED
 	holds := func(e *adminpb.Event) bool { return e.GetHeld()+e.GetAwaited() > 0 }
 	released := func(e *adminpb.Event) bool {
 		return e.GetCause() == 0 || e.GetCause() == adminpb.Event_SESSION_STOPPED
 	}
-	switch {
-	case sum.GetKind() != e.GetKind():
+	many := SumsMany(sum)
+	switch kind := sum.GetKind(); {
+	case kind != e.GetKind():
 		return false
-	case act: // of one user
-		return sum.GetUser() == e.GetUser() && sum.GetAct() == e.GetAct()
-	case sum.GetNode() != e.GetNode():
+	case kind == adminpb.Event_ADMINISTERED, kind == adminpb.Event_NODE_DROPPED:
+		return many && sum.GetUser() == "" || sum.GetUser() == e.GetUser() && (many || sum.GetAct() == e.GetAct())
+	case many && !within(e.GetPath(), sum.GetPath()), !many && sum.GetNode() != e.GetNode():
 		return false
 	case !sum.GetSumsKind(): // of the same data
 		return sum.GetSemaphoreId() == e.GetSemaphoreId() && sum.GetSession() == e.GetSession() &&
 			sum.GetUser() == e.GetUser()
+	case kind == adminpb.Event_SESSION_STOPPED && sum.GetContended() != e.GetContended(): // of another class
+		return false
 	}
-	return holds(sum) == holds(e) && sum.GetContended() == e.GetContended() && released(sum) == released(e)
+	return holds(sum) == holds(e) && released(sum) == released(e)
 }

@@ -25,11 +25,8 @@ const magic = "coordd events 1\n"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// classNames begin the names of files, and classSegments bounds the files of each class.
-var (
-	classNames    = [events.Classes]string{"audit", "abnormal", "ends", "config"}
-	classSegments = [events.Classes]int{16, 24, 8, 16}
-)
+// classNames begin the names of files.
+var classNames = [events.Classes]string{"audit", "abnormal", "ends", "config"}
 
 func segmentName(class events.Class, sequence uint64) string {
 	return fmt.Sprintf("%s-%08d", classNames[class], sequence)

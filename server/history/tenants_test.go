@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore/rig"
 	"github.com/coordd/coordd/server/adminpb"
@@ -351,5 +353,73 @@ func TestAdministratorsDoNotWait(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second): // only where it fails
 		t.Error("an administrator waits for a tenant's scan")
+	}
+}
+
+// tenantPlace: node 1 is a tenant's, all others are another one's.
+type tenantPlace struct{ leaderPlace }
+
+func (tenantPlace) TenantOf(id coordination.NodeID) string {
+	if id == 1 {
+		return "calm"
+	}
+	return "flood"
+}
+func (tenantPlace) PathOfTenant(name string) string { return "/local/" + name }
+
+// TestNoTenantDisplacesAnother: a tenant with many nodes loses ten sessions with a lock on each, each second for an
+// hour. Another one loses one a minute. All of these are kept, and at the pace of the second half of the hour the first
+// one takes hours to displace them.
+func TestNoTenantDisplacesAnother(t *testing.T) {
+	more := &coordination.OccurrenceMore{Path: "/local/flood/node", Held: 1, Names: []string{"nightly-report"},
+		Client: coordination.Client{Peer: "10.20.30.40:50000", Library: "ydb-go-sdk/3.100.0", User: "job"}}
+	for _, nodes := range []int{200, 4096} {
+		ring, h, _ := server(t)
+		index, counted := 0, 0
+		expire := func(millis int, node coordination.NodeID) {
+			index++
+			counted++
+			o := coordination.Occurrence{Kind: coordination.OccurSessionExpired, Index: coordination.Index(index),
+				Number: 1, Node: node, Session: coordination.SessionID(index), StampMillis: uint64(millis), More: more}
+			lost := o
+			lost.Kind, lost.Cause, lost.Number = coordination.OccurLockLost, coordination.OccurSessionExpired, 2
+			lost.Semaphore, lost.SemaphoreID, lost.More = more.Names[0], 1, nil
+			ring.Add(0, []coordination.Occurrence{o, lost}, tenantPlace{})
+		}
+		const minutes = 60
+		for second := range minutes * 60 {
+			each := 50 // later on all are summed up: fewer make the same records
+			if second < 3 {
+				each = 10 * nodes
+			}
+			for i := range each {
+				expire(second*1000, coordination.NodeID(2+i%nodes))
+			}
+			if second%60 == 59 {
+				expire(second*1000+999, 1)
+			}
+			h.step(time.UnixMilli(int64(second)*1000), false)
+		}
+		h.step(time.UnixMilli(0), true)
+		calm, half := 0, 0
+		for _, e := range readAll(t, h) {
+			if e.GetKind() == adminpb.Event_SESSION_EXPIRED {
+				counted -= 1 + int(e.GetSkipped())
+			}
+			switch {
+			case e.GetNode() == 1 && e.GetKind() == adminpb.Event_SESSION_EXPIRED:
+				calm++
+			case e.GetTimeMillis() >= minutes*30_000:
+				half += recordBytes + proto.Size(e)
+			}
+		}
+		if calm != minutes || counted != 0 || h.Lost() != 0 {
+			t.Errorf("%d nodes: %d of %d ends of the other tenant are kept; %d are not counted, %d lost", nodes, calm,
+				minutes, counted, h.Lost())
+		}
+		if hours := events.ClassBytes[events.AbnormalEnds] * 7 / 8 / (2 * half); hours < 4 {
+			t.Errorf("%d nodes: %d bytes in half an hour displace an end within %d hours", nodes, half, hours)
+		}
+		h.close()
 	}
 }

@@ -157,7 +157,7 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	if len(r.GetSemaphore()) > 0 && ctx.Err() == nil {
 		_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 			entry, there := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
-			if there && entry.Node != 0 && seen.mayRead(m, entry.Node) {
+			if there && entry.Node != 0 && seen.mayRead(m, place{node: entry.Node}) {
 				for _, h := range s.Group.Events().Holds(entry.Node, string(r.GetSemaphore())) {
 					response.Holds = append(response.Holds, history.HoldOf(&h))
 				}
@@ -174,11 +174,24 @@ type eyes struct {
 	service *Service
 	caller  coordination.Caller
 	all     bool
-	nodes   map[uint64]bool // the caller may read the rows; those that are missing were not looked up
+	may     map[place]bool // the caller may read the rows; places that are missing were not looked up
+}
+
+// place is a node, or a directory with many.
+type place struct {
+	node coordination.NodeID
+	path string
+}
+
+func placeOfEvent(e *adminpb.Event) place {
+	if history.SumsMany(e) {
+		return place{path: e.GetPath()}
+	}
+	return place{node: coordination.NodeID(e.GetNode())}
 }
 
 func (s *Service) eyes(ctx context.Context, caller coordination.Caller) *eyes {
-	return &eyes{ctx, s, caller, s.administers(caller), map[uint64]bool{0: false}}
+	return &eyes{ctx, s, caller, s.administers(caller), map[place]bool{{}: false}}
 }
 
 // permit removes from events those that the caller does not see. Acts of administrators and the events of dropped nodes
@@ -187,17 +200,18 @@ func (y *eyes) permit(list []*adminpb.Event) []*adminpb.Event {
 	if y.all {
 		return list
 	}
-	var unknown []uint64
+	var unknown []place
 	for _, e := range list {
-		if _, known := y.nodes[e.GetNode()]; !known {
-			y.nodes[e.GetNode()] = false
-			unknown = append(unknown, e.GetNode())
+		at := placeOfEvent(e)
+		if _, known := y.may[at]; !known {
+			y.may[at] = false
+			unknown = append(unknown, at)
 		}
 	}
-	for nodes := range slices.Chunk(unknown, maxPageRows) { // a turn each
+	for places := range slices.Chunk(unknown, maxPageRows) { // a turn each
 		_, err := y.service.Group.Read(y.ctx, func(m *coordination.Machine) outcome.Outcome {
-			for _, node := range nodes {
-				y.nodes[node] = y.mayRead(m, coordination.NodeID(node))
+			for _, at := range places {
+				y.may[at] = y.mayRead(m, at)
 			}
 			return outcome.Done()
 		})
@@ -206,15 +220,15 @@ func (y *eyes) permit(list []*adminpb.Event) []*adminpb.Event {
 		}
 	}
 	return slices.DeleteFunc(list, func(e *adminpb.Event) bool {
-		return !y.nodes[e.GetNode()] || e.GetKind() == adminpb.Event_ADMINISTERED
+		return !y.may[placeOfEvent(e)] || e.GetKind() == adminpb.Event_ADMINISTERED
 	})
 }
 
-func (y *eyes) mayRead(m *coordination.Machine, node coordination.NodeID) bool {
-	path := m.PathOfNode(node)
-	if path == nil {
-		return false
+func (y *eyes) mayRead(m *coordination.Machine, at place) bool {
+	path := scheme.SplitLoose(at.path)
+	if at.node != 0 {
+		path = m.PathOfNode(at.node)
 	}
-	entry, _ := m.Tree().Lookup(path)
-	return m.Tree().Rights(entry, m.Subject(y.caller))&scheme.SelectRow != 0
+	entry, found := m.Tree().Lookup(path)
+	return found && len(path) > 0 && m.Tree().Rights(entry, m.Subject(y.caller))&scheme.SelectRow != 0
 }

@@ -60,8 +60,17 @@ const sentences = {
   GAP: (e) => (e.skipped ? `${many(e.skipped, 'event')} are missing here` : 'Events are missing here'),
 };
 
+// manyWords are of sums of many nodes or acts.
+const manyWords = {
+  SESSION_EXPIRED: ['session', 'expired'], SESSION_ENDED: ['session', 'ended by administrators'], LOCK_LOST: ['lock', 'lost'],
+  SESSION_STOPPED: ['session', 'stopped by clients'], NODE_DROPPED: ['node', 'dropped'], ADMINISTERED: ['act', 'of administration'],
+  SEMAPHORE_CREATED: ['lock', 'made'], SEMAPHORE_DELETED: ['lock', 'deleted'], DATA_CHANGED: ['change', 'of data'],
+};
+
 /** Sentence is an event in words. */
 export function Sentence({ of: e }) {
+  const words = manyWords[e.kind];
+  if (words && e.sumsKind && !e.act && big(e.node) === 0n) return `${many(String(big(e.skipped) + 1n), words[0])} ${words[1]}, too many to keep each.`;
   const text = sentences[e.kind]?.(e) ?? e.kind;
   return html`${text}${e.skipped && e.kind !== 'GAP' ? html` <span class="soft">and ${many(e.skipped, 'more of this kind', 'more of this kind')}</span>` : ''}.`;
 }

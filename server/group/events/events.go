@@ -45,8 +45,8 @@ type Ring struct {
 
 // New makes a ring without events; number names it, and is not 0.
 func New(number uint64) *Ring {
-	return &Ring{ring: number, watchers: make(map[*Watcher]bool), rare: rare{buckets: make(map[bucketKey]int),
-		open: make(map[sumKey]int)}, holds: holds{seed: maphash.MakeSeed()}}
+	return &Ring{ring: number, watchers: make(map[*Watcher]bool), rare: rare{open: make(map[sumKey]int),
+		shares: newShares()}, holds: holds{seed: maphash.MakeSeed()}}
 }
 
 // Add appends what has occurred, where is the state then; nil: nothing of it is rare. The list remains its owner's.

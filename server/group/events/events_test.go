@@ -20,6 +20,8 @@ func occurrences(first, n int) (list []coordination.Occurrence) {
 type followerPlace struct{}
 
 func (followerPlace) PathOfNode(coordination.NodeID) string { return "" }
+func (followerPlace) TenantOf(coordination.NodeID) string   { return "" }
+func (followerPlace) PathOfTenant(string) string            { return "" }
 func (followerPlace) ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client {
 	return nil
 }

@@ -7,36 +7,15 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// Class groups rare events that are kept together: a flood of one class displaces nothing of another.
-type Class int
-
-// The classes.
-const (
-	Audit         Class = iota // acts of administrators, and leaders
-	AbnormalEnds               // of sessions, and of their locks
-	OtherEnds                  // sessions that their clients stopped with locks, and long holds
-	Configuration              // persistent semaphores and their data
-
-	Classes
-)
-
-// The token bucket of a class and node, and the bound on a queue.
-const (
-	burstEvents = 500
-	eventsAgain = 10 // a second
-	actsAgain   = 1  // of the class Audit
-	maxQueued   = 16_384 / int(Classes)
-	maxDrawn    = 1280 // tokens of a class in a second: a tenant's nodes leave room in the queue for others' sums
-	maxBuckets  = 4096
-	longHold    = 60_000 // milliseconds
-)
+const longHold = 60_000 // milliseconds
 
 // Rare is an event that is kept for longer than the ring has it.
 type Rare struct {
 	coordination.Occurrence // More is not nil
 	Class                   Class
 	// Skipped counts the events for which this one stands as well, the last of them at an index and number: changes of
-	// the same data within a second, or, if SumsKind, events of the kind, class and node that had no token.
+	// the same data within a second, or, if SumsKind, events of the kind and class that had no token: of the node, or,
+	// without a node and an act, of all at More.Path, or of the user.
 	Skipped    uint64
 	LastIndex  coordination.Index
 	LastNumber uint32
@@ -47,6 +26,10 @@ type Rare struct {
 // Where describes the state at an event.
 type Where interface {
 	PathOfNode(coordination.NodeID) string
+	// TenantOf returns the directory directly below the database that has a node, "" if the node itself is directly
+	// below it, or NoTenant. It is called for each event: it has to be cheap.
+	TenantOf(coordination.NodeID) string
+	PathOfTenant(string) string
 	// ClientOf returns the client that has a session, nil if that is unknown.
 	ClientOf(coordination.NodeID, coordination.SessionID) *coordination.Client
 	Leads() bool
@@ -54,47 +37,33 @@ type Where interface {
 	StampMillis() uint64
 }
 
-// bucketKey names a bucket. Acts draw by their user and act, and not by the node: a user that makes nodes would have a
-// bucket for each, directories, users and limits have no node, and nobody hides a grant among directories.
-type bucketKey struct {
-	class Class
-	node  coordination.NodeID
-	user  string
-	act   string
-	group group
-}
-
-// group parts what a client can have in masses from what is looked for.
-type group int
-
-const (
-	others group = iota
-	endsWithLocks
-	lostLocks
-	leaders
-)
-
-func keyOf(class Class, o *coordination.Occurrence) bucketKey {
-	key := bucketKey{class: class, node: o.Node}
+// keyOf returns the bucket of an event. Acts draw by their user and act, and not by the node: a user that makes nodes
+// would have a bucket for each, directories, users and limits have no node, and nobody hides a grant among directories.
+func keyOf(class Class, o *coordination.Occurrence, where Where) bucketKey {
+	key := bucketKey{class: class}
 	switch {
 	case o.Kind == coordination.OccurLeader, o.Kind == coordination.OccurSkipped:
 		key.group = leaders
+		return key
 	case class == Audit:
-		if key.node = 0; o.More != nil {
-			key.user = o.More.User
+		if o.More != nil {
+			key.tenant = o.More.User
 			key.act = o.More.Act
 		}
+		return key
 	case o.Kind == coordination.OccurLockLost:
 		key.group = lostLocks
 	case o.More != nil && o.More.Held+o.More.Awaited > 0:
 		key.group = endsWithLocks
 	}
+	key.node, key.tenant = o.Node, where.TenantOf(o.Node)
 	return key
 }
 
-// sumKey names a sum: of a bucket and kind, or of changes of the same data.
+// sumKey names a sum: of a level and kind, or of changes of the same data.
 type sumKey struct {
 	bucketKey
+	level     level
 	kind      coordination.OccurrenceKind
 	semaphore coordination.SemaphoreID // 0: of the bucket
 	session   coordination.SessionID
@@ -104,32 +73,20 @@ type sumKey struct {
 // rare is the queue of rare events between two calls of Take. Tokens come back, and sums end, with the seconds of the
 // leaders' stamps, so that all servers have the same sums.
 type rare struct {
-	queues  [Classes][]Rare
-	second  uint64            // the present one
-	buckets map[bucketKey]int // tokens left, without those that have all
-	drawn   [Classes]int      // tokens in this second
-	open    map[sumKey]int    // place in the queue of its class of an event that others of this second join
-	waited  bool              // the last Take left open events
-	lost    uint64            // events that had no place
+	shares
+	queues [Classes][]Rare
+	second uint64         // the present one
+	open   map[sumKey]int // place in the queue of its class of an event that others of this second join
+	waited bool           // the last Take left open events
+	lost   uint64         // events that had no place
 }
 
 // pass begins a second of the log.
 func (r *rare) pass(second uint64) {
-	passed := int(min(second-r.second, burstEvents))
+	passed := int(min(second-r.second, maxRefill))
 	r.second, r.waited = second, false
 	clear(r.open)
-	r.drawn = [Classes]int{}
-	for key, left := range r.buckets {
-		again := eventsAgain
-		if key.class == Audit {
-			again = actsAgain
-		}
-		if left += passed * again; left >= burstEvents {
-			delete(r.buckets, key)
-		} else {
-			r.buckets[key] = left
-		}
-	}
+	r.refill(passed)
 }
 
 // take returns what no other event can join any more. What is open, and what came after it, waits for one more call:
@@ -192,62 +149,100 @@ func classOf(o *coordination.Occurrence) (Class, bool) {
 
 // add queues an event of a class.
 func (r *rare) add(class Class, o *coordination.Occurrence, where Where) {
-	queue := &r.queues[class]
-	user := ""
-	if o.More != nil {
-		user = o.More.User
-	}
-	bucket := keyOf(class, o)
-	data := sumKey{bucket, o.Kind, o.SemaphoreID, o.Session, user}
-	sum := sumKey{bucketKey: bucket, kind: o.Kind}
-	if o.Kind != coordination.OccurDataChanged {
-		data = sum
-	}
-	for _, key := range []sumKey{sum, data} { // a sum has all behind its first one
-		at, isOpen := r.open[key]
-		if !isOpen {
-			continue
-		}
-		kept := &(*queue)[at]
-		if kept.Skipped++; !kept.SumsKind {
-			kept.Count = o.Count
-		}
-		kept.LastIndex, kept.LastNumber = o.Index, o.Number
+	key := keyOf(class, o, where)
+	sum := sumKey{bucketKey: key, kind: o.Kind}
+	if r.join(sum, o) { // a sum has all after its first one
 		return
 	}
+	data := sum
+	if o.Kind == coordination.OccurDataChanged {
+		data.semaphore, data.session = o.SemaphoreID, o.Session
+		if o.More != nil {
+			data.user = o.More.User
+		}
+		if r.join(data, o) {
+			return
+		}
+	}
+	drawn, shared := r.drawFor(key)
+	single, level := drawn.admit()
+	for sum.level = ofTenant; !single && sum.level < levels; sum.level++ {
+		sum.bucketKey = shared.summedAt(sum.level)
+		if r.join(sum, o) {
+			return
+		}
+	}
+	queue := &r.queues[class]
 	if len(*queue) >= maxQueued {
 		r.lost++
 		return
 	}
-	more := new(coordination.OccurrenceMore)
+	kept := Rare{Occurrence: *o, Class: class, Led: where.Leads(), SumsKind: !single}
+	kept.More = new(coordination.OccurrenceMore)
 	if o.More != nil {
-		*more = *o.More
-	}
-	kept := Rare{Occurrence: *o, Class: class, Led: where.Leads()}
-	kept.More = more
-	left, drawn := r.buckets[bucket]
-	if !drawn {
-		left = burstEvents
-	}
-	if left > 0 && r.drawn[class] < maxDrawn && (drawn || len(r.buckets) < maxBuckets) {
-		r.buckets[bucket] = left - 1
-		r.drawn[class]++
-	} else {
-		kept.SumsKind = true
+		*kept.More = *o.More
 	}
 	switch {
-	case kept.SumsKind:
-		r.open[sum] = len(*queue)
-	case o.Kind == coordination.OccurDataChanged:
+	case single && o.Kind == coordination.OccurDataChanged:
 		r.open[data] = len(*queue)
+	case !single:
+		if sum.level, sum.bucketKey = level, key; level != ofNode {
+			sum.bucketKey = shared.summedAt(level)
+		}
+		r.open[sum] = len(*queue)
 	}
-	if more.Path == "" {
-		more.Path = where.PathOfNode(o.Node)
+	if kept.SumsKind && level != ofNode {
+		kept.ofMany(level, where.PathOfTenant(sum.tenant))
+	} else if kept.More.Path == "" {
+		kept.More.Path = where.PathOfNode(o.Node)
 	}
-	if kept.Led && class == Configuration {
+	drawn.charge(single, level, tokensOf(&kept))
+	if kept.Led && class == Configuration && kept.Node != 0 {
 		if c := where.ClientOf(o.Node, o.Session); c != nil {
-			more.Client = *c
+			kept.More.Client = *c
 		}
 	}
 	*queue = append(*queue, kept)
+}
+
+// join adds an event to a sum, and reports whether that is open.
+func (r *rare) join(sum sumKey, o *coordination.Occurrence) bool {
+	at, isOpen := r.open[sum]
+	if !isOpen {
+		return false
+	}
+	kept := &r.queues[sum.class][at]
+	if kept.Skipped++; !kept.SumsKind {
+		kept.Count = o.Count
+	}
+	kept.LastIndex, kept.LastNumber = o.Index, o.Number
+	return true
+}
+
+// ofMany leaves of the first event of a sum what is true of all of them: they are of several nodes, or acts.
+func (r *Rare) ofMany(level level, path string) {
+	more := &coordination.OccurrenceMore{Path: path, Held: r.More.Held, Awaited: r.More.Awaited,
+		Contended: r.More.Contended}
+	if r.Class == Audit {
+		if more.Path = ""; level == ofTenant {
+			more.User = r.More.User
+		}
+	}
+	r.Occurrence = coordination.Occurrence{Kind: r.Kind, Cause: r.Cause, Index: r.Index, Number: r.Number,
+		StampMillis: r.StampMillis, More: more}
+}
+
+// tokensOf returns the tokens of a record. It is the same on all servers: only a leader knows the client of a change.
+func tokensOf(r *Rare) int {
+	more := r.More
+	bytes := recordBytes + len(r.Semaphore) + len(more.Path) + len(more.Act) + len(more.Target) + len(more.User) +
+		len(more.Reason) + len(more.Description) + len(more.Client.Peer) + len(more.Client.Library) +
+		len(more.Client.User)
+	for _, name := range more.Names {
+		bytes += len(name)
+	}
+	if r.Class == Configuration && r.Session != 0 {
+		bytes += coordination.MaxClientBytes
+	}
+	return bytes/tokenBytes + 1
 }

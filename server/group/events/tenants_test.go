@@ -85,7 +85,7 @@ func TestHolderBehindIdle(t *testing.T) {
 		r.Add(1, occurred(coordination.OccurSessionExpired, i+1, 1, coordination.OccurrenceMore{Path: "/local/x"}),
 			followerPlace{})
 	}
-	r.Add(1, occurred(coordination.OccurSessionExpired, 1000, 1,
+	r.Add(1, occurred(coordination.OccurSessionExpired, 900, 1,
 		coordination.OccurrenceMore{Path: "/local/x", Held: 1, Names: []string{"prod"}}), followerPlace{})
 	taken, _ := r.Take(true)
 	for _, e := range taken {
@@ -178,4 +178,126 @@ func TestActBehindOwnActs(t *testing.T) {
 		}
 	}
 	t.Errorf("none of %d events is the change of permissions", len(taken))
+}
+
+// tenantsPlace is a server with so many nodes of a tenant each.
+type tenantsPlace struct {
+	followerPlace
+	nodes coordination.NodeID
+}
+
+func (p tenantsPlace) TenantOf(id coordination.NodeID) string {
+	return fmt.Sprint("tenant ", (id-1)/p.nodes)
+}
+
+// attack adds the ends of sessions with locks, so many in a second, for some seconds; nodeOf names the node of each.
+// Each ten seconds the session of a calm tenant expires. It returns how many of the calm tenant's ends are kept.
+func attack(t *testing.T, p tenantsPlace, seconds, each int, nodeOf func(i int) coordination.NodeID) (kept int) {
+	t.Helper()
+	const calm = 1 << 40
+	r, i, counted := New(1), 0, uint64(0)
+	for second := range seconds {
+		for range each {
+			i++
+			list := occurred(coordination.OccurSessionExpired, i, nodeOf(i), coordination.OccurrenceMore{Held: 1})
+			list[0].StampMillis = uint64(second) * 1000
+			r.Add(1, list, p)
+		}
+		if second%10 == 9 {
+			list := occurred(coordination.OccurSessionExpired, i, calm, coordination.OccurrenceMore{Held: 1})
+			list[0].StampMillis, list[0].Number = uint64(second)*1000+999, 2
+			r.Add(1, list, p)
+		}
+		taken, lost := r.Take(true)
+		if lost > 0 {
+			t.Fatalf("%d events are lost", lost)
+		}
+		for _, e := range taken {
+			if counted += 1 + e.Skipped; e.Node == calm {
+				kept++
+			}
+		}
+	}
+	if n := uint64(seconds*each + seconds/10); counted != n {
+		t.Errorf("%d of %d events are counted", counted, n)
+	}
+	buckets := len(r.rare.buckets[ofNode]) + len(r.rare.buckets[ofTenant]) + len(r.rare.buckets[ofClass])
+	if buckets > maxBuckets+maxTenants+4 {
+		t.Errorf("%d buckets", buckets)
+	}
+	return kept
+}
+
+// TestAttacksOnShares: whatever a tenant does with his nodes, each end of another one's session is kept.
+func TestAttacksOnShares(t *testing.T) {
+	for what, a := range map[string]struct {
+		seconds, each int
+		nodeOf        func(i int) coordination.NodeID
+	}{
+		"one node":            {60, 2000, func(int) coordination.NodeID { return 1 }},
+		"many nodes":          {60, 5000, func(i int) coordination.NodeID { return coordination.NodeID(1 + i%4096) }},
+		"a node for each end": {60, 5000, func(i int) coordination.NodeID { return coordination.NodeID(i) }},
+	} {
+		if kept := attack(t, tenantsPlace{nodes: 1 << 30}, a.seconds, a.each, a.nodeOf); kept != a.seconds/10 {
+			t.Errorf("%s: %d of %d ends of another tenant are kept", what, kept, a.seconds/10)
+		}
+	}
+}
+
+// TestManyTenants: forty tenants flood at once, more than the class has tokens for. A calm one still has its events.
+func TestManyTenants(t *testing.T) {
+	nodeOf := func(i int) coordination.NodeID { return coordination.NodeID(1 + i%4000) }
+	if kept := attack(t, tenantsPlace{nodes: 100}, 100, 4000, nodeOf); kept != 10 {
+		t.Errorf("%d of 10 ends of a calm tenant are kept", kept)
+	}
+}
+
+// TestCalmNodeOfOneTenant: a node floods the tenant's share. Another node of the same tenant still has its events.
+func TestCalmNodeOfOneTenant(t *testing.T) {
+	nodeOf := func(int) coordination.NodeID { return 1 }
+	if kept := attack(t, tenantsPlace{nodes: 1 << 41}, 3000, 50, nodeOf); kept != 300 {
+		t.Errorf("%d of 300 ends on a calm node are kept", kept)
+	}
+}
+
+// TestManyUsers: a hundred users make ten directories a second each. An act of an administrator is kept each minute.
+func TestManyUsers(t *testing.T) {
+	r, kept := New(1), 0
+	const seconds = 600
+	for i := range seconds * 1001 {
+		more := coordination.OccurrenceMore{User: fmt.Sprint("user ", i%100), Act: "make directory"}
+		if i%1001 == 1000 && i/1001%60 == 0 {
+			more = coordination.OccurrenceMore{User: "root", Act: "change permissions"}
+		}
+		list := occurred(coordination.OccurAdministered, i+1, 0, more)
+		list[0].StampMillis = uint64(i/1001) * 1000
+		r.Add(1, list, followerPlace{})
+		if i%1001 == 1000 {
+			taken, lost := r.Take(true)
+			for _, e := range taken {
+				if e.More.User == "root" && !e.SumsKind {
+					kept++
+				}
+			}
+			if lost > 0 {
+				t.Fatalf("%d events are lost", lost)
+			}
+		}
+	}
+	if kept != seconds/60 {
+		t.Errorf("%d of %d acts of the administrator are kept", kept, seconds/60)
+	}
+}
+
+// BenchmarkMassExpiry is of a lost lock of a mass expiry, and its session.
+func BenchmarkMassExpiry(b *testing.B) {
+	r, p := New(1), followerPlace{}
+	more := &coordination.OccurrenceMore{Held: 1}
+	list := []coordination.Occurrence{{Kind: coordination.OccurSessionExpired, Node: 1, Number: 1, More: more},
+		{Kind: coordination.OccurLockLost, Cause: coordination.OccurSessionExpired, Node: 1, Number: 2, SemaphoreID: 1,
+			Semaphore: "s"}}
+	b.ReportAllocs()
+	for range b.N {
+		r.Add(1, list, p)
+	}
 }
