@@ -208,9 +208,9 @@ func examineSecrets(s serve.Settings) (findings []finding) {
 		result, text := foundWell, path+" is for its owner alone"
 		if info, err := os.Stat(path); err != nil {
 			result, text = foundFailure, err.Error()
-		} else if mode := info.Mode(); mode.Perm()&serve.ForOthers != 0 {
+		} else if excess := serve.Excess(info); excess != 0 {
 			result, text = foundWarning, fmt.Sprintf("%s is open to others than its owner: %s, want %s", path,
-				serve.ModeText(mode), serve.ModeText(mode&^serve.ForOthers))
+				serve.ModeText(info.Mode()), serve.ModeText(info.Mode()&^excess))
 		}
 		findings = append(findings, found("--"+name, result, "%s", text))
 	})

@@ -8,8 +8,15 @@ import (
 	"path/filepath"
 )
 
-// ForOthers are the permissions that nobody but the owner of a secret may have.
-const ForOthers = 0o077
+// Excess returns the permissions of a secret that have to be taken away: those of others than its owner, but not to
+// read a file that root lends to a group of this process.
+func Excess(info fs.FileInfo) fs.FileMode {
+	excess := info.Mode().Perm() & 0o077
+	if excess == 0o040 && lent(info) {
+		return 0
+	}
+	return excess
+}
 
 // secrets describe the files with secrets, by the names of their settings.
 var secrets = map[string]string{"token-file": "the token file", "tls-key": "the key of --tls-cert",
@@ -28,9 +35,9 @@ func EachSecret(s Settings, do func(name, path string)) {
 // by its reader.
 func warnOfModes(logger *slog.Logger, s Settings) {
 	warn := func(what, path string) {
-		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&ForOthers != 0 {
+		if info, err := os.Stat(path); err == nil && Excess(info) != 0 {
 			logger.Warn(what+" is open to others than its owner, who can then pass for any user: take the rights away",
-				"path", path, "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^ForOthers))
+				"path", path, "mode", ModeText(info.Mode()), "want", ModeText(info.Mode()&^Excess(info)))
 		}
 	}
 	EachSecret(s, func(name, path string) { warn(secrets[name], path) })
@@ -58,7 +65,7 @@ func OpenToOthers(directory string) (count int, first string) {
 			return nil
 		}
 		info, err := entry.Info()
-		if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.Mode().Perm()&ForOthers == 0 {
+		if err != nil || info.Mode()&fs.ModeSymlink != 0 || Excess(info) == 0 {
 			return nil
 		}
 		if count++; count == 1 {
