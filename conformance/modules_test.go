@@ -1,6 +1,9 @@
 package conformance_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +16,8 @@ import (
 
 // apart are the modules that go.work leaves out: they import nothing of this repository and pin versions of
 // their own. The last one stands for the module of a user.
-var apart = []string{".ci/tools", ".ci/release", "conformance/bench/etcd", "compat/go/standin/testdata/alone"}
+var apart = []string{".ci/tools", ".ci/release", "conformance/bench/etcd", "deploy/test",
+	"compat/go/standin/testdata/alone"}
 
 // Users take the server's module by itself, so it must not need one of those inside it, nor a replacement.
 // Every other module is in go.work.
@@ -118,4 +122,49 @@ func numbersOf(t *testing.T, version string) []int {
 		numbers = append(numbers, n)
 	}
 	return numbers
+}
+
+// TestManifestsAreFresh wants deploy/manifests.yaml to be made of the present chart. `make deploy-test`, which needs
+// Helm, compares the manifests themselves.
+func TestManifestsAreFresh(t *testing.T) {
+	t.Parallel()
+	chart, hash := filepath.Join("..", "deploy", "chart"), sha256.New()
+	err := filepath.WalkDir(chart, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		fmt.Fprintf(hash, "%s %x\n", filepath.ToSlash(strings.TrimPrefix(name, chart))[1:], sha256.Sum256(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.ReadFile("../deploy/manifests.yaml")
+	if want := fmt.Sprintf("# Checksum of the chart: %x\n", hash.Sum(nil)); err != nil || !bytes.Contains(made,
+		[]byte(want)) {
+		t.Errorf("deploy/manifests.yaml is not fresh: run make manifests (%v)", err)
+	}
+}
+
+// TestNightly wants the nightly workflow to run programmes that there are.
+func TestNightly(t *testing.T) {
+	t.Parallel()
+	workflow, err := os.ReadFile("../.github/workflows/nightly.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programmes, err := os.ReadFile("../.ci/long")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^ +- (?:\{target: )?([a-z-]+)(?:$|,)`).FindAllSubmatch(workflow, -1)
+	for _, target := range targets {
+		if !bytes.Contains(programmes, []byte("\n"+string(target[1])+"() { ## ")) {
+			t.Errorf(".ci/long has no %s", target[1])
+		}
+	}
+	if len(targets) < 20 {
+		t.Errorf("%d programmes", len(targets))
+	}
 }
