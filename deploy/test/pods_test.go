@@ -55,17 +55,18 @@ func TestPods(t *testing.T) {
 			}
 		}
 	})
-	page := blocks(t)
+	page := blocks(t, 4)
+	install, user, upgrade, replace := page[0], page[1], page[2], page[3]
 
-	k.script(page["Install"][0])
-	k.script(page["Install"][1])
+	k.script(install)
+	k.script(user)
 	held := k.hold()
-	k.script(page["Upgrade and restart"][0])
+	k.script(upgrade)
 	k.wantHeld(held)
 	k.renew()
 	k.script("kubectl -n coordd rollout restart statefulset/coordd")
 	k.wantHeld(held)
-	k.loseVolume(page["A lost volume"][0])
+	k.loseVolume(replace)
 	k.wantHeld(held)
 	k.script("kubectl -n coordd rollout restart statefulset/coordd") // with its first list of servers again
 	k.wantHeld(held)
