@@ -27,6 +27,8 @@ type Inspection struct {
 	// Prefix is the beginning of the names of the listed semaphores; Exact, their whole name.
 	Prefix string
 	Exact  bool
+	// Persistent leaves out ephemeral semaphores, and the links of the others.
+	Persistent bool
 	// Resource, if it is not empty, is listed with what is below it, and no other resource.
 	Resource string
 	// Data bounds the bytes of data that each semaphore, owner and waiter is listed with.
@@ -295,14 +297,14 @@ func (i *inspector) semaphores(n *node) bool {
 		if !continued {
 			i.at.Links, i.at.Order, i.at.Near = NoLinks, 0, 0
 		}
-		if !strings.HasPrefix(sem.name, i.q.Prefix) {
+		if !strings.HasPrefix(sem.name, i.q.Prefix) || i.q.Persistent && sem.ephemeral {
 			continue
 		}
 		seen := InspectedSemaphore{Node: n.id, Path: n.path, ID: sem.id, Name: sem.name, Data: sem.data,
 			Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral, Owners: sem.owners.length,
 			Waiters: sem.waiters.length, Continued: continued, Version: sem.version(&i.machine.versions)}
 		i.weigh(sem.name, sem.data)
-		all := i.linksOf(n, sem, &seen)
+		all := i.q.Persistent || i.linksOf(n, sem, &seen)
 		i.found.Semaphores = append(i.found.Semaphores, seen)
 		if !all {
 			return false

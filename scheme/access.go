@@ -86,6 +86,26 @@ func accessOf(names []string) Access {
 	return access
 }
 
+// AccessOf returns the access that a permission allows; an unknown one allows nothing.
+func AccessOf(name string) Access { return accessOf([]string{name}) }
+
+// elementary are the permissions that allow a right each, in the order of the rights.
+var elementary = [...]string{"ydb.granular.select_row", "ydb.granular.update_row", "ydb.granular.erase_row",
+	"ydb.granular.read_attributes", "ydb.granular.write_attributes", "ydb.granular.create_directory",
+	"ydb.granular.create_table", "ydb.granular.create_queue", "ydb.granular.remove_schema",
+	"ydb.granular.describe_schema", "ydb.granular.alter_schema", "ydb.database.create", "ydb.database.drop",
+	"ydb.access.grant", permissionConnect}
+
+// Names returns the permission that allows each of the rights.
+func (a Access) Names() (names []string) {
+	for i, name := range elementary {
+		if a&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // AllUsers is the group of all named subjects.
 const AllUsers = "all-users@well-known"
 

@@ -52,6 +52,26 @@ func (l Lineage) EffectivePermissions() []Permission {
 	return effective
 }
 
+// Given is a permission that a subject has at an entry.
+type Given struct {
+	Subject, Name string
+	Level         int // where it was given, as a place in the lineage
+}
+
+// Given returns the permissions that EffectivePermissions joins, the nearest first.
+func (l Lineage) Given() (given []Given) {
+	for i := range l {
+		for _, p := range l[i].Permissions {
+			for _, name := range p.Names {
+				if name, _ := storedName(name); i == 0 || name != permissionConnect {
+					given = append(given, Given{p.Subject, name, i})
+				}
+			}
+		}
+	}
+	return given
+}
+
 // Rights returns what a subject may do at the entry: everything if it owns the entry or is exempt, otherwise
 // what EffectivePermissions gives to it and to AllUsers.
 func (l Lineage) Rights(s Subject) Access {

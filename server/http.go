@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -232,8 +233,9 @@ func (s *Server) ConsoleLink() string {
 		host = "127.0.0.1"
 	}
 	scheme := "http"
-	if s.config.HTTP.TLS { // the certificate is for this name
-		scheme, host = "https", s.discovery.Advertised.TLS.Host
+	if s.config.HTTP.TLS {
+		names := append([]string{s.discovery.Advertised.TLS.Host, host, "localhost"}, s.config.httpHosts()...)
+		scheme, host = "https", names[max(0, slices.IndexFunc(names, s.tls.Covers))]
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(address.Port)) + "/#key=" + s.http.console.NewKey()
 }

@@ -22,7 +22,7 @@ func (s *Server) inspects(ctx context.Context) error {
 	switch mode := s.config.inspectMode(); {
 	case mode == InspectOff:
 		return errInspectOff
-	case mode == InspectLocal && auth.Of(ctx) != auth.LocalAdministrator && !auth.FromSocket(ctx) &&
+	case mode == InspectLocal && !auth.Of(ctx).Owns() && !auth.FromSocket(ctx) &&
 		!auth.FromLoopback(ctx):
 		return errInspectLocal
 	case auth.Of(ctx).ByToken() && !s.auth.StillValid(auth.Of(ctx), s.group.Accounts()):

@@ -114,7 +114,7 @@ func TestUpdateIsRepeatedToTheNextLeader(t *testing.T) {
 		asked := (leader + 1 + random.IntN(2)) % 3
 		before := c.present(asked)
 		want, data, code := before.GetVersion()+1, fmt.Sprint("data of round ", round), codes.OK
-		request := &adminpb.UpdateDataRequest{Path: testNode, Name: "settings", Data: []byte(data),
+		request := &adminpb.UpdateDataRequest{Path: testNode, Name: []byte("settings"), Data: []byte(data),
 			Expected: before.GetVersion()}
 		if lost.stale {
 			request.Expected--

@@ -269,7 +269,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 	}
 	s.readiness.Store, s.admin.Store = s.store, s.store
 	s.inspect.Store(&inspect.Service{History: s.newHistory(), Runner: s.calls, Serves: s.inspects, Logger: c.Logger,
-		Boards: inspect.NewBoards(s.group)})
+		Boards: inspect.NewBoards(s.group), Database: c.Database})
 	return nil
 }
 

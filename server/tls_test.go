@@ -341,6 +341,10 @@ func TestHTTPWithTLS(t *testing.T) {
 	if link := s.ConsoleLink(); !strings.HasPrefix(link, "https://coordd.example:"+port+"/#key=") {
 		t.Error(link)
 	}
+	s.discovery.Advertised.TLS.Host = "server-7" // for which the certificate is not
+	if link := s.ConsoleLink(); !strings.HasPrefix(link, "https://127.0.0.1:"+port+"/#key=") {
+		t.Error(link)
+	}
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, HTTP: HTTP{TLS: true}}
 	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "http-tls") {
 		t.Error(err)

@@ -20,7 +20,7 @@ func (c *testCluster) present(i int) *adminpb.Version { return c.versions(i, fal
 func (c *testCluster) versions(i int, former bool) *adminpb.VersionsResponse {
 	c.t.Helper()
 	answer, err := adminpb.NewInspectClient(c.conns[i]).Versions(c.t.Context(),
-		&adminpb.VersionsRequest{Path: testNode, Name: "settings", Former: former})
+		&adminpb.VersionsRequest{Path: testNode, Name: []byte("settings"), Former: former})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func (c *testCluster) race(round int, expected uint64) string {
 	for i, conn := range c.conns {
 		racing.Go(func() {
 			_, err := adminpb.NewInspectClient(conn).UpdateData(c.t.Context(), &adminpb.UpdateDataRequest{
-				Path: testNode, Name: "settings", Data: fmt.Appendf(nil, "%d of %d", i, round), Expected: expected})
+				Path: testNode, Name: []byte("settings"), Data: fmt.Appendf(nil, "%d of %d", i, round), Expected: expected})
 			codesOf[i] = status.Code(err)
 		})
 	}

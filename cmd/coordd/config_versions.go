@@ -45,14 +45,14 @@ func (v *lastChange) String() string {
 func (c *caller) versions(ctx context.Context, node, name string, former bool) (*adminpb.VersionsResponse, error) {
 	answer := new(adminpb.VersionsResponse)
 	err := c.inspect(ctx, adminpb.Inspect_Versions_FullMethodName,
-		&adminpb.VersionsRequest{Path: c.path(node), Name: name, Former: former}, answer)
+		&adminpb.VersionsRequest{Path: c.path(node), Name: []byte(name), Former: former}, answer)
 	return answer, err
 }
 
 // setVersion sets a configuration that has the expected version.
 func (c *caller) setVersion(ctx context.Context, node, name string, data []byte, expected uint64) error {
 	err := c.Invoke(ctx, adminpb.Inspect_UpdateData_FullMethodName, &adminpb.UpdateDataRequest{Path: c.path(node),
-		Name: name, Data: data, Expected: expected}, new(adminpb.UpdateDataResponse))
+		Name: []byte(name), Data: data, Expected: expected}, new(adminpb.UpdateDataResponse))
 	if status.Code(err) == codes.Aborted {
 		return exit.With(exit.Conflict, fmt.Errorf("%q: %w", name, plain(err)))
 	}

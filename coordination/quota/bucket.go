@@ -24,6 +24,8 @@ type Bucket struct {
 	average float64 // of what came lately, in a tick
 	flow    Flow
 	sum     *Flow // of all buckets of its kind
+	lately  lately
+	noted   bool // among those that Recent returns next
 
 	first, last *Waiter
 	waiters     int
@@ -48,6 +50,37 @@ func (f *Flow) add(g Flow) {
 	f.Assigned = min(f.Assigned+g.Assigned, enormous)
 	f.Granted = min(f.Granted+g.Granted, enormous)
 	f.Used = min(f.Used+g.Used, enormous)
+}
+
+// lately counts the units that were granted or used in the last ten seconds.
+type lately struct {
+	period        int64 // of ten seconds
+	units, before float64
+}
+
+const latelyPeriod = 10_000 * millisecond
+
+// at notes that time has come so far, and returns the part of the present period that is over.
+func (l *lately) at(now coordination.Instant) float64 {
+	period := int64(now / latelyPeriod)
+	if period > l.period {
+		if l.before = l.units; period > l.period+1 {
+			l.before = 0
+		}
+		l.period, l.units = period, 0
+	}
+	return float64(now%latelyPeriod) / float64(latelyPeriod)
+}
+
+func (l *lately) add(now coordination.Instant, amount float64) {
+	l.at(now)
+	l.units = min(l.units+amount, enormous)
+}
+
+// perSecond takes it that the units of the period before came at a steady pace.
+func (l *lately) perSecond(now coordination.Instant) float64 {
+	over := l.at(now)
+	return (l.units + l.before*(1-over)) / 10
 }
 
 // count notes what has gone in or out.
@@ -96,6 +129,7 @@ func (b *Bucket) may(now coordination.Instant, amount float64) bool {
 
 // grant takes an amount that may be granted.
 func (b *Bucket) grant(now coordination.Instant, amount float64) {
+	b.lately.add(now, amount)
 	b.count(Flow{Granted: amount})
 	amount = b.bounded(amount)
 	switch {
@@ -114,6 +148,7 @@ func (b *Bucket) grant(now coordination.Instant, amount float64) {
 func (b *Bucket) use(now coordination.Instant, amount float64) {
 	b.level -= b.bounded(amount)
 	b.granted, b.paced = now, true
+	b.lately.add(now, amount)
 	b.count(Flow{Used: amount})
 }
 
@@ -157,13 +192,15 @@ type State struct {
 	// Waiters counts the waiters, Waiting the units that they want together.
 	Waiters int
 	Waiting float64
+	// PerSecond is the rate of the last ten seconds, about, of units that were granted or used.
+	PerSecond float64
 	// Asks reports that it asks the leader for more, and Detailed that its node's counters are detailed.
 	Asks, Detailed bool
 }
 
 // State returns the bucket's state.
-func (b *Bucket) State() State {
-	return State{b.flow, b.level, b.capacity, b.waiters, b.waiting, b.active >= 0, b.detailed}
+func (b *Bucket) State(now coordination.Instant) State {
+	return State{b.flow, b.level, b.capacity, b.waiters, b.waiting, b.lately.perSecond(now), b.active >= 0, b.detailed}
 }
 
 // Key is the resource.

@@ -15,6 +15,8 @@ const (
 	MaxWaiters = 100_000
 	// MaxWaiterBytes bounds what they take, as Waiter.Bytes counts it.
 	MaxWaiterBytes = 32 << 20
+	// MaxRecent bounds the resources that Recent returns.
+	MaxRecent = 1024
 )
 
 // fading is the factor in each tick for the supply of a bucket that hears of no leader: 0.999 in a second.
@@ -32,6 +34,7 @@ type Buckets struct {
 	active  []*Bucket // that ask for more
 	looks   byDue     // whose first waiter's turn may come by time
 	changed []Demand
+	recent  []*Bucket // see Recent
 	ended   []*Waiter
 	waiters int
 	bytes   int
@@ -66,6 +69,7 @@ func (s *Buckets) Acquire(now coordination.Instant, b *Bucket, amount uint64) bo
 		return false
 	}
 	b.grant(now, float64(amount))
+	s.note(b)
 	s.settle(now, b)
 	return true
 }
@@ -74,6 +78,7 @@ func (s *Buckets) Acquire(now coordination.Instant, b *Bucket, amount uint64) bo
 func (s *Buckets) Use(now coordination.Instant, b *Bucket, amount uint64) {
 	b.at(now)
 	b.use(now, float64(amount))
+	s.note(b)
 	s.settle(now, b)
 }
 
@@ -95,6 +100,7 @@ func (s *Buckets) Wait(now coordination.Instant, b *Bucket, amount uint64, w *Wa
 	b.waiting += w.amount
 	s.waiters++
 	s.bytes += w.Bytes
+	s.note(b)
 	s.settle(now, b)
 	return true
 }
@@ -138,9 +144,28 @@ func (s *Buckets) serve(now coordination.Instant, b *Bucket) {
 	for w := b.first; w != nil && b.may(now, w.amount); w = b.first {
 		b.grant(now, w.amount)
 		s.leave(w, Granted)
+		s.note(b)
 		s.ended = append(s.ended, w)
 	}
 	s.settle(now, b)
+}
+
+// Recent returns the resources of which somebody wanted or got units since the last call, the first MaxRecent of them.
+func (s *Buckets) Recent() (keys []coordination.ResourceKey) {
+	for i, b := range s.recent {
+		keys = append(keys, b.key)
+		b.noted, s.recent[i] = false, nil
+	}
+	s.recent = s.recent[:0]
+	return keys
+}
+
+// note makes a bucket one of those that Recent returns.
+func (s *Buckets) note(b *Bucket) {
+	if !b.noted && len(s.recent) < MaxRecent {
+		b.noted = true
+		s.recent = append(s.recent, b)
+	}
 }
 
 // settle notes what follows from a bucket's new state: whether it asks for more, and when to look at it.

@@ -82,7 +82,7 @@ func (a *audit) check() {
 						what, want)
 				}
 			}
-			state := b.State()
+			state := b.State(a.w.now)
 			near("assigned", state.Assigned, account.flow.Assigned)
 			near("granted", state.Granted, account.flow.Granted)
 			near("used", state.Used, account.flow.Used)

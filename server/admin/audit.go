@@ -49,6 +49,7 @@ var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
 	adminpb.Cluster_Quotas_FullMethodName: true, adminpb.Inspect_List_FullMethodName: true,
 	adminpb.Inspect_Watch_FullMethodName: true, adminpb.Inspect_Versions_FullMethodName: true,
+	adminpb.Inspect_Children_FullMethodName: true, adminpb.Inspect_Rights_FullMethodName: true,
 	adminpb.Console_Servers_FullMethodName: true, adminpb.Inspect_Events_FullMethodName: true}
 
 // changes are the methods of YDB's services that change what administrators make.
@@ -93,8 +94,8 @@ func (a *Audit) Stream(service any, stream grpc.ServerStream, info *grpc.StreamS
 	return err
 }
 
-// log writes the line. Everything that an administrator changes has one, but data, of which a semaphore has one a
-// second. All else is rate-limited: refusals by where they come from, and what is done or has failed by what it is, for
+// log writes the line. Everything that an administrator changes has one, but data without a reason, of which a semaphore
+// has one a second. All else is rate-limited: refusals by where they come from, and what is done or has failed by what it is, for
 // callers can repeat it.
 func (a *Audit) log(ctx context.Context, method string, request any, err error) {
 	act, target := method[strings.LastIndex(method, ".")+1:], targetOf(request)
@@ -115,6 +116,7 @@ func (a *Audit) log(ctx context.Context, method string, request any, err error) 
 	}
 	administers := a.administrates(ctx)
 	update, isData := request.(*adminpb.UpdateDataRequest)
+	isData = isData && !(administers && update.GetReason() != "") // a person has thought of the reason
 	if err != nil || !administers || isData {
 		if isData { // each has another version
 			target = update.GetPath() + "\n" + string(update.GetName())
@@ -142,7 +144,7 @@ func (a *Audit) log(ctx context.Context, method string, request any, err error) 
 // administrates reports whether a caller is an administrator, as far as this server knows.
 func (a *Audit) administrates(ctx context.Context) bool {
 	id := auth.Of(ctx)
-	return id == auth.LocalAdministrator || a.Group.Accounts().IsAdministrator(id.Name)
+	return id.Owns() || a.Group.Accounts().IsAdministrator(id.Name)
 }
 
 // refusalIn is why an operation of YDB's was refused, which is no error of the call.

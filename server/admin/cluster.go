@@ -61,7 +61,7 @@ func (s *Cluster) administer(ctx context.Context) error {
 
 // isOwner reports whether a caller may do everything without being an administrator.
 func (s *Cluster) isOwner(ctx context.Context) bool {
-	return auth.Of(ctx) == auth.LocalAdministrator || !s.Auth.Required && s.Auth.IsLocal(ctx)
+	return auth.Of(ctx).Owns() || !s.Auth.Required && s.Auth.IsLocal(ctx)
 }
 
 // administerNow is administer for changes: this server may not know yet that an administrator was added, or

@@ -146,9 +146,10 @@ func (PageRequest_Kind) EnumDescriptor() ([]byte, []int) {
 type PageRequest_Filter int32
 
 const (
-	PageRequest_ALL      PageRequest_Filter = 0
-	PageRequest_HELD     PageRequest_Filter = 1 // semaphores that are held or awaited
-	PageRequest_DETACHED PageRequest_Filter = 2 // sessions that no client has
+	PageRequest_ALL        PageRequest_Filter = 0
+	PageRequest_HELD       PageRequest_Filter = 1 // semaphores that are held or awaited
+	PageRequest_DETACHED   PageRequest_Filter = 2 // sessions that no client has
+	PageRequest_PERSISTENT PageRequest_Filter = 3 // semaphores that are not ephemeral, without their owners and waiters
 )
 
 // Enum value maps for PageRequest_Filter.
@@ -157,11 +158,13 @@ var (
 		0: "ALL",
 		1: "HELD",
 		2: "DETACHED",
+		3: "PERSISTENT",
 	}
 	PageRequest_Filter_value = map[string]int32{
-		"ALL":      0,
-		"HELD":     1,
-		"DETACHED": 2,
+		"ALL":        0,
+		"HELD":       1,
+		"DETACHED":   2,
+		"PERSISTENT": 3,
 	}
 )
 
@@ -348,7 +351,7 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // The reason why a session that ended had no stream.
@@ -401,7 +404,7 @@ func (x Event_Lost) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Lost.Descriptor instead.
 func (Event_Lost) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26, 1}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{35, 1}
 }
 
 type PageRequest struct {
@@ -422,8 +425,9 @@ type PageRequest struct {
 	// times as long ago as a walk over all of them takes. Behind those that are awaited OLDEST_WAIT has the others by
 	// LONGEST_HELD.
 	Order         PageRequest_Order `protobuf:"varint,10,opt,name=order,proto3,enum=coordd.admin.v1.PageRequest_Order" json:"order,omitempty"`
-	Search        []byte            `protobuf:"bytes,11,opt,name=search,proto3" json:"search,omitempty"` // with an order: only semaphores that have it in their name, or in the path of their node
-	Exact         bool              `protobuf:"varint,12,opt,name=exact,proto3" json:"exact,omitempty"`  // prefix is the whole name; not with an order
+	Search        []byte            `protobuf:"bytes,11,opt,name=search,proto3" json:"search,omitempty"`    // with an order: only semaphores that have it in their name, or in the path of their node
+	Exact         bool              `protobuf:"varint,12,opt,name=exact,proto3" json:"exact,omitempty"`     // prefix is the whole name; not with an order
+	Samples       bool              `protobuf:"varint,13,opt,name=samples,proto3" json:"samples,omitempty"` // the first of the resources comes with its samples
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -538,6 +542,13 @@ func (x *PageRequest) GetSearch() []byte {
 func (x *PageRequest) GetExact() bool {
 	if x != nil {
 		return x.Exact
+	}
+	return false
+}
+
+func (x *PageRequest) GetSamples() bool {
+	if x != nil {
+		return x.Samples
 	}
 	return false
 }
@@ -1418,16 +1429,20 @@ func (x *ResourceSettings) GetPrefetchWatermark() float64 {
 
 // What a server has of a resource. The sums are in units, and since this bucket was made: the first acquire there.
 type ResourceBucket struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`       // its name, or its id
-	Level         float64                `protobuf:"fixed64,2,opt,name=level,proto3" json:"level,omitempty"`       // negative: a debt
-	Capacity      float64                `protobuf:"fixed64,3,opt,name=capacity,proto3" json:"capacity,omitempty"` // the level of a full bucket while nobody waits
-	Waiters       uint64                 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`    // calls that wait
-	Waiting       float64                `protobuf:"fixed64,5,opt,name=waiting,proto3" json:"waiting,omitempty"`   // what they want together
-	Asks          bool                   `protobuf:"varint,6,opt,name=asks,proto3" json:"asks,omitempty"`          // it asks the leader for more
-	Assigned      float64                `protobuf:"fixed64,7,opt,name=assigned,proto3" json:"assigned,omitempty"` // what it was given
-	Granted       float64                `protobuf:"fixed64,8,opt,name=granted,proto3" json:"granted,omitempty"`   // what was required and granted
-	Used          float64                `protobuf:"fixed64,9,opt,name=used,proto3" json:"used,omitempty"`         // what was reported as used
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Server    string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`                           // its name, or its id
+	Level     float64                `protobuf:"fixed64,2,opt,name=level,proto3" json:"level,omitempty"`                           // negative: a debt
+	Capacity  float64                `protobuf:"fixed64,3,opt,name=capacity,proto3" json:"capacity,omitempty"`                     // the level of a full bucket while nobody waits
+	Waiters   uint64                 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`                        // calls that wait
+	Waiting   float64                `protobuf:"fixed64,5,opt,name=waiting,proto3" json:"waiting,omitempty"`                       // what they want together
+	Asks      bool                   `protobuf:"varint,6,opt,name=asks,proto3" json:"asks,omitempty"`                              // it asks the leader for more
+	Assigned  float64                `protobuf:"fixed64,7,opt,name=assigned,proto3" json:"assigned,omitempty"`                     // what it was given
+	Granted   float64                `protobuf:"fixed64,8,opt,name=granted,proto3" json:"granted,omitempty"`                       // what was required and granted
+	Used      float64                `protobuf:"fixed64,9,opt,name=used,proto3" json:"used,omitempty"`                             // what was reported as used
+	PerSecond float64                `protobuf:"fixed64,10,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"` // of both, lately: within ten seconds
+	// One for each 10 seconds of an hour, the oldest first. A server keeps them in memory, for the 32 resources of which it
+	// has given out most units; a server that was started anew begins without any.
+	Samples       []*ResourceSample `protobuf:"bytes,11,rep,name=samples,proto3" json:"samples,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1525,6 +1540,88 @@ func (x *ResourceBucket) GetUsed() float64 {
 	return 0
 }
 
+func (x *ResourceBucket) GetPerSecond() float64 {
+	if x != nil {
+		return x.PerSecond
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetSamples() []*ResourceSample {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+type ResourceSample struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMillis      uint64                 `protobuf:"varint,1,opt,name=at_millis,json=atMillis,proto3" json:"at_millis,omitempty"` // since 1970
+	PerSecond     float64                `protobuf:"fixed64,2,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"`
+	Level         float64                `protobuf:"fixed64,3,opt,name=level,proto3" json:"level,omitempty"`
+	Waiters       uint64                 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceSample) Reset() {
+	*x = ResourceSample{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceSample) ProtoMessage() {}
+
+func (x *ResourceSample) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceSample.ProtoReflect.Descriptor instead.
+func (*ResourceSample) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResourceSample) GetAtMillis() uint64 {
+	if x != nil {
+		return x.AtMillis
+	}
+	return 0
+}
+
+func (x *ResourceSample) GetPerSecond() float64 {
+	if x != nil {
+		return x.PerSecond
+	}
+	return 0
+}
+
+func (x *ResourceSample) GetLevel() float64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *ResourceSample) GetWaiters() uint64 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
 type EndSessionRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
@@ -1540,7 +1637,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1649,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[10]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1662,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{10}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EndSessionRequest) GetPath() string {
@@ -1618,7 +1715,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1727,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1740,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{11}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 type DeleteSemaphoreRequest struct {
@@ -1661,7 +1758,7 @@ type DeleteSemaphoreRequest struct {
 
 func (x *DeleteSemaphoreRequest) Reset() {
 	*x = DeleteSemaphoreRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1770,7 @@ func (x *DeleteSemaphoreRequest) String() string {
 func (*DeleteSemaphoreRequest) ProtoMessage() {}
 
 func (x *DeleteSemaphoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1783,7 @@ func (x *DeleteSemaphoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphoreRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphoreRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{12}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteSemaphoreRequest) GetPath() string {
@@ -1739,7 +1836,7 @@ type DeleteSemaphoreResponse struct {
 
 func (x *DeleteSemaphoreResponse) Reset() {
 	*x = DeleteSemaphoreResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1848,7 @@ func (x *DeleteSemaphoreResponse) String() string {
 func (*DeleteSemaphoreResponse) ProtoMessage() {}
 
 func (x *DeleteSemaphoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,21 +1861,22 @@ func (x *DeleteSemaphoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphoreResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphoreResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
 }
 
 type VersionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Former        bool                   `protobuf:"varint,3,opt,name=former,proto3" json:"former,omitempty"` // also former versions, of all servers
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Former        bool                   `protobuf:"varint,3,opt,name=former,proto3" json:"former,omitempty"`                        // also former versions, of all servers
+	DataBytes     uint32                 `protobuf:"varint,4,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of the data of each version; 0: all of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VersionsRequest) Reset() {
 	*x = VersionsRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1888,7 @@ func (x *VersionsRequest) String() string {
 func (*VersionsRequest) ProtoMessage() {}
 
 func (x *VersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1901,7 @@ func (x *VersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionsRequest.ProtoReflect.Descriptor instead.
 func (*VersionsRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VersionsRequest) GetPath() string {
@@ -1813,11 +1911,11 @@ func (x *VersionsRequest) GetPath() string {
 	return ""
 }
 
-func (x *VersionsRequest) GetName() string {
+func (x *VersionsRequest) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
 func (x *VersionsRequest) GetFormer() bool {
@@ -1825,6 +1923,13 @@ func (x *VersionsRequest) GetFormer() bool {
 		return x.Former
 	}
 	return false
+}
+
+func (x *VersionsRequest) GetDataBytes() uint32 {
+	if x != nil {
+		return x.DataBytes
+	}
+	return 0
 }
 
 // What data was, and since when.
@@ -1844,7 +1949,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1961,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1974,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Version) GetVersion() uint64 {
@@ -1920,13 +2025,14 @@ type VersionsResponse struct {
 	Former        []*Version             `protobuf:"bytes,2,rep,name=former,proto3" json:"former,omitempty"`                                 // ascending
 	History       History                `protobuf:"varint,3,opt,name=history,proto3,enum=coordd.admin.v1.History" json:"history,omitempty"` // of the node
 	Unknown       []string               `protobuf:"bytes,4,rep,name=unknown,proto3" json:"unknown,omitempty"`                               // the servers whose former versions are missing, and why
+	MayUpdate     bool                   `protobuf:"varint,5,opt,name=may_update,json=mayUpdate,proto3" json:"may_update,omitempty"`         // the caller has ydb.granular.update_row
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VersionsResponse) Reset() {
 	*x = VersionsResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2044,7 @@ func (x *VersionsResponse) String() string {
 func (*VersionsResponse) ProtoMessage() {}
 
 func (x *VersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2057,7 @@ func (x *VersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionsResponse.ProtoReflect.Descriptor instead.
 func (*VersionsResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VersionsResponse) GetPresent() *Version {
@@ -1982,6 +2088,13 @@ func (x *VersionsResponse) GetUnknown() []string {
 	return nil
 }
 
+func (x *VersionsResponse) GetMayUpdate() bool {
+	if x != nil {
+		return x.MayUpdate
+	}
+	return false
+}
+
 type SetHistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
@@ -1992,7 +2105,7 @@ type SetHistoryRequest struct {
 
 func (x *SetHistoryRequest) Reset() {
 	*x = SetHistoryRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2117,7 @@ func (x *SetHistoryRequest) String() string {
 func (*SetHistoryRequest) ProtoMessage() {}
 
 func (x *SetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2130,7 @@ func (x *SetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*SetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetHistoryRequest) GetPath() string {
@@ -2042,7 +2155,7 @@ type SetHistoryResponse struct {
 
 func (x *SetHistoryResponse) Reset() {
 	*x = SetHistoryResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2167,7 @@ func (x *SetHistoryResponse) String() string {
 func (*SetHistoryResponse) ProtoMessage() {}
 
 func (x *SetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,22 +2180,23 @@ func (x *SetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*SetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
 }
 
 type UpdateDataRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`          // up to 1048576 bytes
 	Expected      uint64                 `protobuf:"varint,4,opt,name=expected,proto3" json:"expected,omitempty"` // version; 0: there is no such semaphore
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`      // for the log; up to 128 bytes of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateDataRequest) Reset() {
 	*x = UpdateDataRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2208,7 @@ func (x *UpdateDataRequest) String() string {
 func (*UpdateDataRequest) ProtoMessage() {}
 
 func (x *UpdateDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2221,7 @@ func (x *UpdateDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDataRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDataRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateDataRequest) GetPath() string {
@@ -2117,11 +2231,11 @@ func (x *UpdateDataRequest) GetPath() string {
 	return ""
 }
 
-func (x *UpdateDataRequest) GetName() string {
+func (x *UpdateDataRequest) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
 func (x *UpdateDataRequest) GetData() []byte {
@@ -2138,6 +2252,13 @@ func (x *UpdateDataRequest) GetExpected() uint64 {
 	return 0
 }
 
+func (x *UpdateDataRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type UpdateDataResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2146,7 +2267,7 @@ type UpdateDataResponse struct {
 
 func (x *UpdateDataResponse) Reset() {
 	*x = UpdateDataResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2279,7 @@ func (x *UpdateDataResponse) String() string {
 func (*UpdateDataResponse) ProtoMessage() {}
 
 func (x *UpdateDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2292,483 @@ func (x *UpdateDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDataResponse.ProtoReflect.Descriptor instead.
 func (*UpdateDataResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
+}
+
+type ChildrenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`   // empty: the database
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // only names after this one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildrenRequest) Reset() {
+	*x = ChildrenRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildrenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildrenRequest) ProtoMessage() {}
+
+func (x *ChildrenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildrenRequest.ProtoReflect.Descriptor instead.
+func (*ChildrenRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ChildrenRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ChildrenRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type ChildrenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Children      []*Child               `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"` // ascending names, compared by bytes, up to 256
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`        // there are others, after the last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildrenResponse) Reset() {
+	*x = ChildrenResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildrenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildrenResponse) ProtoMessage() {}
+
+func (x *ChildrenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildrenResponse.ProtoReflect.Descriptor instead.
+func (*ChildrenResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ChildrenResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ChildrenResponse) GetChildren() []*Child {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *ChildrenResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type Child struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Node          bool                   `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"` // it is a coordination node, no directory
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Child) Reset() {
+	*x = Child{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Child) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Child) ProtoMessage() {}
+
+func (x *Child) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Child.ProtoReflect.Descriptor instead.
+func (*Child) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Child) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Child) GetNode() bool {
+	if x != nil {
+		return x.Node
+	}
+	return false
+}
+
+type RightsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // empty: the database
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RightsRequest) Reset() {
+	*x = RightsRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RightsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RightsRequest) ProtoMessage() {}
+
+func (x *RightsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RightsRequest.ProtoReflect.Descriptor instead.
+func (*RightsRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *RightsRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type RightsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path and those above it whose permissions count at it, the nearest first.
+	Levels []*Level `protobuf:"bytes,1,rep,name=levels,proto3" json:"levels,omitempty"`
+	// In the order in which they are met, beginning with the owner; up to 1000.
+	Subjects []*SubjectRights `protobuf:"bytes,2,rep,name=subjects,proto3" json:"subjects,omitempty"`
+	More     bool             `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // there are other subjects
+	// Administrators may do everything. Their names are for administrators; up to 1000.
+	Administrators []string `protobuf:"bytes,4,rep,name=administrators,proto3" json:"administrators,omitempty"`
+	Unenforced     bool     `protobuf:"varint,5,opt,name=unenforced,proto3" json:"unenforced,omitempty"` // rights do not count: the server runs without --auth=required
+	Own            []string `protobuf:"bytes,6,rep,name=own,proto3" json:"own,omitempty"`                // what the caller may do
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RightsResponse) Reset() {
+	*x = RightsResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RightsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RightsResponse) ProtoMessage() {}
+
+func (x *RightsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RightsResponse.ProtoReflect.Descriptor instead.
+func (*RightsResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RightsResponse) GetLevels() []*Level {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+func (x *RightsResponse) GetSubjects() []*SubjectRights {
+	if x != nil {
+		return x.Subjects
+	}
+	return nil
+}
+
+func (x *RightsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *RightsResponse) GetAdministrators() []string {
+	if x != nil {
+		return x.Administrators
+	}
+	return nil
+}
+
+func (x *RightsResponse) GetUnenforced() bool {
+	if x != nil {
+		return x.Unenforced
+	}
+	return false
+}
+
+func (x *RightsResponse) GetOwn() []string {
+	if x != nil {
+		return x.Own
+	}
+	return nil
+}
+
+type Level struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Interrupts    bool                   `protobuf:"varint,2,opt,name=interrupts,proto3" json:"interrupts,omitempty"` // the permissions of the paths above it do not count
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Level) Reset() {
+	*x = Level{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Level) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Level) ProtoMessage() {}
+
+func (x *Level) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Level.ProtoReflect.Descriptor instead.
+func (*Level) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Level) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Level) GetInterrupts() bool {
+	if x != nil {
+		return x.Interrupts
+	}
+	return false
+}
+
+type SubjectRights struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Subject string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Owns    bool                   `protobuf:"varint,2,opt,name=owns,proto3" json:"owns,omitempty"` // it may do everything
+	// Elementary rights, such as "ydb.granular.select_row".
+	Rights        []string           `protobuf:"bytes,3,rep,name=rights,proto3" json:"rights,omitempty"`
+	Given         []*GivenPermission `protobuf:"bytes,4,rep,name=given,proto3" json:"given,omitempty"` // the nearest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubjectRights) Reset() {
+	*x = SubjectRights{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubjectRights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubjectRights) ProtoMessage() {}
+
+func (x *SubjectRights) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubjectRights.ProtoReflect.Descriptor instead.
+func (*SubjectRights) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SubjectRights) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *SubjectRights) GetOwns() bool {
+	if x != nil {
+		return x.Owns
+	}
+	return false
+}
+
+func (x *SubjectRights) GetRights() []string {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+func (x *SubjectRights) GetGiven() []*GivenPermission {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
+type GivenPermission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Permission    string                 `protobuf:"bytes,1,opt,name=permission,proto3" json:"permission,omitempty"` // such as "ydb.generic.read"
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`          // where it was given, as levels has them, from 0 on
+	Rights        []string               `protobuf:"bytes,3,rep,name=rights,proto3" json:"rights,omitempty"`         // that it comes to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenPermission) Reset() {
+	*x = GivenPermission{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenPermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenPermission) ProtoMessage() {}
+
+func (x *GivenPermission) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenPermission.ProtoReflect.Descriptor instead.
+func (*GivenPermission) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GivenPermission) GetPermission() string {
+	if x != nil {
+		return x.Permission
+	}
+	return ""
+}
+
+func (x *GivenPermission) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *GivenPermission) GetRights() []string {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
 }
 
 type WatchRequest struct {
@@ -2186,7 +2783,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2795,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2808,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -2254,7 +2851,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2863,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[22]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2876,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{22}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsRequest) GetPath() string {
@@ -2351,7 +2948,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2960,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[23]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2973,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{23}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventsResponse) GetEvents() []*Event {
@@ -2425,7 +3022,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +3034,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[24]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +3047,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{24}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Gap) GetFirstIndex() uint64 {
@@ -2481,7 +3078,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[25]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +3090,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[25]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +3103,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{25}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Hold) GetSession() uint64 {
@@ -2598,7 +3195,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[26]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +3207,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[26]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +3220,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{26}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -2868,7 +3465,7 @@ var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\xe6\x04\n" +
+	"\x1cserver/adminpb/inspect.proto\x12\x0fcoordd.admin.v1\"\x90\x05\n" +
 	"\vPageRequest\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.coordd.admin.v1.PageRequest.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -2884,18 +3481,21 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x05order\x18\n" +
 	" \x01(\x0e2\".coordd.admin.v1.PageRequest.OrderR\x05order\x12\x16\n" +
 	"\x06search\x18\v \x01(\fR\x06search\x12\x14\n" +
-	"\x05exact\x18\f \x01(\bR\x05exact\"T\n" +
+	"\x05exact\x18\f \x01(\bR\x05exact\x12\x18\n" +
+	"\asamples\x18\r \x01(\bR\asamples\"T\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05NODES\x10\x01\x12\x0e\n" +
 	"\n" +
 	"SEMAPHORES\x10\x02\x12\f\n" +
 	"\bSESSIONS\x10\x03\x12\r\n" +
-	"\tRESOURCES\x10\x04\")\n" +
+	"\tRESOURCES\x10\x04\"9\n" +
 	"\x06Filter\x12\a\n" +
 	"\x03ALL\x10\x00\x12\b\n" +
 	"\x04HELD\x10\x01\x12\f\n" +
-	"\bDETACHED\x10\x02\"=\n" +
+	"\bDETACHED\x10\x02\x12\x0e\n" +
+	"\n" +
+	"PERSISTENT\x10\x03\"=\n" +
 	"\x05Order\x12\a\n" +
 	"\x03KEY\x10\x00\x12\x0f\n" +
 	"\vOLDEST_WAIT\x10\x01\x12\x10\n" +
@@ -2994,7 +3594,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x14max_units_per_second\x18\x01 \x01(\x01R\x11maxUnitsPerSecond\x12;\n" +
 	"\x1amax_burst_size_coefficient\x18\x02 \x01(\x01R\x17maxBurstSizeCoefficient\x121\n" +
 	"\x14prefetch_coefficient\x18\x03 \x01(\x01R\x13prefetchCoefficient\x12-\n" +
-	"\x12prefetch_watermark\x18\x04 \x01(\x01R\x11prefetchWatermark\"\xec\x01\n" +
+	"\x12prefetch_watermark\x18\x04 \x01(\x01R\x11prefetchWatermark\"\xc6\x02\n" +
 	"\x0eResourceBucket\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x01R\x05level\x12\x1a\n" +
@@ -3004,7 +3604,17 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04asks\x18\x06 \x01(\bR\x04asks\x12\x1a\n" +
 	"\bassigned\x18\a \x01(\x01R\bassigned\x12\x18\n" +
 	"\agranted\x18\b \x01(\x01R\agranted\x12\x12\n" +
-	"\x04used\x18\t \x01(\x01R\x04used\"\xb2\x01\n" +
+	"\x04used\x18\t \x01(\x01R\x04used\x12\x1d\n" +
+	"\n" +
+	"per_second\x18\n" +
+	" \x01(\x01R\tperSecond\x129\n" +
+	"\asamples\x18\v \x03(\v2\x1f.coordd.admin.v1.ResourceSampleR\asamples\"|\n" +
+	"\x0eResourceSample\x12\x1b\n" +
+	"\tat_millis\x18\x01 \x01(\x04R\batMillis\x12\x1d\n" +
+	"\n" +
+	"per_second\x18\x02 \x01(\x01R\tperSecond\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\x01R\x05level\x12\x18\n" +
+	"\awaiters\x18\x04 \x01(\x04R\awaiters\"\xb2\x01\n" +
 	"\x11EndSessionRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
@@ -3023,11 +3633,13 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12)\n" +
 	"\x0eowner_order_id\x18\x06 \x01(\x04H\x00R\fownerOrderId\x88\x01\x01B\x11\n" +
 	"\x0f_owner_order_id\"\x19\n" +
-	"\x17DeleteSemaphoreResponse\"Q\n" +
+	"\x17DeleteSemaphoreResponse\"p\n" +
 	"\x0fVersionsRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
-	"\x06former\x18\x03 \x01(\bR\x06former\"\xb8\x01\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x16\n" +
+	"\x06former\x18\x03 \x01(\bR\x06former\x12\x1d\n" +
+	"\n" +
+	"data_bytes\x18\x04 \x01(\rR\tdataBytes\"\xb8\x01\n" +
 	"\aVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12%\n" +
 	"\x0echanged_millis\x18\x02 \x01(\x04R\rchangedMillis\x12\x16\n" +
@@ -3035,22 +3647,62 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
 	"data_bytes\x18\x05 \x01(\x04R\tdataBytes\x12!\n" +
-	"\fwithout_data\x18\x06 \x01(\bR\vwithoutData\"\xc6\x01\n" +
+	"\fwithout_data\x18\x06 \x01(\bR\vwithoutData\"\xe5\x01\n" +
 	"\x10VersionsResponse\x122\n" +
 	"\apresent\x18\x01 \x01(\v2\x18.coordd.admin.v1.VersionR\apresent\x120\n" +
 	"\x06former\x18\x02 \x03(\v2\x18.coordd.admin.v1.VersionR\x06former\x122\n" +
 	"\ahistory\x18\x03 \x01(\x0e2\x18.coordd.admin.v1.HistoryR\ahistory\x12\x18\n" +
-	"\aunknown\x18\x04 \x03(\tR\aunknown\"[\n" +
+	"\aunknown\x18\x04 \x03(\tR\aunknown\x12\x1d\n" +
+	"\n" +
+	"may_update\x18\x05 \x01(\bR\tmayUpdate\"[\n" +
 	"\x11SetHistoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x122\n" +
 	"\ahistory\x18\x02 \x01(\x0e2\x18.coordd.admin.v1.HistoryR\ahistory\"\x14\n" +
-	"\x12SetHistoryResponse\"k\n" +
+	"\x12SetHistoryResponse\"\x83\x01\n" +
 	"\x11UpdateDataRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1a\n" +
-	"\bexpected\x18\x04 \x01(\x04R\bexpected\"\x14\n" +
-	"\x12UpdateDataResponse\"R\n" +
+	"\bexpected\x18\x04 \x01(\x04R\bexpected\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x14\n" +
+	"\x12UpdateDataResponse\";\n" +
+	"\x0fChildrenRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"n\n" +
+	"\x10ChildrenResponse\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x122\n" +
+	"\bchildren\x18\x02 \x03(\v2\x16.coordd.admin.v1.ChildR\bchildren\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"/\n" +
+	"\x05Child\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\bR\x04node\"#\n" +
+	"\rRightsRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\xea\x01\n" +
+	"\x0eRightsResponse\x12.\n" +
+	"\x06levels\x18\x01 \x03(\v2\x16.coordd.admin.v1.LevelR\x06levels\x12:\n" +
+	"\bsubjects\x18\x02 \x03(\v2\x1e.coordd.admin.v1.SubjectRightsR\bsubjects\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12&\n" +
+	"\x0eadministrators\x18\x04 \x03(\tR\x0eadministrators\x12\x1e\n" +
+	"\n" +
+	"unenforced\x18\x05 \x01(\bR\n" +
+	"unenforced\x12\x10\n" +
+	"\x03own\x18\x06 \x03(\tR\x03own\";\n" +
+	"\x05Level\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
+	"\n" +
+	"interrupts\x18\x02 \x01(\bR\n" +
+	"interrupts\"\x8d\x01\n" +
+	"\rSubjectRights\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
+	"\x04owns\x18\x02 \x01(\bR\x04owns\x12\x16\n" +
+	"\x06rights\x18\x03 \x03(\tR\x06rights\x126\n" +
+	"\x05given\x18\x04 \x03(\v2 .coordd.admin.v1.GivenPermissionR\x05given\"_\n" +
+	"\x0fGivenPermission\x12\x1e\n" +
+	"\n" +
+	"permission\x18\x01 \x01(\tR\n" +
+	"permission\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\x12\x16\n" +
+	"\x06rights\x18\x03 \x03(\tR\x06rights\"R\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
@@ -3152,7 +3804,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\aHistory\x12\b\n" +
 	"\x04META\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\b\n" +
-	"\x04DATA\x10\x022\x8f\x05\n" +
+	"\x04DATA\x10\x022\xab\x06\n" +
 	"\aInspect\x12;\n" +
 	"\x04List\x12\x1c.coordd.admin.v1.PageRequest\x1a\x15.coordd.admin.v1.Page\x12U\n" +
 	"\n" +
@@ -3162,7 +3814,9 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\n" +
 	"UpdateData\x12\".coordd.admin.v1.UpdateDataRequest\x1a#.coordd.admin.v1.UpdateDataResponse\x12U\n" +
 	"\n" +
-	"SetHistory\x12\".coordd.admin.v1.SetHistoryRequest\x1a#.coordd.admin.v1.SetHistoryResponse\x12@\n" +
+	"SetHistory\x12\".coordd.admin.v1.SetHistoryRequest\x1a#.coordd.admin.v1.SetHistoryResponse\x12O\n" +
+	"\bChildren\x12 .coordd.admin.v1.ChildrenRequest\x1a!.coordd.admin.v1.ChildrenResponse\x12I\n" +
+	"\x06Rights\x12\x1e.coordd.admin.v1.RightsRequest\x1a\x1f.coordd.admin.v1.RightsResponse\x12@\n" +
 	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01\x12I\n" +
 	"\x06Events\x12\x1e.coordd.admin.v1.EventsRequest\x1a\x1f.coordd.admin.v1.EventsResponseB)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
@@ -3179,7 +3833,7 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(History)(0),                    // 0: coordd.admin.v1.History
 	(PageRequest_Kind)(0),           // 1: coordd.admin.v1.PageRequest.Kind
@@ -3197,23 +3851,32 @@ var file_server_adminpb_inspect_proto_goTypes = []any{
 	(*Resource)(nil),                // 13: coordd.admin.v1.Resource
 	(*ResourceSettings)(nil),        // 14: coordd.admin.v1.ResourceSettings
 	(*ResourceBucket)(nil),          // 15: coordd.admin.v1.ResourceBucket
-	(*EndSessionRequest)(nil),       // 16: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 17: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 18: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 19: coordd.admin.v1.DeleteSemaphoreResponse
-	(*VersionsRequest)(nil),         // 20: coordd.admin.v1.VersionsRequest
-	(*Version)(nil),                 // 21: coordd.admin.v1.Version
-	(*VersionsResponse)(nil),        // 22: coordd.admin.v1.VersionsResponse
-	(*SetHistoryRequest)(nil),       // 23: coordd.admin.v1.SetHistoryRequest
-	(*SetHistoryResponse)(nil),      // 24: coordd.admin.v1.SetHistoryResponse
-	(*UpdateDataRequest)(nil),       // 25: coordd.admin.v1.UpdateDataRequest
-	(*UpdateDataResponse)(nil),      // 26: coordd.admin.v1.UpdateDataResponse
-	(*WatchRequest)(nil),            // 27: coordd.admin.v1.WatchRequest
-	(*EventsRequest)(nil),           // 28: coordd.admin.v1.EventsRequest
-	(*EventsResponse)(nil),          // 29: coordd.admin.v1.EventsResponse
-	(*Gap)(nil),                     // 30: coordd.admin.v1.Gap
-	(*Hold)(nil),                    // 31: coordd.admin.v1.Hold
-	(*Event)(nil),                   // 32: coordd.admin.v1.Event
+	(*ResourceSample)(nil),          // 16: coordd.admin.v1.ResourceSample
+	(*EndSessionRequest)(nil),       // 17: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 18: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 19: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 20: coordd.admin.v1.DeleteSemaphoreResponse
+	(*VersionsRequest)(nil),         // 21: coordd.admin.v1.VersionsRequest
+	(*Version)(nil),                 // 22: coordd.admin.v1.Version
+	(*VersionsResponse)(nil),        // 23: coordd.admin.v1.VersionsResponse
+	(*SetHistoryRequest)(nil),       // 24: coordd.admin.v1.SetHistoryRequest
+	(*SetHistoryResponse)(nil),      // 25: coordd.admin.v1.SetHistoryResponse
+	(*UpdateDataRequest)(nil),       // 26: coordd.admin.v1.UpdateDataRequest
+	(*UpdateDataResponse)(nil),      // 27: coordd.admin.v1.UpdateDataResponse
+	(*ChildrenRequest)(nil),         // 28: coordd.admin.v1.ChildrenRequest
+	(*ChildrenResponse)(nil),        // 29: coordd.admin.v1.ChildrenResponse
+	(*Child)(nil),                   // 30: coordd.admin.v1.Child
+	(*RightsRequest)(nil),           // 31: coordd.admin.v1.RightsRequest
+	(*RightsResponse)(nil),          // 32: coordd.admin.v1.RightsResponse
+	(*Level)(nil),                   // 33: coordd.admin.v1.Level
+	(*SubjectRights)(nil),           // 34: coordd.admin.v1.SubjectRights
+	(*GivenPermission)(nil),         // 35: coordd.admin.v1.GivenPermission
+	(*WatchRequest)(nil),            // 36: coordd.admin.v1.WatchRequest
+	(*EventsRequest)(nil),           // 37: coordd.admin.v1.EventsRequest
+	(*EventsResponse)(nil),          // 38: coordd.admin.v1.EventsResponse
+	(*Gap)(nil),                     // 39: coordd.admin.v1.Gap
+	(*Hold)(nil),                    // 40: coordd.admin.v1.Hold
+	(*Event)(nil),                   // 41: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	1,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
@@ -3233,42 +3896,51 @@ var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	14, // 14: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
 	14, // 15: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
 	15, // 16: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	21, // 17: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
-	21, // 18: coordd.admin.v1.VersionsResponse.former:type_name -> coordd.admin.v1.Version
-	0,  // 19: coordd.admin.v1.VersionsResponse.history:type_name -> coordd.admin.v1.History
-	0,  // 20: coordd.admin.v1.SetHistoryRequest.history:type_name -> coordd.admin.v1.History
-	4,  // 21: coordd.admin.v1.EventsRequest.kinds:type_name -> coordd.admin.v1.Event.Kind
-	32, // 22: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
-	32, // 23: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
-	32, // 24: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
-	31, // 25: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
-	30, // 26: coordd.admin.v1.EventsResponse.gaps:type_name -> coordd.admin.v1.Gap
-	4,  // 27: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
-	4,  // 28: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	4,  // 29: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
-	12, // 30: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
-	5,  // 31: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
-	6,  // 32: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	16, // 33: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	18, // 34: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	20, // 35: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
-	25, // 36: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
-	23, // 37: coordd.admin.v1.Inspect.SetHistory:input_type -> coordd.admin.v1.SetHistoryRequest
-	27, // 38: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	28, // 39: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
-	7,  // 40: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	17, // 41: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	19, // 42: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	22, // 43: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
-	26, // 44: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
-	24, // 45: coordd.admin.v1.Inspect.SetHistory:output_type -> coordd.admin.v1.SetHistoryResponse
-	32, // 46: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	29, // 47: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
-	40, // [40:48] is the sub-list for method output_type
-	32, // [32:40] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	16, // 17: coordd.admin.v1.ResourceBucket.samples:type_name -> coordd.admin.v1.ResourceSample
+	22, // 18: coordd.admin.v1.VersionsResponse.present:type_name -> coordd.admin.v1.Version
+	22, // 19: coordd.admin.v1.VersionsResponse.former:type_name -> coordd.admin.v1.Version
+	0,  // 20: coordd.admin.v1.VersionsResponse.history:type_name -> coordd.admin.v1.History
+	0,  // 21: coordd.admin.v1.SetHistoryRequest.history:type_name -> coordd.admin.v1.History
+	30, // 22: coordd.admin.v1.ChildrenResponse.children:type_name -> coordd.admin.v1.Child
+	33, // 23: coordd.admin.v1.RightsResponse.levels:type_name -> coordd.admin.v1.Level
+	34, // 24: coordd.admin.v1.RightsResponse.subjects:type_name -> coordd.admin.v1.SubjectRights
+	35, // 25: coordd.admin.v1.SubjectRights.given:type_name -> coordd.admin.v1.GivenPermission
+	4,  // 26: coordd.admin.v1.EventsRequest.kinds:type_name -> coordd.admin.v1.Event.Kind
+	41, // 27: coordd.admin.v1.EventsRequest.before:type_name -> coordd.admin.v1.Event
+	41, // 28: coordd.admin.v1.EventsRequest.after:type_name -> coordd.admin.v1.Event
+	41, // 29: coordd.admin.v1.EventsResponse.events:type_name -> coordd.admin.v1.Event
+	40, // 30: coordd.admin.v1.EventsResponse.holds:type_name -> coordd.admin.v1.Hold
+	39, // 31: coordd.admin.v1.EventsResponse.gaps:type_name -> coordd.admin.v1.Gap
+	4,  // 32: coordd.admin.v1.Hold.cause:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 33: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	4,  // 34: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
+	12, // 35: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
+	5,  // 36: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
+	6,  // 37: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	17, // 38: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	19, // 39: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	21, // 40: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	26, // 41: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	24, // 42: coordd.admin.v1.Inspect.SetHistory:input_type -> coordd.admin.v1.SetHistoryRequest
+	28, // 43: coordd.admin.v1.Inspect.Children:input_type -> coordd.admin.v1.ChildrenRequest
+	31, // 44: coordd.admin.v1.Inspect.Rights:input_type -> coordd.admin.v1.RightsRequest
+	36, // 45: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	37, // 46: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
+	7,  // 47: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	18, // 48: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	20, // 49: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	23, // 50: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	27, // 51: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	25, // 52: coordd.admin.v1.Inspect.SetHistory:output_type -> coordd.admin.v1.SetHistoryResponse
+	29, // 53: coordd.admin.v1.Inspect.Children:output_type -> coordd.admin.v1.ChildrenResponse
+	32, // 54: coordd.admin.v1.Inspect.Rights:output_type -> coordd.admin.v1.RightsResponse
+	41, // 55: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	38, // 56: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
+	47, // [47:57] is the sub-list for method output_type
+	37, // [37:47] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -3276,14 +3948,14 @@ func file_server_adminpb_inspect_proto_init() {
 	if File_server_adminpb_inspect_proto != nil {
 		return
 	}
-	file_server_adminpb_inspect_proto_msgTypes[12].OneofWrappers = []any{}
+	file_server_adminpb_inspect_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   27,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,8 @@ const (
 	Inspect_Versions_FullMethodName        = "/coordd.admin.v1.Inspect/Versions"
 	Inspect_UpdateData_FullMethodName      = "/coordd.admin.v1.Inspect/UpdateData"
 	Inspect_SetHistory_FullMethodName      = "/coordd.admin.v1.Inspect/SetHistory"
+	Inspect_Children_FullMethodName        = "/coordd.admin.v1.Inspect/Children"
+	Inspect_Rights_FullMethodName          = "/coordd.admin.v1.Inspect/Rights"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
 	Inspect_Events_FullMethodName          = "/coordd.admin.v1.Inspect/Events"
 )
@@ -68,6 +70,10 @@ type InspectClient interface {
 	// Selects what servers remember of former versions of a node's data, and makes them forget what they have unless that is
 	// DATA. It needs ydb.granular.alter_schema.
 	SetHistory(ctx context.Context, in *SetHistoryRequest, opts ...grpc.CallOption) (*SetHistoryResponse, error)
+	// Lists what is directly below a path, for callers who may describe it (ydb.granular.describe_schema); NOT_FOUND for others.
+	Children(ctx context.Context, in *ChildrenRequest, opts ...grpc.CallOption) (*ChildrenResponse, error)
+	// Shows who may do what at a path, and by which permission on which path. It is for the same callers.
+	Rights(ctx context.Context, in *RightsRequest, opts ...grpc.CallOption) (*RightsResponse, error)
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
@@ -144,6 +150,26 @@ func (c *inspectClient) SetHistory(ctx context.Context, in *SetHistoryRequest, o
 	return out, nil
 }
 
+func (c *inspectClient) Children(ctx context.Context, in *ChildrenRequest, opts ...grpc.CallOption) (*ChildrenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChildrenResponse)
+	err := c.cc.Invoke(ctx, Inspect_Children_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectClient) Rights(ctx context.Context, in *RightsRequest, opts ...grpc.CallOption) (*RightsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RightsResponse)
+	err := c.cc.Invoke(ctx, Inspect_Rights_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Inspect_ServiceDesc.Streams[0], Inspect_Watch_FullMethodName, cOpts...)
@@ -195,6 +221,10 @@ type InspectServer interface {
 	// Selects what servers remember of former versions of a node's data, and makes them forget what they have unless that is
 	// DATA. It needs ydb.granular.alter_schema.
 	SetHistory(context.Context, *SetHistoryRequest) (*SetHistoryResponse, error)
+	// Lists what is directly below a path, for callers who may describe it (ydb.granular.describe_schema); NOT_FOUND for others.
+	Children(context.Context, *ChildrenRequest) (*ChildrenResponse, error)
+	// Shows who may do what at a path, and by which permission on which path. It is for the same callers.
+	Rights(context.Context, *RightsRequest) (*RightsResponse, error)
 	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
 	// events, in memory, from its start on.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
@@ -228,6 +258,12 @@ func (UnimplementedInspectServer) UpdateData(context.Context, *UpdateDataRequest
 }
 func (UnimplementedInspectServer) SetHistory(context.Context, *SetHistoryRequest) (*SetHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetHistory not implemented")
+}
+func (UnimplementedInspectServer) Children(context.Context, *ChildrenRequest) (*ChildrenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Children not implemented")
+}
+func (UnimplementedInspectServer) Rights(context.Context, *RightsRequest) (*RightsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rights not implemented")
 }
 func (UnimplementedInspectServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -364,6 +400,42 @@ func _Inspect_SetHistory_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inspect_Children_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChildrenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).Children(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_Children_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).Children(ctx, req.(*ChildrenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Inspect_Rights_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RightsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).Rights(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_Rights_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).Rights(ctx, req.(*RightsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Inspect_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -423,6 +495,14 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetHistory",
 			Handler:    _Inspect_SetHistory_Handler,
+		},
+		{
+			MethodName: "Children",
+			Handler:    _Inspect_Children_Handler,
+		},
+		{
+			MethodName: "Rights",
+			Handler:    _Inspect_Rights_Handler,
 		},
 		{
 			MethodName: "Events",

@@ -33,6 +33,7 @@ const (
 	fromLogin
 	fromCertificate
 	fromSocket
+	fromKey
 )
 
 // Anonymous is a caller who has proved nothing.
@@ -40,6 +41,12 @@ var Anonymous = &Identity{}
 
 // LocalAdministrator is who has opened the administrator's socket and shows nothing else.
 var LocalAdministrator = &Identity{source: fromSocket}
+
+// KeyHolder is a person who has signed in to the console by a key of the administrator's socket.
+var KeyHolder = &Identity{source: fromKey}
+
+// Owns reports whether the caller may do everything without being a user.
+func (i *Identity) Owns() bool { return i == LocalAdministrator || i == KeyHolder }
 
 // ByLogin reports whether it was proved by a login token.
 func (i *Identity) ByLogin() bool { return i.source == fromLogin }
@@ -55,6 +62,8 @@ func (i *Identity) String() string {
 	switch {
 	case i == LocalAdministrator:
 		return "(administrator's socket)"
+	case i == KeyHolder:
+		return "(console key)"
 	case i.Name == "":
 		return "(nobody)"
 	}

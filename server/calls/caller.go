@@ -12,7 +12,7 @@ import (
 func (r *Runner) Caller(ctx context.Context) coordination.Caller {
 	id := auth.Of(ctx)
 	return coordination.Caller{Subject: id.Name,
-		Enforced: id.ByToken() || r.Enforced && id != auth.LocalAdministrator}
+		Enforced: id.ByToken() || r.Enforced && !id.Owns()}
 }
 
 // OwnerFor returns the owner of what a caller creates.

@@ -501,6 +501,7 @@ type BucketsRequest struct {
 	// Each resource by its node and its id there.
 	Nodes         []uint64 `protobuf:"varint,1,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
 	Resources     []uint64 `protobuf:"varint,2,rep,packed,name=resources,proto3" json:"resources,omitempty"`
+	Samples       bool     `protobuf:"varint,3,opt,name=samples,proto3" json:"samples,omitempty"` // of the first of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +548,13 @@ func (x *BucketsRequest) GetResources() []uint64 {
 		return x.Resources
 	}
 	return nil
+}
+
+func (x *BucketsRequest) GetSamples() bool {
+	if x != nil {
+		return x.Samples
+	}
+	return false
 }
 
 type BucketsResponse struct {
@@ -633,10 +641,11 @@ const file_server_clusterpb_inspect_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\"F\n" +
 	"\x0eFormerResponse\x124\n" +
-	"\bversions\x18\x01 \x03(\v2\x18.coordd.admin.v1.VersionR\bversions\"D\n" +
+	"\bversions\x18\x01 \x03(\v2\x18.coordd.admin.v1.VersionR\bversions\"^\n" +
 	"\x0eBucketsRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\x04R\x05nodes\x12\x1c\n" +
-	"\tresources\x18\x02 \x03(\x04R\tresources\"\\\n" +
+	"\tresources\x18\x02 \x03(\x04R\tresources\x12\x18\n" +
+	"\asamples\x18\x03 \x01(\bR\asamples\"\\\n" +
 	"\x0fBucketsResponse\x129\n" +
 	"\abuckets\x18\x01 \x03(\v2\x1f.coordd.admin.v1.ResourceBucketR\abuckets\x12\x0e\n" +
 	"\x02of\x18\x02 \x03(\rR\x02ofB+Z)github.com/coordd/coordd/server/clusterpbb\x06proto3"

@@ -40,6 +40,9 @@ const (
 var Methods = map[string]bool{
 	adminpb.Inspect_List_FullMethodName:            false,
 	adminpb.Inspect_Versions_FullMethodName:        false,
+	adminpb.Inspect_Children_FullMethodName:        false,
+	adminpb.Inspect_Rights_FullMethodName:          false,
+	adminpb.Inspect_UpdateData_FullMethodName:      true,
 	"/coordd.admin.v1.Inspect/Events":              false,
 	adminpb.Inspect_EndSession_FullMethodName:      true,
 	adminpb.Inspect_DeleteSemaphore_FullMethodName: true,

@@ -202,7 +202,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if shown.Token = token; token != "" {
-		c.Logger.Info("signed in to the console", "user", shown.User, "remote", r.RemoteAddr)
+		id, _ := c.resolve(token)
+		c.Logger.Info("signed in to the console", "user", id.String(), "remote", r.RemoteAddr)
 	}
 	answer(w, http.StatusOK, shown)
 }
@@ -217,7 +218,7 @@ func (c *Console) shown(token string, r *http.Request) (session, error) {
 		return session{}, errSignIn
 	}
 	s := session{User: id.Name, Rights: []string{}, Until: until}
-	if id == auth.LocalAdministrator || c.Accounts().IsAdministrator(id.Name) {
+	if id.Owns() || c.Accounts().IsAdministrator(id.Name) {
 		s.Rights = append(s.Rights, "administrator")
 	}
 	if c.Acts {
@@ -252,7 +253,7 @@ func (c *Console) resolve(token string) (*auth.Identity, time.Time) {
 	until, administrator := c.keys.find(token)
 	switch {
 	case administrator:
-		return auth.LocalAdministrator, until
+		return auth.KeyHolder, until
 	case !until.IsZero() || token == "": // signed out
 		return nil, until
 	}

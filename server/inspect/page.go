@@ -29,6 +29,9 @@ const (
 var errMissing = status.Error(codes.NotFound,
 	"There is no such directory, or no such coordination node whose rows you may read")
 
+// errUndescribed is that of a path that the caller may not describe.
+var errUndescribed = status.Error(codes.NotFound, "There is no such path, or none that you may describe")
+
 var errNoSemaphore = status.Error(codes.NotFound, coordination.SemaphoreMissing.Text)
 
 // errLeadsElsewhere is the answer to another server that takes this one for the leader; it never reaches a client.
@@ -59,7 +62,7 @@ func newListing(r *adminpb.PageRequest, caller coordination.Caller) (*listing, e
 	l := &listing{filter: r.GetFilter(), at: at, left: maxPageRows,
 		page: &clusterpb.SessionsResponse{Response: &adminpb.Page{}},
 		q: &coordination.Inspection{Kind: kind, Path: scheme.SplitLoose(r.GetPath()), Prefix: string(r.GetPrefix()),
-			Exact: r.GetExact(), Resource: r.GetResource(), Session: coordination.SessionID(r.GetSession()),
+			Exact: r.GetExact(), Persistent: r.GetFilter() == adminpb.PageRequest_PERSISTENT, Resource: r.GetResource(), Session: coordination.SessionID(r.GetSession()),
 			Data: int(min(r.GetDataBytes(), coordination.MaxSemaphoreDataBytes)), Caller: caller}}
 	if size := r.GetPageSize(); size != 0 {
 		l.left = int(min(max(size, coordination.MinInspectedRows), maxPageRows))

@@ -13,15 +13,15 @@ import (
 	"github.com/coordd/coordd/server/clusterpb"
 )
 
-// fillBuckets fills in what the servers have of the resources of a page.
-func (s *Service) fillBuckets(ctx context.Context, page *adminpb.Page,
-	keys []coordination.ResourceKey) {
+// fillBuckets fills in what the servers have of the resources of a page, for the first of them with samples if they are
+// asked for.
+func (s *Service) fillBuckets(ctx context.Context, page *adminpb.Page, keys []coordination.ResourceKey, samples bool) {
 	if len(keys) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
-	request := &clusterpb.BucketsRequest{}
+	request := &clusterpb.BucketsRequest{Samples: samples}
 	for _, key := range keys {
 		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)),
 			append(request.Resources, uint64(key.ID))
@@ -69,7 +69,11 @@ func (s *Service) bucketsHere(r *clusterpb.BucketsRequest) *clusterpb.BucketsRes
 			ID: coordination.ResourceID(r.GetResources()[i])}
 	}
 	s.Group.Limiter().States(keys, func(i int, state quota.State) {
-		response.Buckets = append(response.Buckets, bucketToPB(&state))
+		bucket := bucketToPB(&state)
+		if i == 0 && r.GetSamples() {
+			bucket.Samples = s.Usage.of(keys[0])
+		}
+		response.Buckets = append(response.Buckets, bucket)
 		response.Of = append(response.Of, uint32(i))
 	})
 	return response

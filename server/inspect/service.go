@@ -25,6 +25,9 @@ type Service struct {
 	Boards *Boards
 	// History is that of this server.
 	History *history.History
+	Usage   Usage
+	// Database is its path.
+	Database string
 }
 
 // begin admits a call and bounds it.
@@ -72,7 +75,7 @@ func (s *Service) List(ctx context.Context, r *adminpb.PageRequest) (*adminpb.Pa
 	if err := s.page(ctx, l); err != nil {
 		return nil, err
 	}
-	s.fillBuckets(ctx, l.page.Response, l.resources)
+	s.fillBuckets(ctx, l.page.Response, l.resources, r.GetSamples())
 	return l.page.Response, nil
 }
 
@@ -190,7 +193,7 @@ func (s *Service) UpdateData(ctx context.Context, r *adminpb.UpdateDataRequest) 
 		return nil, err
 	}
 	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.UpdateData{CallID: call, Caller: caller, Node: node, Name: r.GetName(), Data: r.GetData(),
+		return &coordination.UpdateData{CallID: call, Caller: caller, Node: node, Name: string(r.GetName()), Data: r.GetData(),
 			Expected: r.GetExpected()}
 	})
 	return &adminpb.UpdateDataResponse{}, calls.GRPCStatus(ctx, answer, err)

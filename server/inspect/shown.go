@@ -58,7 +58,8 @@ func resourceToPB(r *coordination.InspectedResource) *adminpb.Resource {
 
 func bucketToPB(s *quota.State) *adminpb.ResourceBucket {
 	return &adminpb.ResourceBucket{Level: s.Level, Capacity: s.Capacity, Waiters: uint64(s.Waiters),
-		Waiting: s.Waiting, Asks: s.Asks, Assigned: s.Assigned, Granted: s.Granted, Used: s.Used}
+		Waiting: s.Waiting, Asks: s.Asks, Assigned: s.Assigned, Granted: s.Granted, Used: s.Used,
+		PerSecond: s.PerSecond}
 }
 
 func linkToPB(l *coordination.InspectedLink, data int) *adminpb.Link {

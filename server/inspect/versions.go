@@ -35,7 +35,7 @@ func (s *Service) Versions(ctx context.Context, r *adminpb.VersionsRequest) (*ad
 			return outcome.Done()
 		}
 		rights := m.Tree().Rights(entry, m.Subject(caller))
-		row := m.FindSemaphore(entry.Node, r.GetName())
+		row := m.FindSemaphore(entry.Node, string(r.GetName()))
 		mayUpdate = rights&scheme.UpdateRow != 0
 		switch {
 		case rights&scheme.SelectRow == 0:
@@ -55,19 +55,19 @@ func (s *Service) Versions(ctx context.Context, r *adminpb.VersionsRequest) (*ad
 	if r.GetFormer() && answer.GetPresent() != nil {
 		s.fillFormer(ctx, answer, of)
 	}
-	if !mayUpdate {
-		hideAuthors(answer)
-	}
-	return answer, missing
-}
-
-// hideAuthors hides them from a caller that may only read the data.
-func hideAuthors(answer *adminpb.VersionsResponse) {
+	answer.MayUpdate = mayUpdate
 	for _, v := range append(answer.GetFormer(), answer.GetPresent()) {
-		if v != nil {
+		if v == nil {
+			continue
+		}
+		if most := int(r.GetDataBytes()); most > 0 {
+			v.Data = v.Data[:min(most, len(v.Data))]
+		}
+		if !mayUpdate { // the caller may only read the data
 			v.Author = ""
 		}
 	}
+	return answer, missing
 }
 
 // SetHistory implements adminpb.InspectServer.

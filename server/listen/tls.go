@@ -73,6 +73,12 @@ func (l *TLSListener) HTTP(inner net.Listener) net.Listener {
 		}})
 }
 
+// Covers reports whether the certificate is for a host.
+func (l *TLSListener) Covers(host string) bool {
+	leaf := l.files.configuration().Certificates[0].Leaf
+	return leaf != nil && leaf.VerifyHostname(host) == nil
+}
+
 // FileError is about a certificate, key or authority that cannot be used.
 type FileError struct{ Err error }
 

@@ -35,7 +35,7 @@ type Service struct {
 
 // manager is the caller of a command about users. Rights count, except on the administrator's socket.
 func (s *Service) manager(ctx context.Context) (coordination.Caller, error) {
-	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: auth.Of(ctx) != auth.LocalAdministrator}
+	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: !auth.Of(ctx).Owns()}
 	if s.Auth.IsLocal(ctx) {
 		by.Enforced = by.Enforced && s.Auth.Required
 		return by, nil

@@ -402,9 +402,10 @@ func (l *Limiter) Figures() quota.Figures {
 func (l *Limiter) States(keys []coordination.ResourceKey, yield func(i int, state quota.State)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
+	now := l.clock.Now()
 	for i, key := range keys {
 		if b := l.buckets.Find(key); b != nil {
-			yield(i, b.State())
+			yield(i, b.State(now))
 		}
 	}
 }
@@ -418,7 +419,14 @@ func (l *Limiter) StateOf(node, resource string) (quota.State, bool) {
 	if b == nil {
 		return quota.State{}, false
 	}
-	return b.State(), true
+	return b.State(l.clock.Now()), true
+}
+
+// Recent is quota.Buckets.Recent.
+func (l *Limiter) Recent() []coordination.ResourceKey {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.buckets.Recent()
 }
 
 // Close stops the limiter's goroutine, and waits for it.
