@@ -24,6 +24,12 @@ var views = []struct{ name, hash, selector, text string }{
 	{"session", "#/session" + node + "/SESSION", ".who", "nightly-report"},
 	{"timeline", "#/timeline", "h1", "Timeline"},
 	{"cluster", "#/cluster", ".past", "leads"},
+	{"more", "#/more", ".menu", "Configuration"},
+	{"configuration", "#/config", ".tree", "settings"},
+	{"setting", "#/config" + node + "/settings", ".past", "Compare"},
+	{"limiters", "#/limiters", ".list", "reads"},
+	{"limiter", "#/limiter" + node + "/mail", ".charts", "Waiting calls"},
+	{"rights", "#/rights" + node, ".rights", "bob"},
 }
 
 // fill makes locks as they are seen in earnest.
@@ -68,10 +74,24 @@ func TestLooks(t *testing.T) {
 	t.Parallel()
 	s, p := signedIn(t)
 	holder := s.fill(t)
+	s.command(t, "node", "alter", node, "--history", "data")
+	before, after := settings()
+	s.setVersions(t, "settings", before, after)
+	s.command(t, "node", "create", "/local/team/billing")
+	s.limit(t)
+	s.use(t)
+	s.command(t, "grant", "/local", "bob", "ydb.generic.read")
+	s.command(t, "grant", node, "reporter", "ydb.granular.update_row", "ydb.granular.select_row")
+	s.command(t, "chown", node, "carl")
+	p.visit("#/config")
+	p.click("app") // which stays open
 	axe := readAxe(t)
 	for _, view := range views {
 		for _, width := range []int64{320, 768, 1180, 1440, 2560} {
 			for _, scheme := range []string{"light", "dark"} {
+				if scheme == "dark" && (width == 1180 || width == 2560) {
+					continue // colours take no room
+				}
 				p.size(width, 900, scheme)
 				p.visit("#/nowhere")
 				p.visit(strings.ReplaceAll(view.hash, "SESSION", fmt.Sprint(holder)))

@@ -7,6 +7,9 @@ import { bytesOf, Name, Text } from './name.mjs';
 import { big, many, roughly, small } from './format.mjs';
 import { Title } from './parts.mjs';
 
+export const Reason = ({ value = '' }) => html`<label>Reason, which goes into the audit log<input name="reason" value=${value} required maxlength="128" autocomplete="off"
+  pattern=".*\\S.*" title="Some words, such as a ticket"/></label>`;
+
 /** Act asks for a reason and acts. Its children describe the consequences. */
 export function Act({ title, button, method, request, done, children }) {
   const dialog = useRef();
@@ -29,8 +32,7 @@ export function Act({ title, button, method, request, done, children }) {
   return html`<dialog ref=${dialog} aria-labelledby="act-title" onClose=${done}><form onSubmit=${submit}><h2 id="act-title">
     ${title}</h2>
     ${frozen.children}
-    <label>Reason, which goes into the audit log<input name="reason" required maxlength="128" autocomplete="off"
-      pattern=".*\\S.*" title="Some words, such as a ticket"/></label>
+    <${Reason}/>
     ${error && html`<div class="problem" role="alert"><b>${error.message}</b>
       ${error.status === 412 && ' Close this, and look at what it is now.'}</div>`}
     <div class="buttons"><button type="button" class="btn" onClick=${() => dialog.current.close()}>Cancel</button>

@@ -6,14 +6,24 @@ import { Icon } from './parts.mjs';
 import { Text } from './name.mjs';
 import { at, ago, count, big } from './format.mjs';
 
-const views = [['locks', 'Locks'], ['sessions', 'Sessions'], ['timeline', 'Timeline'], ['cluster', 'Cluster']];
-const parents = { lock: 'locks', session: 'sessions' };
+const views = [['locks', 'Locks'], ['sessions', 'Sessions'], ['timeline', 'Timeline'], ['cluster', 'Cluster'],
+  ['config', 'Configuration'], ['limiters', 'Rate limiters'], ['rights', 'Rights']];
+const onPhones = 4; // tabs; the others are behind one more
+const parents = { __proto__: null, lock: 'locks', session: 'sessions', limiter: 'limiters' };
+/** beside has the views that show one thing beside the list that it is chosen from. */
+export const beside = new Set(['config', 'rights']);
+
+const all = () => [...views, ...(connection.standIn ? [['standin', 'Stand-in']] : [])];
 
 function Links({ view, counts }) {
   const here = parents[view] ?? view;
-  return [...views, ...(connection.standIn ? [['standin', 'Stand-in']] : [])].map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? 'page' : undefined}>
+  return all().map(([key, title], i) => html`<a href=${`#/${key}`} class=${i < onPhones ? '' : 'rest'} aria-current=${key === here ? 'page' : undefined}>
     <${Icon} name=${key}/>${title}${counts?.[key] !== undefined && html`<b>${count(counts[key])}</b>`}</a>`);
 }
+
+/** More lists the views that have no tab on a phone. */
+export const More = () => html`<${Heading} title="More"/><ul class="card wide menu">${all().slice(onPhones).map(([key, title]) => html`<li>
+  <a href=${`#/${key}`}><${Icon} name=${key}/>${title}</a></li>`)}</ul>`;
 
 export const Mark = () => html`<svg class="mark" viewBox="0 0 20 20" aria-hidden="true">
   <path d="M16.6 6.2A8 8 0 1 0 16.6 13.8"/><circle cx="10" cy="10" r="2.6"/></svg>`;
@@ -62,7 +72,7 @@ export function Frame({ route, children }) {
   const first = useRef(true);
   useEffect(() => {
     if (first.current) first.current = false;
-    else {
+    else if (!beside.has(route.view) || innerWidth <= 860) {
       scrollTo(0, 0);
       main.current.querySelector('h1')?.focus({ preventScroll: true });
     }
@@ -77,7 +87,9 @@ export function Frame({ route, children }) {
         ${session.user ? html`<${Text} of=${session.user}/>` : 'administrator'}${rightsText(session)}</div>
         <div><button class="plain" onClick=${signOut}>Sign out</button></div></div></header>
     <main ref=${main} id="main" tabindex="-1"><${Offline}/>${children}</main>
-    <nav class="tabs" aria-label="Views on a narrow screen"><${Links} view=${route.view}/></nav></div>`;
+    <nav class="tabs" aria-label="Views on a narrow screen"><${Links} view=${route.view}/>
+      <a href="#/more" class="more" aria-current=${all().findIndex(([key]) => key === (parents[route.view] ?? route.view)) < onPhones && route.view !== 'more' ? undefined : 'page'}>
+        <${Icon} name="more"/>More</a></nav></div>`;
 }
 
 /** useNodes sums the sessions and semaphores of all nodes; undefined while they are unknown, or too many to ask for. */

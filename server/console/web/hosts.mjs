@@ -1,47 +1,18 @@
 // Sessions by the host that they come from.
-import { html, useEffect, useState } from './html.mjs';
-import { call, useClock } from './api.mjs';
+import { html } from './html.mjs';
+import { useClock } from './api.mjs';
 import { host, many } from './format.mjs';
 import { Text } from './name.mjs';
 import { Problem } from './parts.mjs';
+import { useAll } from './pages.mjs';
 import { Rows, useSteady } from './rows.mjs';
 import { SessionRow } from './sessions.mjs';
 
 const most = 2048; // sessions
 
-/** useSessions returns the first sessions of a request, up to most, and asks for them each 5 s. */
-function useSessions(request) {
-  const [got, setGot] = useState({ sessions: [], more: false, at: 0, error: undefined });
-  useEffect(() => {
-    let [stopped, timer] = [false, 0];
-    const load = async () => {
-      const sessions = [];
-      let pageToken = '';
-      try {
-        do {
-          const page = await call('Inspect/List', { ...request, pageToken });
-          sessions.push(...(page.sessions ?? []).filter((s) => !s.continued));
-          pageToken = page.nextPageToken ?? '';
-        } while (pageToken && sessions.length < most && !stopped);
-        if (!stopped) setGot({ sessions, more: Boolean(pageToken), at: Date.now(), error: undefined });
-      } catch (error) {
-        if (!stopped) setGot((old) => ({ ...old, error }));
-      }
-      if (!stopped) timer = setTimeout(again, 5000);
-    };
-    const again = () => (document.hidden ? timer = setTimeout(again, 5000) : load());
-    load();
-    return () => {
-      stopped = true;
-      clearTimeout(timer);
-    };
-  }, [JSON.stringify(request)]);
-  return got;
-}
-
 /** ByHost lists the sessions that keep selects, those of the host that has most of them first. */
 export function ByHost({ request, keep, head }) {
-  const { sessions, more, at, error } = useSessions(request);
+  const { rows: sessions = [], more, at, error } = useAll(request, 'sessions', most, 5000);
   const now = useClock();
   const hosts = new Map();
   for (const s of sessions.filter(keep)) {

@@ -2,12 +2,13 @@
 import { html, useState } from './html.mjs';
 import { useClock, useSession } from './api.mjs';
 import { useLive } from './polls.mjs';
-import { lockURL, nodeURL, sessionURL } from './route.mjs';
-import { base64Of, bytesOf, bytesOfText, Name, plain, Text, textOf } from './name.mjs';
-import { ago, at, big, bytes, capital, count, forever, inWords, limit, many, roughly, sdkName, small, watch } from './format.mjs';
+import { lockURL, nodeURL, sessionURL, viewURL } from './route.mjs';
+import { base64Of, bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
+import { ago, at, big, capital, count, forever, inWords, limit, many, roughly, sdkName, small, watch } from './format.mjs';
 import { lookAt } from './look.mjs';
 import { Client, Empty, Facts, Life, Problem, Title } from './parts.mjs';
 import { Heading } from './frame.mjs';
+import { Data } from './data.mjs';
 import { Lanes } from './lanes.mjs';
 import { lanesOf, Past, useNames, usePast, usualOf } from './history.mjs';
 import { DeleteLock, EndSession } from './acts.mjs';
@@ -20,10 +21,10 @@ function useOne(path, name) {
   return { error, since, semaphore: answer && (answer.semaphores?.[0] ?? null) };
 }
 
-/** useVersion returns the version of the data of a persistent semaphore, whose name has to be UTF-8. */
+/** useVersion returns the version of the data of a persistent semaphore. */
 function useVersion(semaphore, name) {
-  const has = semaphore && big(semaphore.version) > 0n && plain(name) === textOf(name);
-  return useLive(has && 'Inspect/Versions', { path: semaphore?.path, name: textOf(name) }, 3000).answer?.present;
+  const has = semaphore && big(semaphore.version) > 0n;
+  return useLive(has && 'Inspect/Versions', { path: semaphore?.path, name: base64Of(name), dataBytes: 1 }, 3000).answer?.present;
 }
 
 function useOwner(path, id, every) {
@@ -125,27 +126,6 @@ function Why({ semaphore, next, now }) {
     ${timeout !== forever && w.sinceMillis ? ` It gives up in ${ago(left)}.` : ' It waits without a limit.'}</p>`;
 }
 
-/** Version names the version of data, and its change. */
-const Version = ({ of }) => html`version ${of.version}${big(of.changedMillis) > 0n && `, changed ${at(small(of.changedMillis))}`}${
-  of.author && html` by <${Text} of=${of.author}/>`}`;
-
-/** Data shows data as text, or its bytes in hexadecimal if it is not UTF-8. */
-function Data({ of, length, title = 'Data', version }) {
-  const data = bytesOf(of);
-  let text;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(data);
-  } catch { /* shown as bytes */ }
-  if (text === undefined || /[^\P{C}\n\t\r]/u.test(text)) {
-    const line = (i) => Array.from(data.subarray(16 * i, 16 * i + 16), (b) => b.toString(16).padStart(2, '0')).join(' ');
-    text = Array.from({ length: Math.ceil(data.length / 16) }, (_, i) => line(i)).join('\n');
-  }
-  const part = big(length) > BigInt(data.length) ? `, the first ${bytes(data.length)} of them here` : '';
-  return html`<section class="card wide"><h2>${title} <small>
-    ${bytes(length)}${part}${version && html`, <${Version} of=${version}/>`}</small></h2>
-    <pre class="data" tabindex="0"><bdi>${text}</bdi></pre></section>`;
-}
-
 const Gone = ({ path }) => html`<${Empty} title="There is no such semaphore now.">
   <p>An ephemeral one goes with its last owner, and another one may have been made under the same name. See the other locks of
     <a href=${nodeURL(path)}><${Text} of=${path}/></a>, or make it:</p>
@@ -210,7 +190,8 @@ export function Lock({ route: { path, last: name } }) {
         <${Why} semaphore=${semaphore} next=${next} now=${now}/></${Places}>`
     : html`<section class="card"><h2>Queue</h2><p class="soft">Nobody waits for it.</p></section>`}</div>`}
     <${Past} path=${path} past=${past} owner=${owner}/>
-    ${(big(semaphore.dataBytes) > 0n || idle) && html`<${Data} of=${semaphore.data} length=${semaphore.dataBytes} version=${version}/>`}
+    ${(big(semaphore.dataBytes) > 0n || idle) && html`<${Data} of=${semaphore.data} length=${semaphore.dataBytes} version=${version}>
+      ${version && html`<a href=${viewURL('config', path, name)}>Versions</a>`}</${Data}>`}
     ${act === 'end' && html`<${EndSession} semaphore=${semaphore} link=${owner} session=${holder} next=${next} done=${() => setAct()}/>`}
     ${act === 'delete' && html`<${DeleteLock} semaphore=${semaphore} done=${() => setAct()}/>`}`;
 }

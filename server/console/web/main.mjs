@@ -1,7 +1,7 @@
 import { html, render, useEffect, useState } from './html.mjs';
 import { sessionOfSiblings, signIn, useSession } from './api.mjs';
 import { replace, useRoute } from './route.mjs';
-import { Frame, Heading } from './frame.mjs';
+import { beside, Frame, Heading, More } from './frame.mjs';
 import { SignIn } from './signin.mjs';
 import { Locks } from './locks.mjs';
 import { Lock } from './lock.mjs';
@@ -10,16 +10,20 @@ import { Timeline } from './timeline.mjs';
 import { Cluster } from './cluster.mjs';
 import { Empty } from './parts.mjs';
 
-/** StandIn loads the view of stand-ins, which no other server has. */
-function StandIn({ route }) {
+/** later makes a view that is loaded once it is shown. */
+const later = (load) => function Later({ route }) {
   const [View, found] = useState();
-  useEffect(() => { import('./standin.mjs').then((module) => found(() => module.StandIn)); }, []);
+  useEffect(() => { load().then((view) => found(() => view)); }, []);
   return View ? html`<${View} route=${route}/>` : null;
-}
+};
 
 // views, as other tables whose keys come from the address, has no keys of Object, such as "constructor".
 const views = { __proto__: null, locks: Locks, lock: Lock, sessions: Sessions, session: Session, timeline: Timeline,
-  cluster: Cluster, standin: StandIn };
+  cluster: Cluster, more: More, config: later(() => import('./config.mjs').then((m) => m.Config)),
+  limiters: later(() => import('./limiters.mjs').then((m) => m.Limiters)),
+  limiter: later(() => import('./limiters.mjs').then((m) => m.Limiter)),
+  rights: later(() => import('./rights.mjs').then((m) => m.Rights)),
+  standin: later(() => import('./standin.mjs').then((m) => m.StandIn)) };
 
 const Unknown = () => html`<${Heading} title="No such page"/><${Empty} title="The address names no view of the console.">
   <p>Go to the <a href="#/locks">locks</a>.</p></${Empty}>`;
@@ -52,8 +56,8 @@ function App() {
   if (!state.ready) return null;
   if (!session) return html`<${SignIn} error=${state.error}/>`;
   const View = views[route.view] ?? Unknown;
-  return html`<${Frame} route=${route}><${View} key=${`${route.view}${route.path}/${route.last.join()}`} route=${route}/>
-    </${Frame}>`;
+  const place = beside.has(route.view) ? '' : `${route.path}/${route.last.join()}`;
+  return html`<${Frame} route=${route}><${View} key=${route.view + place} route=${route}/></${Frame}>`;
 }
 
 render(html`<${App}/>`, document.querySelector('#app'));

@@ -22,8 +22,12 @@ function escapeOf(char) {
 
 const lengthOf = (lead) => (lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4);
 
-/** pieces splits bytes into runs of text and of escapes. A backslash is escaped as well, so that no name looks like an escape. */
-export function pieces(bytes) {
+/**
+ * pieces splits bytes into runs of text and of escapes. In a name a backslash is escaped as well, so that no name looks like an
+ * escape; lines of data are not, and keep their tabs and spaces.
+ */
+export function pieces(bytes, isData = false) {
+  const kept = isData ? '\t\\' : '';
   const found = [];
   const add = (text, escaped) => {
     const last = found.at(-1);
@@ -40,8 +44,9 @@ export function pieces(bytes) {
       i++;
       continue;
     }
-    const atEnd = i === 0 || i + length >= bytes.length;
-    if (char === '\\') add('\\\\', true);
+    const atEnd = !isData && (i === 0 || i + length >= bytes.length);
+    if (kept.includes(char)) add(char, false);
+    else if (char === '\\') add('\\\\', true);
     else if (hidden.test(char) || (char === ' ' && atEnd)) add(escapeOf(char), true);
     else add(char, false);
     i += length;
@@ -55,12 +60,14 @@ export const plain = (bytes) => pieces(bytes).map((p) => p.text).join('') || '(e
 /** textOf decodes bytes as they are, for requests that take text. */
 export const textOf = (bytes) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
 
+const Pieces = ({ of }) => html`<bdi class="nm">${of.map((p) => (p.escaped ? html`<span class="esc">${p.text}</span>` : p.text))}
+  </bdi>`;
+
 /** Name shows bytes. */
-export function Name({ bytes }) {
-  if (bytes.length === 0) return html`<bdi class="nm esc">(empty name)</bdi>`;
-  return html`<bdi class="nm">${pieces(bytes).map((p) => (p.escaped ? html`<span class="esc">${p.text}</span>` : p.text))}
-    </bdi>`;
-}
+export const Name = ({ bytes }) => (bytes.length ? html`<${Pieces} of=${pieces(bytes)}/>` : html`<bdi class="nm esc">(empty name)</bdi>`);
+
+/** Line shows a line of data. */
+export const Line = ({ bytes }) => html`<${Pieces} of=${pieces(bytes, true)}/>`;
 
 /** Text shows a text of a client, such as a description. */
 export const Text = ({ of }) => html`<${Name} bytes=${bytesOfText(of)}/>`;

@@ -86,6 +86,38 @@ class Pages {
   }
 }
 
+/** useAll returns the first rows of a request, about most of them, and asks for them again and again. */
+export function useAll(request, field, most, every) {
+  const [got, setGot] = useState({ rows: undefined, more: false, at: 0, unknown: [], error: undefined });
+  useEffect(() => {
+    let [stopped, timer] = [false, 0];
+    const load = async () => {
+      const rows = [];
+      const unknown = new Set();
+      let pageToken = '';
+      try {
+        do {
+          const page = await call('Inspect/List', { ...request, pageToken });
+          rows.push(...(page[field] ?? []).filter((r) => !r.continued));
+          for (const why of page.unknown ?? []) unknown.add(why);
+          pageToken = page.nextPageToken ?? '';
+        } while (pageToken && rows.length < most && !stopped);
+        if (!stopped) setGot({ rows, more: Boolean(pageToken), at: Date.now(), unknown: [...unknown], error: undefined });
+      } catch (error) {
+        if (!stopped) setGot((old) => ({ ...old, error }));
+      }
+      if (!stopped) timer = setTimeout(again, every);
+    };
+    const again = () => (document.hidden ? timer = setTimeout(again, every) : load());
+    load();
+    return () => {
+      stopped = true;
+      clearTimeout(timer);
+    };
+  }, [JSON.stringify(request)]);
+  return got;
+}
+
 /**
  * usePages lists the rows of a request, which are in a field of the answers. keep, if it is given, selects among them, and
  * sameKeep names it.

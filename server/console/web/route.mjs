@@ -41,6 +41,8 @@ export function replace(hash) {
 /** setSettings changes settings; they follow each key press in a search. */
 export const setSettings = (settings) => replace(withSettings(settings));
 
-export const lockURL = (path, name) => `#/lock${urlPath(path)}/${urlForm(name)}`;
+export const viewURL = (view, path, name) => `#/${view}${urlPath(path)}/${urlForm(name)}`;
+export const lockURL = (path, name) => viewURL('lock', path, name);
 export const sessionURL = (path, id) => `#/session${urlPath(path)}/${urlForm(bytesOfText(id))}`;
+export const rightsURL = (path) => `#/rights${urlPath(path)}`;
 export const nodeURL = (path) => `#/locks?find=${urlText(path)}`;

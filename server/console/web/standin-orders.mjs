@@ -20,8 +20,13 @@ export async function order(name, values = {}) {
   return answer.result;
 }
 
-/** useOrder gives an order that only looks again and again; same compares two answers. */
-export function useOrder(name, every, same = () => false) {
+/**
+ * useOrder gives an order that only looks again and again; same compares two answers.
+ * @param {string} name
+ * @param {number} every
+ * @param {(a: any, b: any) => boolean} [same]
+ */
+export function useOrder(name, every, same) {
   const [state, setState] = useState({});
   const [turn, again] = useState(0);
   useEffect(() => {
@@ -30,7 +35,7 @@ export function useOrder(name, every, same = () => false) {
     const ask = async () => {
       try {
         const result = document.hidden ? undefined : await order(name);
-        if (!over && result !== undefined) setState((old) => (old.result && same(old.result, result) ? old : { result }));
+        if (!over && result !== undefined) setState((old) => (old.result && same?.(old.result, result) ? old : { result }));
       } catch (error) {
         if (!over) setState((old) => ({ ...old, error }));
       }
@@ -59,6 +64,7 @@ export function outcome(result) {
 
 // Orders by what they strike. Those that have a place of their own on the page, only look, or are for several servers or a disk
 // are left out; orders that are not known here come last.
+/** @type {[string, string[]][]} */
 const groups = [
   ['Requests', ['fail-next', 'fail-some', 'delay-next', 'answer-lost', 'repeat-next']],
   ['Streams and sessions', ['drop-streams', 'detach-session', 'expire-session', 'spurious-notice']],
@@ -127,9 +133,9 @@ function Form({ name, help, kinds, known, done }) {
 export function Orders({ help, kinds, known, done }) {
   const [open, setOpen] = useState('');
   const unknown = Object.keys(help).filter((name) => !elsewhere.includes(name) && !groups.some(([, names]) => names.includes(name)));
-  const shown = [...groups, ['Others', unknown]].map(([title, names]) => [title, names.filter((n) => help[n])]).filter(([, names]) => names.length > 0);
+  const shown = [...groups, ['Others', unknown]].map(([title, names]) => ({ title, names: /** @type {string[]} */ (names).filter((n) => help[n]) })).filter(({ names }) => names.length > 0);
   return html`<section class="card"><h2>Make something go wrong</h2>
-    ${shown.map(([title, names]) => html`<div class="picks" role="group" aria-label=${title}><span class="faint">${title}</span>
+    ${shown.map(({ title, names }) => html`<div class="picks" role="group" aria-label=${title}><span class="faint">${title}</span>
       ${names.map((name) => html`<button type="button" class="btn" aria-pressed=${open === name}
         onClick=${() => setOpen(open === name ? '' : name)}>${name}</button>`)}</div>`)}
     ${open && html`<${Form} key=${open} name=${open} help=${help[open]} kinds=${kinds} known=${known} done=${done}/>`}</section>`;
