@@ -101,6 +101,7 @@ func TestConfig(t *testing.T) {
 	if got := s.command(t, "config", "get", node, "settings"); !strings.HasPrefix(got, "workers: 6\n") {
 		t.Errorf("the configuration is %q", got)
 	}
+	p.expect("404")
 	p.visit("#/config" + node + "/nothing")
 	p.awaitText(".empty", "no such persistent semaphore")
 }

@@ -53,8 +53,8 @@ func (s *server) use(t *testing.T) {
 	for range 20 {
 		<-s.acquire(t, "api/reads", 1, false)
 	}
-	<-s.acquire(t, "backup", 400, true)
-	<-s.acquire(t, "mail", 1, true)
+	<-s.acquire(t, "backup", 4000, true)
+	<-s.acquire(t, "mail", 100, true)
 	for range 3 {
 		s.acquire(t, "mail", 2, false)
 	}
@@ -92,7 +92,7 @@ func TestLimiters(t *testing.T) {
 	p.await("document.querySelectorAll('.limiters a.name').length === 2")
 	p.click("api/reads")
 	p.awaitText("h1", "api/reads")
-	p.awaitText(".lede", "of 80 units per second go out on two servers")
+	p.awaitText(".lede", "units per second go out, of 80, on two servers")
 	p.await("document.querySelectorAll('.past tbody tr').length === 2")
 	p.awaitText(".charts", "Units per second at most")
 	p.await("document.querySelector('.charts path.c-line') !== null")

@@ -12,17 +12,18 @@ export function Chart({ title, values, format, now }) {
   const from = now - span;
   const shown = values.filter(([t]) => t >= from);
   const highest = Math.max(...shown.map(([, v]) => v), 0);
+  const lowest = Math.min(...shown.map(([, v]) => v), 0);
   const x = (t) => (width * (t - from)) / span;
-  const y = (v) => top + (height - top) * (1 - (highest > 0 ? v / highest : 0));
+  const y = (v) => top + (height - top) * (1 - (highest > lowest ? (v - lowest) / (highest - lowest) : 0));
   const line = shown.map(([t, v], i) => `${i ? 'L' : 'M'}${x(t).toFixed(1)} ${y(v).toFixed(1)}`).join('');
   const last = shown.at(-1);
-  const area = last && `${line}L${x(last[0]).toFixed(1)} ${height}L${x(shown[0][0]).toFixed(1)} ${height}Z`;
+  const area = last && `${line}L${x(last[0]).toFixed(1)} ${y(0)}L${x(shown[0][0]).toFixed(1)} ${y(0)}Z`;
   const label = last ? `${title}: ${format(last[1])} now, at most ${format(highest)} within an hour` : `${title}: no values yet`;
   return html`<section class="card chart"><h2>${title} <small>${last ? `at most ${format(highest)}` : 'no values yet'}
     </small></h2>
     <div class="big">${last ? format(last[1]) : '–'}</div>
     <div ref=${element}>${width > 0 && html`<svg class="gantt" width=${width} height="78" role="img" aria-label=${label}>
-      <line class="g-grid" x1="0" x2=${width} y1=${height + 0.5} y2=${height + 0.5}/>
+      <line class="g-grid" x1="0" x2=${width} y1=${y(0) + 0.5} y2=${y(0) + 0.5}/>
       ${last && html`<path class="c-area" d=${area}/><path class="c-line" d=${line}/>`}
       <text x="0" y="74">${minuteOf(from)}</text><text x=${width} y="74" text-anchor="end">now</text></svg>`}</div></section>`;
 }

@@ -57,8 +57,8 @@ function Past({ path, answer, against, compare }) {
       ${against === v.version ? 'Hide' : 'Compare'}</button>`;
   };
   return html`<section class="card wide"><h2>Versions <small>as far as the servers have seen them since they started</small></h2>
-    <table class="past"><thead><tr><th class="num">Version</th><th>Changed</th><th>By</th><th class="num">Size</th><th><span class="vh">Compare</span></th></tr></thead><tbody>
-    ${versions.map((v) => html`<tr key=${v.version}><td class="num">${v.version}</td><td class="at">${big(v.changedMillis) ? at(small(v.changedMillis)) : 'unknown'}</td>
+    <table class="past versions"><thead><tr><th>Version</th><th>Changed</th><th>By</th><th class="num">Size</th><th><span class="vh">Compare</span></th></tr></thead><tbody>
+    ${versions.map((v) => html`<tr key=${v.version}><td class="w">${v.version}</td><td class="at">${big(v.changedMillis) ? at(small(v.changedMillis)) : 'unknown'}</td>
       <td>${v.author ? html`<${Text} of=${v.author}/>` : html`<span class="faint">nobody, or unknown</span>`}</td><td class="num">${bytes(v.dataBytes)}</td>
       <td class="num">${cell(v)}</td></tr>`)}</tbody></table>
     ${kept && html`<p class="note">Earlier versions are kept ${kept}: <code>coordd node alter <${Text} of=${path}/> --history data</code> changes that.</p>`}

@@ -44,9 +44,9 @@ function together(buckets = []) {
 /** Level is a bar of what there is, of what there can be. */
 function Level({ of: { level, capacity, debt }, unused }) {
   if (unused) return html`<span class="faint">unused</span>`;
-  const share = capacity > 0 ? Math.max(0, Math.min(100, (100 * level) / capacity)) : 0;
-  return html`<div class="cap share" aria-hidden="true"><i style=${{ width: `${share}%` }}></i><i class="free"></i></div>
-    <div class="capn">${units(level)} of ${units(capacity)}${debt > 0 && html`, <span class="lost">debt ${units(debt)}</span>`}</div>`;
+  const share = level < 0 ? 100 : capacity > 0 ? Math.min(100, (100 * level) / capacity) : 0;
+  return html`<div class="cap share" aria-hidden="true"><i class=${level < 0 ? 'owed' : ''} style=${{ width: `${share}%` }}></i><i class="free"></i></div>
+    <div class="capn">${level >= 0 && `${units(level)} of ${units(capacity)}`}${level >= 0 && debt > 0 && ', '}${debt > 0 && html`<span class="lost">debt ${units(debt)}</span>`}</div>`;
 }
 
 const levelOf = (b) => ({ level: real(b.level), capacity: real(b.capacity), debt: Math.max(0, -real(b.level)) });
@@ -112,7 +112,7 @@ export function Limiters({ route: { settings } }) {
 function Servers({ buckets, unknown }) {
   return html`<section class="card wide"><h2>Servers <small>each has a bucket; what a full one has is drawn from nobody</small></h2>
     ${buckets.length === 0 && html`<p class="soft">Nobody has acquired units of it since the servers started.</p>`}
-    ${buckets.length > 0 && html`<div class="scroll"><table class="past cluster"><thead><tr><th>Server</th><th>Level</th><th class="num">Per second</th><th class="num">Waiting</th>
+    ${buckets.length > 0 && html`<div class="scroll"><table class="past cluster limits"><thead><tr><th>Server</th><th>Level</th><th class="num">Per second</th><th class="num">Waiting</th>
       <th class="num">Came from the leader</th><th class="num">Granted</th><th class="num">Used</th></tr></thead><tbody>
     ${buckets.map((b) => html`<tr key=${b.server}><td class="w"><${Text} of=${b.server}/></td><td class="level"><${Level} of=${levelOf(b)}/></td>
       <td class="num" data-label="per second">${units(real(b.perSecond))}</td>
@@ -139,7 +139,7 @@ function number(set, effective) {
   const own = real(set);
   if (effective === undefined) return own ? units(own) : 'not set';
   const value = real(effective);
-  if (!own) return `${units(value)}, from above or by default`;
+  if (!own) return `${units(value)}, as above it or by default`;
   return own === value ? units(own) : `${units(value)}; it sets ${units(own)}, and above it is less`;
 }
 
@@ -162,7 +162,7 @@ export function Limiter({ route: { path, last } }) {
   return html`${crumbs}<div class="head1"><div class="title">${title}<span class="chips">
       ${sum.waiters > 0 && html`<span class="chip wait">${many(sum.waiters, 'call waits', 'calls wait')}</span>`}
       ${sum.debt > 0 && html`<span class="chip bad">debt ${units(sum.debt)}</span>`}</span></div>
-    <p class="lede"><b>${units(sum.perSecond)}${rate < boundless ? ` of ${units(rate)}` : ''} units per second</b> go out${r.buckets?.length > 1 ? ` on ${inWords(r.buckets.length)} servers` : ''}.
+    <p class="lede"><b>${sum.perSecond ? units(sum.perSecond) : 'No'} units per second</b> go out${rate < boundless ? `, of ${units(rate)}` : ''}${r.buckets?.length > 1 ? `, on ${inWords(r.buckets.length)} servers` : ''}.
       ${sum.waiters > 0 && ` ${capital(many(sum.waiters, 'call waits', 'calls wait'))} for ${units(sum.waiting)} units.`}
       ${sum.debt > 0 && ' Clients have used more than there was: nothing is granted before that is repaid.'}</p></div>
     <${Problem} error=${error}/><${Charts} buckets=${hour?.resources?.[0]?.buckets ?? []} now=${now}/>

@@ -44,7 +44,7 @@ function Table({ answer, find }) {
     ${administrators ? administrators.map((name) => html`<tr key=${`administrator ${name}`}><td class="w"><${Text} of=${name}/></td><td>
       <span class="chip">everything</span></td><td><ul class="why-list"><li>is an administrator of the cluster</li></ul></td></tr>`)
     : !find && html`<tr><td class="w">administrators</td><td><span class="chip">everything</span></td><td><ul class="why-list"><li>of the cluster</li></ul></td></tr>`}
-    </tbody></table>${answer.more && html`<p class="note">There are other subjects: <code>coordd ls -l</code> lists them all.</p>`}</section>`;
+    </tbody></table>${answer.more && html`<p class="note">There are other subjects.</p>`}</section>`;
 }
 
 function Path({ path }) {

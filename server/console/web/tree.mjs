@@ -72,9 +72,10 @@ export function Tree({ view, chosen, href, inNode }) {
   const { answer, error } = useLive('Inspect/Children', { path: '', after: '' }, every);
   if (error?.status === 404 && !answer) return html`<ul class="tree"><${Nodes} tree=${tree}/></ul>`;
   if (!answer) return html`<${Problem} error=${error}/>`;
-  return html`<ul class="tree">${href && html`<li><div class="leaf"><i class="twist"></i><a href=${href(answer.path)} aria-current=${chosen === answer.path ? 'page' : undefined}>
-      <${Icon} name="folder"/><span><${Text} of=${answer.path}/></span></a></div></li>`}
-    <${Children} tree=${tree} path=""/></ul>`;
+  const inside = html`<${Children} tree=${tree} path=""/>`;
+  if (!href) return html`<ul class="tree">${inside}</ul>`;
+  return html`<ul class="tree"><li><div class="leaf"><a href=${href(answer.path)} aria-current=${chosen === answer.path ? 'page' : undefined}>
+    <${Icon} name="folder"/><span><${Text} of=${answer.path}/></span></a></div><ul>${inside}</ul></li></ul>`;
 }
 
 /** Split shows a list, and beside it the one thing of it that is chosen; on a narrow screen one of both. */
