@@ -165,6 +165,8 @@ var layers = []layer{
 		"internal/devcert", "internal/exit", "internal/notify"},
 		foreign: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", system}},
 	{folder: "internal/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
+	// Programs of others link it: neither the server nor anything of its modules.
+	{folder: "client", ours: []string{"internal/client"}, foreign: []string{grpc, ydbProtos}},
 	{folder: "internal/load"},
 	{folder: "internal/tty", foreign: []string{system, terminal}},
 	{folder: "cmd/coordd", ours: []string{"raftstore", "server", "internal/client", "internal/cmdline",
@@ -573,6 +575,7 @@ func TestLayersAreSeen(t *testing.T) {
 		{"internal/client", "github.com/ydb-platform/ydb-go-sdk/v3", false},
 		{"internal/client", module + "/server", false},
 		{"internal/client", "github.com/spf13/cobra", false},
+		{"client", module + "/server", false},
 	}
 	for _, c := range cases {
 		if got := layerOf(c.folder).allows(c.imported); got != c.allowed {

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -93,7 +91,7 @@ func (f *callerFlags) open(ctx context.Context, env *cmdline.Env) (*caller, erro
 			if at.socket == "" {
 				to.address = address
 			}
-			return f.dial(to, reconnecting)
+			return f.dial(to, client.Reconnecting)
 		}}
 	if config.Login, err = f.credentials(env, at); err != nil {
 		return nil, err
@@ -101,11 +99,6 @@ func (f *callerFlags) open(ctx context.Context, env *cmdline.Env) (*caller, erro
 	c.config, c.Client = config, client.New(config)
 	return c, nil
 }
-
-// reconnecting has a connection come back as soon as its server does.
-var reconnecting = grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
-	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
-		MaxDelay: 500 * time.Millisecond}})
 
 // credentials returns what gets a token from a server, nil for an anonymous caller. A password is asked for
 // once.

@@ -121,7 +121,7 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	}
 	c, err := startChild(h.env, path, h.argv, []string{
 		"COORDD_SESSION_ID=" + strconv.FormatUint(what.session.ID(), 10),
-		"COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.order, 10)})
+		"COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.grant.Order, 10)})
 	if err != nil {
 		h.part(what)
 		return err
@@ -179,7 +179,7 @@ func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan 
 // stay holds on without a command, until it is told to stop or what is held is lost.
 func (h *holder) stay(what *held, margin time.Duration, asked <-chan os.Signal) error {
 	fmt.Fprintf(h.env.Stdout, "%s %q of %s: session %d, token %d\n", h.holds, h.name, h.node,
-		what.session.ID(), what.order)
+		what.session.ID(), what.grant.Order)
 	look := time.NewTicker(leftPause)
 	defer look.Stop()
 	var lost error

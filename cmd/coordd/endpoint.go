@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"net/url"
 	"path"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/serve"
@@ -26,43 +25,10 @@ type target struct {
 	from      string // what named it, for messages; empty: nothing
 }
 
-const endpointForms = "want HOST:PORT, grpc://HOST:PORT/DATABASE or grpcs://HOST:PORT/DATABASE"
-
-// parseEndpoint takes the name of a server apart, such as grpc://127.0.0.1:2136/local. YDB's tools write the
-// database as ?database=/local too, or leave it to another flag; it is empty then. Without a scheme it is
-// plain text.
+// parseEndpoint parses the address of a server that a flag or a variable gives.
 func parseEndpoint(endpoint string) (target, error) {
-	text := endpoint
-	if !strings.Contains(text, "://") {
-		text = "grpc://" + text
-	}
-	u, err := url.Parse(text)
-	if err == nil && u.User != nil {
-		endpoint = strings.TrimPrefix(u.Redacted(), "grpc://") // somebody may have put a password into it
-	}
-	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.User != nil || u.Fragment != "" {
-		return target{}, fmt.Errorf("value %q is not allowed: %s", endpoint, endpointForms)
-	}
-	if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || !serve.PortInRange(port, 1) {
-		return target{}, fmt.Errorf("value %q is not allowed: %s, with a port from 1 to 65535", endpoint,
-			endpointForms)
-	}
-	t := target{address: u.Host, encrypted: u.Scheme == "grpcs"}
-	if u.Path != "" && u.Path != "/" {
-		t.database = u.Path
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	asked := query.Get("database")
-	switch {
-	case err != nil || len(query) > 1 || len(query) == 1 && !query.Has("database"):
-		return target{}, fmt.Errorf("value %q is not allowed: want nothing but database=PATH behind the question mark",
-			endpoint)
-	case asked != "" && t.database != "":
-		return target{}, fmt.Errorf("value %q is not allowed: it names two databases", endpoint)
-	case asked != "":
-		t.database = path.Clean("/" + asked)
-	}
-	return t, nil
+	at, err := client.ParseEndpoint(endpoint)
+	return target{address: at.Address, database: at.Database, encrypted: at.Encrypted}, err
 }
 
 // declareServer declares the flags of a command that asks a server as a client.

@@ -78,10 +78,10 @@ func checkKept(flags *pflag.FlagSet) error {
 
 // keep leaves the session with what it holds, and prints how to come back to it.
 func (h *holder) keep(what *held) error {
-	what.end()
+	what.grant.Forget()
 	kept := &keptSession{what.session.ID(), what.session.Key(), h.flags.sessionTimeout}
 	for _, variable := range []struct{ name, value string }{
-		{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)},
+		{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.grant.Order)},
 		{keptVariable, kept.String()},
 	} {
 		if _, err := fmt.Fprintf(h.env.Stdout, "%s=%s; export %s;\n", variable.name, variable.value,

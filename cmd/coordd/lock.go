@@ -246,9 +246,8 @@ type holder struct {
 // held is a semaphore that a session has.
 type held struct {
 	session *client.Session
-	order   uint64
-	gone    <-chan error // tells that the session has it no longer
-	end     context.CancelFunc
+	grant   *client.Grant
+	gone    <-chan error // has the reason when the session has it no longer
 }
 
 // hold acquires, runs the command, and gives back.
@@ -433,51 +432,24 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 	return nil, fmt.Errorf("%q of %s is made and deleted all the time", h.name, h.node)
 }
 
-var errTakenAway = errors.New("it was taken away: the semaphore was deleted, or its session lives no longer")
-
-// watch reads the order id of what a session has acquired, and from then on sees that it stays so: somebody
-// whose semaphore is deleted by force is told nothing.
+// watch reads the order id of what a session has acquired, and watches it from then on.
 func (h *holder) watch(ctx context.Context, session *client.Session) (*held, error) {
-	watching, end := context.WithCancel(context.Background())
-	first, gone := make(chan uint64, 1), make(chan error, 1)
-	go func() {
-		order := uint64(0)
-		gone <- session.Watch(watching, h.name, client.Wanted{Owners: true, WatchOwners: true},
-			func(d *client.Description) error {
-				for _, owner := range d.GetOwners() {
-					if owner.GetSessionId() != session.ID() || order != 0 && owner.GetOrderId() != order {
-						continue
-					}
-					if order == 0 {
-						order = owner.GetOrderId()
-						first <- order
-					}
-					return nil
-				}
-				return errTakenAway
-			})
-	}()
-	select {
-	case order := <-first:
-		return &held{session: session, order: order, gone: gone, end: end}, nil
-	case err := <-gone:
-		end()
-		if errors.Is(err, errTakenAway) { // before it was looked at
-			err = fmt.Errorf("%w: %w", client.ErrLost, err)
-		}
-		return nil, err
-	case <-ctx.Done():
-		end()
-		<-gone
-		return nil, ctx.Err()
+	gone := make(chan error, 1)
+	grant, err := session.Confirm(ctx, h.name, func(err error) { gone <- err })
+	if errors.Is(err, client.ErrTakenAway) { // before it was looked at
+		err = fmt.Errorf("%w: %w", client.ErrLost, err)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return &held{session: session, grant: grant, gone: gone}, nil
 }
 
 // part gives back what is held and ends the session. It does not keep anybody waiting for long: what is not
 // said in time the servers find out by themselves.
 func (h *holder) part(what *held) {
-	if what.end != nil {
-		what.end()
+	if what.grant != nil {
+		what.grant.Forget()
 	}
 	if what.session.Left() <= 0 {
 		what.session.Abandon()

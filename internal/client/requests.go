@@ -46,7 +46,7 @@ func (s *Session) do(ctx context.Context, c *call) (*fromServer, error) {
 		return nil, s.why
 	case len(s.calls) == callsMost:
 		defer s.mu.Unlock()
-		return nil, fmt.Errorf("%d requests of session %d wait for their answers", callsMost, s.id)
+		return nil, fmt.Errorf("%w: %d requests of session %d wait for their answers", ErrBusy, callsMost, s.id)
 	}
 	s.lastID++
 	c.id = s.lastID

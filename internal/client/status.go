@@ -99,4 +99,6 @@ var (
 	// ErrInterrupted is that the stream broke before an answer came: what was asked for may have been done or
 	// not. A request that can be repeated without harm never ends with it.
 	ErrInterrupted = errors.New("the connection was lost before the answer came: whether it was done is not known")
+	// ErrBusy is that a request was not sent, since as many as a session may have wait for their answers.
+	ErrBusy = errors.New("too many requests")
 )

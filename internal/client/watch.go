@@ -76,17 +76,8 @@ func (w *watcher) watch(ctx context.Context, s *Session) error {
 			}
 			w.told, w.last = true, seen
 		}
-		var absent <-chan time.Time
-		if changed == nil { // there is nothing to watch, or no server that watches
-			absent = time.After(absentPause)
-		}
-		select {
-		case <-changed:
-		case <-absent:
-		case <-s.lost:
-			return s.Err()
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := s.changes(ctx, changed); err != nil {
+			return err
 		}
 	}
 }
