@@ -337,3 +337,56 @@ func TestInsideGoTest(t *testing.T) {
 	}
 	shell(t, command, []string{string(get[1]), "go test ./..."}, "ok  \talone")
 }
+
+// clientProgram uses the client without a server.
+const clientProgram = `package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordd/coordd/client"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := client.New(client.Config{Endpoint: "grpc://127.0.0.1:9/local"})
+	if err == nil {
+		_, err = c.Open(ctx, "/local/app", client.SessionConfig{})
+	}
+	fmt.Println("refused:", err)
+}
+`
+
+// TestInsideGoClient gets the client into an empty module, which then has gRPC and YDB's messages and nothing of the server.
+func TestInsideGoClient(t *testing.T) {
+	folder := inside(t)
+	command := goSurroundings(t, folder)
+	page, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := regexp.MustCompile("`(go get [^`]+)`").FindSubmatch(page)
+	if get == nil {
+		t.Fatal("docs/recipes.md has no go get")
+	}
+	for name, content := range map[string]string{"go.mod": "module alone\n", "main.go": clientProgram} {
+		if err := os.WriteFile(filepath.Join(command.Dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell(t, command, []string{string(get[1]), "go run ."}, "refused: rpc error")
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(command.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, foreign := range []string{"go.etcd.io", "prometheus/client_golang", "spf13", "golang-jwt", "goleak"} {
+			if strings.Contains(string(content), foreign) {
+				t.Errorf("%s has %s in it:\n%s", name, foreign, content)
+			}
+		}
+	}
+}
