@@ -42,6 +42,10 @@ func (m judge) administerRemoveSemaphore(c *RemoveSemaphore) (scheme.Step, outco
 	if !there {
 		return nil, because(SemaphoreMissing)
 	}
+	if c.Seen && OrderOf(m.Machine, c.Node, c.Semaphore, 0) != c.Owner {
+		return nil, outcome.Because(outcome.PreconditionFailed,
+			"It has changed since: another session owns the semaphore, or none")
+	}
 	if refusal := sem.keeps(c.Force); refusal != nil {
 		return nil, because(refusal)
 	}

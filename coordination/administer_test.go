@@ -125,6 +125,26 @@ func TestRemoveSemaphore(t *testing.T) {
 	r.administer(outcome.Success, &RemoveSemaphore{Node: 1, Semaphore: 3})
 }
 
+// A semaphore whose owner has changed since the caller looked is not removed: that is judged where the command is
+// executed.
+func TestRemoveSemaphoreAsSeen(t *testing.T) {
+	r := newRig(t)
+	r.createNode("/local/n", relaxed)
+	owner, _ := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+	next, _ := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+	r.request(owner, 1, Request{Kind: RequestCreate, Name: "s", Limit: 1})
+	free := &RemoveSemaphore{Node: 1, Semaphore: 1, Force: true, Seen: true}
+	r.request(owner, 2, Request{Kind: RequestAcquire, Name: "s", Count: 1})
+	r.applyAll()
+	r.administer(outcome.PreconditionFailed, free)
+	seen := &RemoveSemaphore{Node: 1, Semaphore: 1, Force: true, Seen: true, Owner: OrderOf(r.machine, 1, 1, 0)}
+	r.request(next, 1, Request{Kind: RequestAcquire, Name: "s", Count: 1, TimeoutMillis: Infinite})
+	r.request(owner, 3, Request{Kind: RequestRelease, Name: "s"}) // proposed, but not executed
+	r.administer(outcome.PreconditionFailed, seen)
+	seen.Owner = OrderOf(r.machine, 1, 1, 0)
+	r.administer(outcome.Success, seen)
+}
+
 // Both need the right to erase rows, or to be an administrator.
 func TestEndSessionAndRemoveSemaphoreAreAuthorized(t *testing.T) {
 	r := newRig(t)

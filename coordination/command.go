@@ -235,6 +235,10 @@ type RemoveSemaphore struct {
 	Node      NodeID
 	Semaphore SemaphoreID
 	Force     bool
+	// Owner, if Seen, is the order id of the first owner as the caller has seen it, 0: no owner. The command is refused
+	// with another one.
+	Seen  bool
+	Owner OrderID
 }
 
 // UpdateData replaces the data of a persistent semaphore if that still has the version which the caller has

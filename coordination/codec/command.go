@@ -213,6 +213,8 @@ func (w *wire) sessionCommand(c coordination.Command) protowire.Number {
 		w.ofNode(&c.CallID, &c.Caller, &c.Node)
 		number(w, 6, &c.Semaphore)
 		w.flag(7, &c.Force)
+		w.flag(8, &c.Seen)
+		number(w, 9, &c.Owner)
 		return 25
 	case *coordination.UpdateData:
 		w.ofNode(&c.CallID, &c.Caller, &c.Node)

@@ -69,7 +69,7 @@ var laterFields = map[string]uint64{"Position.Place": 2, "Origin.Answered": 2, "
 	"SessionRow.AbsentSince":     4, "SessionRow.AbsentTotalMillis": 4, "LinkRow.Since": 4,
 	"NodeRow.History": 7, "MachineRow.NextVersion": 5, "SemaphoreRow.Version": 5, "SemaphoreRow.ChangedMillis": 5,
 	"SemaphoreRow.Author": 5, "StopSession.Client": 6, "ExpireSession.Client": 6, "EndSession.Client": 6,
-	"EndSession.Semaphore": 7, "EndSession.Order": 7,
+	"EndSession.Semaphore": 7, "EndSession.Order": 7, "RemoveSemaphore.Seen": 7, "RemoveSemaphore.Owner": 7,
 	"StateLimits.Reserve": 3, "StateLimits.Links": 3, "Entry.Quota": 3}
 
 func (f *filler) fill(v reflect.Value) {

@@ -29,7 +29,8 @@ const (
 	VersionVersions = 5
 	// VersionClients is the version with which commands that end sessions came to name their clients.
 	VersionClients = 6
-	// VersionSeen is the version with which the end of a session came to depend on a semaphore that it has.
+	// VersionSeen is the version with which the end of a session, and the removal of a semaphore, came to depend on what
+	// the caller had seen.
 	VersionSeen = 7
 	// VersionHistories is the version with which histories of nodes came.
 	VersionHistories = 7
@@ -72,6 +73,11 @@ func Since(c coordination.Command) uint64 {
 			return VersionSeen
 		}
 		return max(VersionEntries, sinceClient(&c.Client))
+	case *coordination.RemoveSemaphore:
+		if c.Seen || c.Owner != 0 {
+			return VersionSeen
+		}
+		return VersionEntries
 	case *coordination.SetLimits:
 		return sinceLimits(&c.Limits)
 	case *coordination.SetQuota:
@@ -82,8 +88,7 @@ func Since(c coordination.Command) uint64 {
 		return VersionVersions
 	case *coordination.SetHistory:
 		return VersionHistories
-	case *coordination.Mark, *coordination.RemoveSemaphore, *coordination.CreateResource,
-		*coordination.AlterResource, *coordination.DropResource:
+	case *coordination.Mark, *coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
 	}
 	return versionFirst

@@ -119,17 +119,9 @@ func (s *Service) DeleteSemaphore(ctx context.Context,
 	if r.GetId() != 0 {
 		semaphore = coordination.SemaphoreID(r.GetId())
 	}
-	if r.OwnerOrderId != nil {
-		switch order, err := s.ownerOrder(ctx, node, semaphore); {
-		case err != nil:
-			return nil, err
-		case order != r.GetOwnerOrderId():
-			return nil, changed("another session owns the semaphore, or none")
-		}
-	}
 	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
 		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore,
-			Force: r.GetForce() && (r.OwnerOrderId == nil || r.GetOwnerOrderId() != 0)} // somebody may own it by then
+			Force: r.GetForce(), Seen: r.OwnerOrderId != nil, Owner: coordination.OrderID(r.GetOwnerOrderId())}
 	})
 	if err == nil && answer.Status == coordination.CannotDeleteEphemeral.Status && answer.String() != "" {
 		answer = withAdvice(answer)
@@ -155,16 +147,6 @@ func (s *Service) asSeen(ctx context.Context, caller coordination.Caller, r *adm
 		return changed("a client has attached to the session, or has gone")
 	}
 	return nil
-}
-
-// ownerOrder returns the order id of a semaphore's first owner, by what this server has applied.
-func (s *Service) ownerOrder(ctx context.Context, node coordination.NodeID,
-	semaphore coordination.SemaphoreID) (order uint64, err error) {
-	_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
-		order = uint64(coordination.OrderOf(m, node, semaphore, 0))
-		return outcome.Done()
-	})
-	return order, calls.GRPCStatus(ctx, outcome.Done(), err)
 }
 
 // changed is the refusal of an act on something that is no longer as the caller has seen it.

@@ -3456,13 +3456,16 @@ func (x *EndSession) GetOrder() uint64 {
 
 // Removes a persistent semaphore for the same.
 type RemoveSemaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
-	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
-	Node          uint64                 `protobuf:"varint,5,opt,name=node,proto3" json:"node,omitempty"`
-	Semaphore     uint64                 `protobuf:"varint,6,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Nonce     uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Subject   []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced  bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Node      uint64                 `protobuf:"varint,5,opt,name=node,proto3" json:"node,omitempty"`
+	Semaphore uint64                 `protobuf:"varint,6,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Force     bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
+	// The first owner has this order id, 0: it has no owner, else it is not removed.
+	Seen          bool   `protobuf:"varint,8,opt,name=seen,proto3" json:"seen,omitempty"`
+	Owner         uint64 `protobuf:"varint,9,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3537,6 +3540,20 @@ func (x *RemoveSemaphore) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *RemoveSemaphore) GetSeen() bool {
+	if x != nil {
+		return x.Seen
+	}
+	return false
+}
+
+func (x *RemoveSemaphore) GetOwner() uint64 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
 }
 
 // Replaces the data of a persistent semaphore that has the expected version. 0: it is not there, and is made.
@@ -5414,14 +5431,16 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vclient_lost\x18\f \x01(\rR\n" +
 	"clientLost\x12\x1c\n" +
 	"\tsemaphore\x18\r \x01(\x04R\tsemaphore\x12\x14\n" +
-	"\x05order\x18\x0e \x01(\x04R\x05order\"\xa5\x01\n" +
+	"\x05order\x18\x0e \x01(\x04R\x05order\"\xcf\x01\n" +
 	"\x0fRemoveSemaphore\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x1c\n" +
 	"\tsemaphore\x18\x06 \x01(\x04R\tsemaphore\x12\x14\n" +
-	"\x05force\x18\a \x01(\bR\x05force\"\xb0\x01\n" +
+	"\x05force\x18\a \x01(\bR\x05force\x12\x12\n" +
+	"\x04seen\x18\b \x01(\bR\x04seen\x12\x14\n" +
+	"\x05owner\x18\t \x01(\x04R\x05owner\"\xb0\x01\n" +
 	"\n" +
 	"UpdateData\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
