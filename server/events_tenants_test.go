@@ -3,6 +3,9 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/history"
 )
 
 // TestLeaderAfterRestart: what a server notes of leaders after it was started anew is behind what was there before.
@@ -108,34 +112,60 @@ func TestAuditOfData(t *testing.T) {
 	}
 }
 
-// TestEventsOfADeepNode: the longest path there can be, and names of a kilobyte, make events of nine kilobytes. The
-// default of gRPC's clients is a message of 4 MiB: so much answers come to, and more pages have the rest.
-func TestEventsOfADeepNode(t *testing.T) {
+// TestEventsOfDeepNodes: the longest paths there can be, and names of a kilobyte, make events of nine kilobytes. The
+// default of gRPC's clients is a message of 4 MiB: so much answers come to, and more pages have the rest. Tokens are
+// bytes, so that it takes five tenants with seven nodes each to have so many kept.
+func TestEventsOfDeepNodes(t *testing.T) {
 	c := startCluster(t, 1)
 	c.awaitFormat(codec.Version)
-	node := "/local" + strings.Repeat("/"+strings.Repeat("d", 255), 31)
-	c.createNode(0, node)
-	stream := openTest(t, t.Context(), c.conns[0], &Ydb_Coordination.SessionRequest_SessionStart{Path: node,
-		TimeoutMillis: 600_000})
-	session := next(t, stream).GetSessionStarted().GetSessionId()
-	const locks = 490
-	for i := range locks {
-		send(t, stream, wait(uint64(i+1), fmt.Sprint(strings.Repeat("n", 1000), i)))
-		next(t, stream)
-	}
 	inspect := adminpb.NewInspectClient(c.conns[0])
-	if _, err := inspect.EndSession(t.Context(), &adminpb.EndSessionRequest{Path: node, Session: session}); err != nil {
-		t.Fatal(err)
+	const nodes, locks = 35, 14
+	for n := range nodes {
+		node := fmt.Sprintf("/local/%d%s/%d", n%5, strings.Repeat("/"+strings.Repeat("d", 255), 29), n)
+		c.createNode(0, node)
+		stream := openTest(t, t.Context(), c.conns[0], &Ydb_Coordination.SessionRequest_SessionStart{Path: node,
+			TimeoutMillis: 600_000})
+		session := next(t, stream).GetSessionStarted().GetSessionId()
+		for i := range locks {
+			send(t, stream, wait(uint64(i+1), fmt.Sprint(strings.Repeat("n", 1000), i)))
+			next(t, stream)
+		}
+		_, err := inspect.EndSession(t.Context(), &adminpb.EndSessionRequest{Path: node, Session: session})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.eventually("the events", func() bool {
 		r, found := &adminpb.EventsRequest{Kinds: []adminpb.Event_Kind{adminpb.Event_LOCK_LOST}}, 0
 		for {
 			answer := askEvents(t, t.Context(), c.conns[0], r)
 			if found += len(answer.GetEvents()); !answer.GetMore() {
-				return found == locks
+				return found == nodes*locks
 			}
 			r.Before = answer.GetEvents()[len(answer.GetEvents())-1]
 		}
+	})
+}
+
+// TestUnreadableEvents: a server cannot read one of its files of events. Whichever server is asked names it, and the
+// others' events are there.
+func TestUnreadableEvents(t *testing.T) {
+	c := startClusterWith(t, 3, inRealTime)
+	if err := os.MkdirAll(filepath.Join(c.dir, "server-1", history.Dir, "audit-00000000"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.createNode(0, testNode)
+	for i := range c.conns {
+		c.eventually("an answer that names the server", func() bool {
+			hour := &adminpb.EventsRequest{Path: testNode, WithinMillis: 3_600_000}
+			answer := askEvents(t, t.Context(), c.conns[i], hour)
+			return len(answer.GetEvents()) > 0 && slices.Contains(answer.GetUnknown(),
+				"server server-1 cannot read all of its events")
+		})
+	}
+	c.eventually("no events of the last millisecond", func() bool {
+		return len(askEvents(t, t.Context(), c.conns[0], &adminpb.EventsRequest{Path: testNode, WithinMillis: 1}).
+			GetEvents()) == 0
 	})
 }
 

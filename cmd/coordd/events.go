@@ -229,8 +229,8 @@ func (f *eventsFlags) check(flags *pflag.FlagSet, _ []string) error {
 
 func (f *eventsFlags) request(path string) *adminpb.EventsRequest {
 	r := &adminpb.EventsRequest{Path: path, Session: f.session, Semaphore: []byte(f.semaphore)}
-	if f.since > 0 {
-		r.SinceMillis = uint64(time.Now().Add(-f.since).UnixMilli())
+	if f.since > 0 { // the clock here may be wrong
+		r.WithinMillis = max(1, uint64(f.since.Milliseconds()))
 	}
 	for _, kind := range f.kinds {
 		r.Kinds = append(r.Kinds, eventNames[kind])
@@ -297,7 +297,7 @@ func (c *caller) events(ctx context.Context, env *cmdline.Env, out *outputFlag, 
 			}
 		}
 		if !f.follow {
-			return showEvents(env, out, list)
+			return errors.Join(showEvents(env, out, list), c.missing(ctx, path, len(list)))
 		}
 		for _, e := range slices.Backward(list) {
 			if err := showNext(env, out, showEvent(e), eventLine(e)); err != nil {
@@ -316,6 +316,18 @@ func (c *caller) events(ctx context.Context, env *cmdline.Env, out *outputFlag, 
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// missing returns an error if nothing was found of a path that does not exist.
+func (c *caller) missing(ctx context.Context, path string, found int) error {
+	if path == "" || found > 0 {
+		return nil
+	}
+	_, err := c.page(ctx, &adminpb.PageRequest{Kind: adminpb.PageRequest_NODES, Path: path, PageSize: 1})
+	if exit.Of(err) == exit.NotFound {
+		return err
+	}
+	return nil // that is no part of the answer
 }
 
 // findEvents asks for events until there are as many as wanted, the newest first.
@@ -347,7 +359,11 @@ func eventsOfDir(env *cmdline.Env, out *outputFlag, f *eventsFlags, directory st
 		return exit.With(exit.NotFound, fmt.Errorf("%s has no events: want the data directory of a server", directory))
 	}
 	r := f.request(path)
-	list, err := history.ReadDir(context.Background(), directory, &history.Query{SinceMillis: r.GetSinceMillis(),
+	since := uint64(0)
+	if f.since > 0 {
+		since = uint64(time.Now().Add(-f.since).UnixMilli())
+	}
+	list, err := history.ReadDir(context.Background(), directory, &history.Query{SinceMillis: since,
 		Limit: int(f.limit), Wanted: func(e *adminpb.Event) bool {
 			if e.GetKind() == adminpb.Event_GAP {
 				fmt.Fprintf(env.Stderr, "coordd: the entries %d to %d of the log: their events are missing\n",

@@ -75,6 +75,21 @@ func TestNotADataDirectory(t *testing.T) {
 	}
 }
 
+// TestEventsOfNothing: a path that does not exist is no path without events, unless a node that was dropped has some.
+func TestEventsOfNothing(t *testing.T) {
+	t.Parallel()
+	endpoint := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off").ready(t)
+	coordd(t, exit.NotFound, []string{"events", "nosuch", "--endpoint", endpoint}, "/local/nosuch: There is no such")
+	does(t, endpoint, "node create dropped")
+	coordd(t, exit.OK, []string{"events", "dropped", "--kind", "expired", "--endpoint", endpoint}, "no events")
+	does(t, endpoint, "node drop dropped")
+	waitFor(t, "the drop", func() bool {
+		p := spawn(t, "events", "dropped", "--since", "1h", "--endpoint", endpoint)
+		code, lines := p.exit(t)
+		return code == exit.OK && strings.Contains(strings.Join(lines, "\n"), "the node was dropped")
+	})
+}
+
 // TestSessionOfADroppedNode: a node was dropped and made again, so its sessions count from 1 again. What became of the
 // first session of the node before is no answer about the present one.
 func TestSessionOfADroppedNode(t *testing.T) {

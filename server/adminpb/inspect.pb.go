@@ -2845,6 +2845,7 @@ type EventsRequest struct {
 	// Events of earlier answers: only those older than before, and those newer than after.
 	Before        *Event `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
 	After         *Event `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	WithinMillis  uint64 `protobuf:"varint,9,opt,name=within_millis,json=withinMillis,proto3" json:"within_millis,omitempty"` // instead of since_millis: until now, by the asked server's clock; 0: since ever
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2933,6 +2934,13 @@ func (x *EventsRequest) GetAfter() *Event {
 		return x.After
 	}
 	return nil
+}
+
+func (x *EventsRequest) GetWithinMillis() uint64 {
+	if x != nil {
+		return x.WithinMillis
+	}
+	return 0
 }
 
 type EventsResponse struct {
@@ -3706,7 +3714,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xa5\x02\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xca\x02\n" +
 	"\rEventsRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12!\n" +
 	"\fsince_millis\x18\x02 \x01(\x04R\vsinceMillis\x121\n" +
@@ -3715,7 +3723,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\tsemaphore\x18\x05 \x01(\fR\tsemaphore\x12\x14\n" +
 	"\x05limit\x18\x06 \x01(\rR\x05limit\x12.\n" +
 	"\x06before\x18\a \x01(\v2\x16.coordd.admin.v1.EventR\x06before\x12,\n" +
-	"\x05after\x18\b \x01(\v2\x16.coordd.admin.v1.EventR\x05after\"\xc5\x01\n" +
+	"\x05after\x18\b \x01(\v2\x16.coordd.admin.v1.EventR\x05after\x12#\n" +
+	"\rwithin_millis\x18\t \x01(\x04R\fwithinMillis\"\xc5\x01\n" +
 	"\x0eEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.coordd.admin.v1.EventR\x06events\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +

@@ -64,6 +64,9 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	if r.GetPath() != "" {
 		r.Path = scheme.SplitLoose(r.GetPath()).String()
 	}
+	if now := s.Group.Shell().WallMillis(); r.GetWithinMillis() > 0 {
+		r.SinceMillis = now - min(now, r.GetWithinMillis())
+	}
 	members := s.Group.Log().Members()
 	answers, unknown := make([]*adminpb.EventsResponse, len(members)), make([]string, len(members))
 	question := &clusterpb.EventsQuestion{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
@@ -98,6 +101,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 		if unknown[i] != "" {
 			own.Unknown = append(own.Unknown, unknown[i])
 		}
+		own.Unknown = append(own.Unknown, answer.GetUnknown()...)
 		lists = append(lists, seen.permit(answer.GetEvents()))
 		own.More = own.GetMore() || answer.GetMore()
 	}
@@ -150,8 +154,11 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 			}
 			return history.Wants(r, e)
 		}, Permit: seen.permit})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		s.Logger.Warn("not all events can be read", "error", err)
+		response.Unknown = append(response.Unknown, fmt.Sprintf("server %s cannot read all of its events",
+			s.Group.Log().Members().NameOf(s.Group.Log().Member())))
+		err = nil
 	}
 	response.Events, response.More = found[:min(limit, len(found))], len(found) > limit
 	if len(r.GetSemaphore()) > 0 && ctx.Err() == nil {
