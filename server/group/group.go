@@ -118,6 +118,7 @@ func (g *Group) load() error {
 	g.applied.Store(uint64(machine.Index()))
 	c.beginReplay(uint64(machine.Index()), g.store.LoggedIndex())
 	c.observeBehind = g.store.LoggedIndex()
+	c.events.Begin(machine.Index())
 	return nil
 }
 

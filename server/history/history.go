@@ -34,6 +34,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Take returns the events since its last call, and how many were lost (events.Ring.Take).
 	Take func(all bool) ([]events.Rare, uint64)
+	// Base returns the index of the state with which this server began. A history without files lacks everything up to
+	// there: the state was restored from a backup, say.
+	Base func() uint64
 	// Name returns the name of a server.
 	Name func(uint64) string
 	// Space returns an error while the disk is too full to write.
@@ -156,7 +159,7 @@ func (h *History) keep(now time.Time, taken []events.Rare, holed bool) {
 		if h.missing != nil {
 			batch[events.Audit] = append(batch[events.Audit], h.missing)
 		}
-		if err := h.write(&batch); err != nil {
+		if err := h.write(&batch, gap.GetTimeMillis()); err != nil {
 			h.lost.Add(all)
 			h.missing = gap
 			h.failed(now, err)
@@ -224,12 +227,22 @@ func (h *History) open() error {
 	return err
 }
 
-func (h *History) write(batch *[events.Classes][]*adminpb.Event) error {
+// isNew reports whether there are no files.
+func (h *History) isNew() bool {
+	return !slices.ContainsFunc(h.classes[:], func(w writer) bool { return w.sequence > 0 })
+}
+
+// write writes a batch, of which the last event has that time.
+func (h *History) write(batch *[events.Classes][]*adminpb.Event, now uint64) error {
 	if !h.opened {
 		if err := h.open(); err != nil {
 			return err
 		}
 		h.opened = true
+		if base := h.config.Base(); h.isNew() && base > 0 {
+			batch[events.Audit] = append(batch[events.Audit], &adminpb.Event{Kind: adminpb.Event_GAP, Index: 1,
+				LastIndex: base, TimeMillis: now})
+		}
 	}
 	for class, list := range batch {
 		w := &h.classes[class]

@@ -28,6 +28,7 @@ type source struct {
 	next  []events.Rare
 	log   strings.Builder
 	full  error
+	base  uint64 // of the state
 }
 
 // add adds an event of a class with so much text.
@@ -45,7 +46,7 @@ func (s *source) open(fs files.FS) *History {
 			taken := s.next
 			s.next = nil
 			return taken, 0
-		}, Name: func(id uint64) string { return fmt.Sprint("server ", id) }, Space: func() error { return s.full }})
+		}, Base: func() uint64 { return s.base }, Name: func(id uint64) string { return fmt.Sprint("server ", id) }, Space: func() error { return s.full }})
 }
 
 // indexes returns the indexes of the events that are found, the newest first.
@@ -100,6 +101,31 @@ func TestHistorySurvives(t *testing.T) {
 	}
 	if n := strings.Count(s.log.String(), "data of a semaphore was changed"); n != 12 {
 		t.Errorf("%d changes of configuration are logged, want 12", n)
+	}
+}
+
+// TestGapOfARestoredState: a state that came as a whole has a history that nobody here kept. That is a gap of a history
+// that has no files, and of no other.
+func TestGapOfARestoredState(t *testing.T) {
+	for _, base := range []uint64{0, 41} {
+		memory, s := rig.New("data"), &source{base: base, index: 41}
+		var gaps []uint64
+		for range 2 {
+			h := s.open(memory)
+			s.add(events.OtherEnds, 10)
+			h.step(time.UnixMilli(0), false)
+			h.close()
+			s.base += 3
+			gaps = nil
+			for _, e := range readAll(t, h) {
+				if e.GetKind() == adminpb.Event_GAP {
+					gaps = append(gaps, e.GetIndex(), e.GetLastIndex())
+				}
+			}
+		}
+		if want := []uint64{1, base}; base == 0 && gaps != nil || base > 0 && !slices.Equal(gaps, want) {
+			t.Errorf("the gaps of a history that began with entry %d are %d", base, gaps)
+		}
 	}
 }
 

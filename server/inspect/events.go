@@ -89,8 +89,11 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	}
 	lists := [][]*adminpb.Event{own.GetEvents()}
 	for _, gap := range unfilled(append(answers, own)) {
-		own.Unknown = append(own.Unknown, fmt.Sprintf("the entries %d to %d of the log, which no asked server kept",
-			gap.GetFirstIndex(), gap.GetLastIndex()))
+		text := fmt.Sprintf("the entries %d to %d of the log, which no asked server kept", gap.GetFirstIndex(),
+			gap.GetLastIndex())
+		if !slices.Contains(own.Unknown, text) {
+			own.Unknown = append(own.Unknown, text)
+		}
 	}
 	own.Gaps = nil
 	if behind {

@@ -41,12 +41,27 @@ type Ring struct {
 	holds    holds
 	ends     Ends
 	index    coordination.Index // of the last event of the log
+	base     coordination.Index // see Begin
 }
 
 // New makes a ring without events; number names it, and is not 0.
 func New(number uint64) *Ring {
 	return &Ring{ring: number, watchers: make(map[*Watcher]bool), rare: rare{open: make(map[sumKey]int),
 		shares: newShares()}, holds: holds{seed: maphash.MakeSeed()}}
+}
+
+// Begin notes up to which entry the state came as a whole when the server was started.
+func (r *Ring) Begin(base coordination.Index) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.base = base
+}
+
+// Base returns the index that Begin has noted.
+func (r *Ring) Base() uint64 {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return uint64(r.base)
 }
 
 // Add appends what has occurred, where is the state then; nil: nothing of it is rare. The list remains its owner's.
