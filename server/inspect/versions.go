@@ -111,7 +111,7 @@ func (s *Service) fillFormer(ctx context.Context, answer *adminpb.VersionsRespon
 		if unknown[i] != "" {
 			answer.Unknown = append(answer.Unknown, unknown[i])
 		}
-		for _, v := range answers[i].GetVersions() {
+		for _, v := range permitted(answer.GetHistory(), answers[i].GetVersions()) {
 			before := known[v.GetVersion()]
 			if v.GetVersion() < answer.GetPresent().GetVersion() && (before == nil || before.GetWithoutData()) {
 				known[v.GetVersion()] = v
@@ -123,6 +123,20 @@ func (s *Service) fillFormer(ctx context.Context, answer *adminpb.VersionsRespon
 	}
 	slices.SortFunc(answer.Former,
 		func(a, b *adminpb.Version) int { return cmp.Compare(a.GetVersion(), b.GetVersion()) })
+}
+
+// permitted returns what the history of a node keeps of former versions. This server has caught up; one that lags may
+// not know yet that it was to forget them.
+func permitted(history adminpb.History, versions []*adminpb.Version) []*adminpb.Version {
+	if history == adminpb.History_NONE {
+		return nil
+	}
+	for _, v := range versions {
+		if history != adminpb.History_DATA {
+			v.Data, v.WithoutData = nil, true
+		}
+	}
+	return versions
 }
 
 // formerHere lists the former versions that this server remembers.
