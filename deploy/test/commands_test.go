@@ -160,12 +160,12 @@ func (k *kubernetes) command(asked request) (answer response) {
 // install starts the servers. Kubernetes starts them in parallel, that is in any order; here each waits until the one
 // before it answers its startup probe.
 func (k *kubernetes) install() {
-	k.objects = decode(k.t)
+	k.render()
 	k.issue()
 	for _, number := range []int{2, 0, 1} {
 		p := k.startServer(number)
-		path := k.objects.set.Spec.Template.Spec.Containers[0].StartupProbe.HTTPGet.Path
-		k.until(p.name+" has started", func() bool { return k.healthy(p, path) })
+		url := k.url(p, k.objects.set.Spec.Template.Spec.Containers[0].StartupProbe)
+		k.until(p.name+" has started", func() bool { return healthy(url) })
 	}
 }
 
@@ -174,11 +174,17 @@ func (k *kubernetes) install() {
 func (k *kubernetes) upgrade(setting string) {
 	before := k.objects.set.Spec.Template
 	k.settings = append(k.settings, setting)
-	k.mu.Lock()
-	k.objects = decode(k.t, k.settings...)
-	k.mu.Unlock()
+	k.render()
 	k.updateVolumes()
 	if !reflect.DeepEqual(before, k.objects.set.Spec.Template) {
 		k.roll()
 	}
+}
+
+// render renders the objects, whose services the DNS knows from then on.
+func (k *kubernetes) render() {
+	rendered := decode(k.t, k.settings...)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.objects = rendered
 }

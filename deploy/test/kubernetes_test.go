@@ -41,7 +41,7 @@ type kubernetes struct {
 	authorities map[string]*authority
 	serial      int64 // of certificates, and of names that are used once
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards writes of pods and objects, and the DNS' reads
 	pods map[string]*pod
 }
 
@@ -171,7 +171,7 @@ func (k *kubernetes) startServer(number int) *pod {
 		s.Mounts = append(s.Mounts, mount{directory, m.MountPath, m.ReadOnly})
 	}
 	p := k.start(name, s)
-	go k.probe(p, c.ReadinessProbe.HTTPGet.Path)
+	go p.probe(k.url(p, c.ReadinessProbe))
 	return p
 }
 
@@ -211,10 +211,15 @@ func (k *kubernetes) port(name string) string {
 	return strconv.Itoa(int(ports[at].ContainerPort))
 }
 
-// healthy reports whether a probe of a pod succeeds.
-func (k *kubernetes) healthy(p *pod, path string) bool {
+// url returns the address that a probe of a pod asks.
+func (k *kubernetes) url(p *pod, probe *core.Probe) string {
+	return "http://" + p.address.String() + ":" + k.port(probe.HTTPGet.Port.String()) + probe.HTTPGet.Path
+}
+
+// healthy reports whether a probe succeeds.
+func healthy(url string) bool {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + p.address.String() + ":" + k.port("http") + path)
+	response, err := client.Get(url)
 	if err != nil {
 		return false
 	}
@@ -224,9 +229,9 @@ func (k *kubernetes) healthy(p *pod, path string) bool {
 }
 
 // probe keeps a pod's readiness up to date until the pod ends.
-func (k *kubernetes) probe(p *pod, path string) {
+func (p *pod) probe(url string) {
 	for {
-		p.ready.Store(k.healthy(p, path))
+		p.ready.Store(healthy(url))
 		select {
 		case <-p.ended:
 			p.ready.Store(false)
