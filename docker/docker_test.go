@@ -21,7 +21,7 @@ import (
 
 const (
 	// waitMax bounds every wait. It is only ever reached by a test that fails.
-	waitMax = 60 * time.Second
+	waitMax = 3 * time.Minute
 	// The promises of docs/docker.md.
 	imageBytesMax   = 30_000_000
 	standInBytesMax = 50_000_000
