@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -54,8 +56,17 @@ func startDemo(p *standin.Process, _ *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	address, database := endpointOf(p)
 	var running sync.WaitGroup
+	var restoring sync.Mutex
+	restore := func(c *client.Client) {
+		restoring.Lock()
+		defer restoring.Unlock()
+		if c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
+			&Ydb_Coordination.DescribeNodeRequest{Path: database + "/" + demoNode}, nil) != nil {
+			_, _ = p.Orders().Do(ctx, "load", map[string]any{"text": demoFixture}) // or later
+		}
+	}
 	for _, w := range workers() {
-		running.Go(func() { w.run(ctx, address, database) })
+		running.Go(func() { w.run(ctx, address, database, restore) })
 	}
 	return func() {
 		cancel()
@@ -69,8 +80,8 @@ func endpointOf(p *standin.Process) (address, database string) {
 	return address, "/" + database
 }
 
-// run works with one session after another.
-func (w worker) run(ctx context.Context, address, database string) {
+// run works with one session after another. restore makes the node again, if it is gone.
+func (w worker) run(ctx context.Context, address, database string, restore func(*client.Client)) {
 	c := client.New(client.Config{Address: address, Database: database, Name: "coordd-demo",
 		Dial: func(address string) (*grpc.ClientConn, error) {
 			return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -82,6 +93,8 @@ func (w worker) run(ctx context.Context, address, database string) {
 		if err == nil {
 			w.work(ctx, s)
 			s.Abandon()
+		} else {
+			restore(c)
 		}
 		pause(ctx, nil, time.Second)
 	}

@@ -51,6 +51,8 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	r.ctl(t, exit.Usage, "save-recording")
+	r.ctl(t, exit.OK, "restart", "empty=true") // the clients make anew whatever they need
+	r.await(t, `"connections": 4 of 4\n`, "dump")
 	r.ctl(t, exit.OK, "record") // the end of the stand-in ends it
 	r.stop(t)
 	refused := begin(nil, "--demo", "--auth", "required")

@@ -104,6 +104,11 @@ func TestStandInFaults(t *testing.T) {
 	}
 	p.awaitText(".q-scroll", "failure SESSION_EXPIRED Session has expired")
 	p.awaitText(".q-scroll", "expire-session node=demo session="+id)
+
+	gone := s.newSession(t, demoNode, "gone", 10*time.Second) // nobody hears that its client goes, and that it ends
+	gone.cut()
+	p.await(`[...document.querySelectorAll('.q-scroll g.q-wait')].some((g) => g.textContent.includes('session detached'))`)
+	p.await(`[...document.querySelectorAll('.q-scroll g.q-lost')].some((g) => g.textContent.includes('session expired'))`)
 	p.expect("404")
 	p.click("Order expire-session") // again: it is gone
 	p.awaitText(".order .problem", "does not exist")

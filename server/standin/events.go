@@ -3,6 +3,7 @@ package standin
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -58,6 +59,56 @@ type Event struct {
 	Count     uint64
 }
 
+// unnoticed are the kinds of events of which no client hears.
+var unnoticed = map[EventKind]bool{SessionDetached: true, SessionExpired: true, SessionEnded: true, LeaderChanged: true}
+
+const maxUnnoticed = 50
+
+// unnoticedEvents remembers the latest events that are unnoticed.
+type unnoticedEvents struct {
+	mutex sync.Mutex
+	of    *group.Group
+	from  *events.Watcher
+	last  []timedEvent
+}
+
+// timedEvent is an event with its time by the log or, where that has none, the time at which it was found.
+type timedEvent struct {
+	Event
+	at time.Time
+}
+
+// findUnnoticed returns the latest events that are unnoticed, since the first call.
+func (c *core) findUnnoticed() ([]timedEvent, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.lookPatience())
+	defer cancel()
+	g, err := c.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &c.unnoticed
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	if u.of != g { // the first call, or another server leads
+		if u.from != nil {
+			u.from.Close()
+		}
+		u.of, u.from = g, g.Events().Watch(0, 0)
+	}
+	err = readEach(ctx, g, u.from, func(e Event, stampMillis uint64) {
+		if !unnoticed[e.Kind] {
+			return
+		}
+		at := time.Now()
+		if stampMillis > 0 {
+			at = time.UnixMilli(int64(stampMillis))
+		}
+		u.last = append(u.last, timedEvent{e, at})
+	})
+	u.last = u.last[max(0, len(u.last)-maxUnnoticed):]
+	return append([]timedEvent{}, u.last...), err
+}
+
 // String is the event for people.
 func (e Event) String() string {
 	text := string(e.Kind)
@@ -101,22 +152,31 @@ func (c *core) events() ([]Event, error) {
 // read takes the events that are there.
 func read(ctx context.Context, g *group.Group, from *events.Watcher, after time.Duration) (found []Event,
 	err error) {
+	err = readEach(ctx, g, from, func(e Event, _ uint64) {
+		e.After = after
+		found = append(found, e)
+	})
+	return found, err
+}
+
+// readEach calls add with each event that is there, and its time by the log, 0 if that has none.
+func readEach(ctx context.Context, g *group.Group, from *events.Watcher, add func(Event, uint64)) error {
 	const most = 256
 	paths := make(map[coordination.NodeID]string)
 	for list := make([]events.Event, 0, most); ; {
 		if list, _ = from.Next(list[:0]); len(list) == 0 {
-			return found, nil
+			return nil
 		}
 		if err := findPaths(ctx, g, list, paths); err != nil {
-			return found, err
+			return err
 		}
 		for _, e := range list {
 			kind, known := eventKinds[e.Kind]
 			if !known {
 				continue
 			}
-			found = append(found, Event{Kind: kind, After: after, Node: paths[e.Node],
-				Session: uint64(e.Session), Semaphore: e.Semaphore, OrderID: uint64(e.Order), Count: e.Count})
+			add(Event{Kind: kind, Node: paths[e.Node], Session: uint64(e.Session), Semaphore: e.Semaphore,
+				OrderID: uint64(e.Order), Count: e.Count}, e.StampMillis)
 		}
 	}
 }

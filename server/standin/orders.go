@@ -3,6 +3,7 @@ package standin
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/coordd/coordd/server/standin/faults"
 )
@@ -39,12 +40,17 @@ func (c *core) controls() *faults.Controls {
 				return map[string]any{"fake_time": c.clock != nil, "elapsed": c.elapsed().String()}, nil
 			})
 		})
-	to.Look("events", "what has happened so far", func(_ context.Context, a *faults.Arguments) (any, error) {
-		return a.Then(func() (any, error) {
-			events, err := c.events()
-			return nonNil(events), err
+	to.Look("events", "[unnoticed=true]: what has happened so far, or the last 50 events of which no client heard",
+		func(_ context.Context, a *faults.Arguments) (any, error) {
+			unnoticed := a.Flag("unnoticed")
+			return a.Then(func() (any, error) {
+				if unnoticed {
+					return c.findUnnoticed()
+				}
+				events, err := c.events()
+				return nonNil(events), err
+			})
 		})
-	})
 	to.Add("load", "text=: make the coordination nodes and semaphores of a fixture, in the form of a dump",
 		func(ctx context.Context, a *faults.Arguments) (any, error) {
 			text := a.Text("text")
@@ -61,13 +67,17 @@ func nonNil(events []Event) []Event {
 	return events
 }
 
-// MarshalJSON is the event for who has ordered it: durations as text.
-func (e Event) MarshalJSON() ([]byte, error) {
+// MarshalJSON implements json.Marshaler: durations are texts.
+func (e Event) MarshalJSON() ([]byte, error) { return timedEvent{Event: e}.MarshalJSON() }
+
+// MarshalJSON implements json.Marshaler.
+func (e timedEvent) MarshalJSON() ([]byte, error) {
 	after := ""
 	if e.After != 0 {
 		after = e.After.String()
 	}
 	return json.Marshal(struct {
+		At        time.Time `json:"at,omitzero"`
 		Kind      EventKind `json:"kind"`
 		After     string    `json:"after,omitempty"`
 		Node      string    `json:"node,omitempty"`
@@ -75,5 +85,5 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Semaphore string    `json:"semaphore,omitempty"`
 		OrderID   uint64    `json:"order_id,omitempty"`
 		Count     uint64    `json:"count,omitempty"`
-	}{e.Kind, after, e.Node, e.Session, e.Semaphore, e.OrderID, e.Count})
+	}{e.at, e.Kind, after, e.Node, e.Session, e.Semaphore, e.OrderID, e.Count})
 }

@@ -1,6 +1,6 @@
 // The holders of a lock before now, and how each hold ended.
 import { html, useEffect, useState } from './html.mjs';
-import { call } from './api.mjs';
+import { call, currentSession, onSession } from './api.mjs';
 import { useLive } from './polls.mjs';
 import { sessionURL } from './route.mjs';
 import { base64Of, bytesOfText, plain, Text } from './name.mjs';
@@ -24,6 +24,7 @@ export function usualOf(holds) {
 
 const known = new Map(); // descriptions of sessions, which do not change
 const mostKnown = 2000;
+onSession(() => { if (!currentSession()) known.clear(); });
 
 /** useNames finds the descriptions of sessions that are still there. */
 export function useNames(path, ids) {

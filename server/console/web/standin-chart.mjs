@@ -29,14 +29,19 @@ function clients(messages, descriptions) {
     }
     if (m.description) Object.assign(known, { label: m.description, described: true });
   }
-  return (m) => streams.get(m.stream) ?? { key: m.client, label: m.client };
+  const labels = new Map([...streams.values()].map((s) => [s.key, s]));
+  return (m) => {
+    if (m.from !== 'event') return streams.get(m.stream) ?? { key: m.client, label: m.client };
+    const key = m.session ? `${m.node} ${m.session}` : 'server';
+    return labels.get(key) ?? { key, label: descriptions.get(key) || `session ${m.session}` };
+  };
 }
 
 /** columns returns the most clients that spoke last, in the order of their labels; the others share a column. */
 function columns(messages, clientOf, most) {
   const found = new Map();
   for (const m of messages.toReversed()) {
-    if (m.from !== 'order' && !found.has(clientOf(m).key)) found.set(clientOf(m).key, clientOf(m).label);
+    if (m.from !== 'order' && (m.from !== 'event' || m.session) && !found.has(clientOf(m).key)) found.set(clientOf(m).key, clientOf(m).label);
   }
   const all = [...found];
   const own = all.slice(0, all.length > most ? most - 1 : most).sort((a, b) => a[1].localeCompare(b[1], 'en', { numeric: true }));
@@ -45,15 +50,27 @@ function columns(messages, clientOf, most) {
     placeOf: (key) => places.get(key) ?? own.length };
 }
 
-/** wordsOf is a message in words. */
+/** wordsOf is a message in words, escaped. */
 function wordsOf(m) {
-  if (m.from === 'order') return [m.what, m.text, m.error ? `refused: ${m.error}` : outcome(m.result) && `→ ${outcome(m.result)}`].filter(Boolean).join(' ');
-  const words = [m.what, m.name && show(m.name), m.status, m.text].filter(Boolean).join(' ');
-  return `${words}${m.fault ? ` ✕ ${m.fault}` : ''}${m.lost ? ' ✕ lost' : ''}`;
+  const words = m.from === 'order' ? [m.what, m.text, m.error ? `refused: ${m.error}` : outcome(m.result) && `→ ${outcome(m.result)}`]
+    : [m.what, m.name, m.status, m.text, m.fault && `✕ ${m.fault}`, m.lost && '✕ lost'];
+  return words.filter(Boolean).map(show).join(' ');
+}
+
+/** withEvents puts events that reached no client between messages, by their times. */
+export function withEvents(messages, events) {
+  const added = events.map((e) => ({ ...e, from: 'event', what: e.kind })).filter((e) => !messages[0] || Date.parse(e.at) >= Date.parse(messages[0].at));
+  const all = [...messages, ...added].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  let last = 0;
+  return all.map((m) => { // each event has a number after that of the message before it
+    last = m.from === 'event' ? last + 0.001 : m.number;
+    return m.from === 'event' ? { ...m, number: last } : m;
+  });
 }
 
 function kindOf(m) {
   if (m.from === 'order') return 'q-order';
+  if (m.from === 'event') return m.what === 'session detached' ? 'q-wait' : 'q-lost';
   if (m.fault || m.lost || m.status) return 'q-lost';
   if (m.what === 'pending' || m.what === 'not acquired') return 'q-wait';
   return m.from === 'server' ? 'q-server' : 'q-client';
@@ -65,7 +82,11 @@ function Row({ m, y, x, width, server, left }) {
   const time = html`<text x="0" y=${y + 3}>${left < 80 ? timeOf(m).slice(-6) : timeOf(m)}</text>`;
   if (kind === 'q-order') {
     return html`<g class=${kind}>${time}<rect x=${left} y=${y - 11} width=${width - left} height="20" rx="4"/>
-      <text x=${left + 8} y=${y + 3}>${shorten(show(words), Math.floor((width - left - 16) / letter))}<title>${show(words)}</title></text></g>`;
+      <text x=${left + 8} y=${y + 3}>${shorten(words, Math.floor((width - left - 16) / letter))}<title>${words}</title></text></g>`;
+  }
+  if (m.from === 'event') {
+    return html`<g class=${kind}>${time}<path class="q-line" d=${`M${x - 4} ${y + 1}l8 8m0 -8l-8 8`}/>
+      <text class="q-text" x=${server + 8} y=${y + 3}>${shorten(words, Math.floor((width - server - 12) / letter))}<title>${words}, of which no client heard</title></text></g>`;
   }
   const [from, to] = m.from === 'client' ? [x, server] : [server, m.lost ? (server + x) / 2 : x];
   const tip = to > from ? -7 : 7;
@@ -90,16 +111,16 @@ function Chart({ messages, clientOf }) {
     <svg class="gantt" width=${width} height=${height} role="img" aria-label=${label}>
       ${[server, ...labels.map((_, i) => x(i))].map((at) => html`<line class="g-grid" x1=${at} x2=${at} y1="0" y2=${height}/>`)}
       ${messages.map((m, i) => html`<${Row} key=${m.number} m=${m} y=${i * rowHeight + 18} width=${width} left=${left} server=${server}
-        x=${m.from === 'order' ? 0 : x(placeOf(clientOf(m).key))}/>`)}</svg>`}</div>`;
+        x=${m.from === 'order' ? 0 : m.from === 'event' && !m.session ? server : x(placeOf(clientOf(m).key))}/>`)}</svg>`}</div>`;
 }
 
 function Table({ messages, clientOf }) {
   return html`<table class="past"><thead><tr><th>Time</th><th>From</th><th>To</th><th>Message</th></tr></thead><tbody>
     ${messages.map((m) => {
     const client = m.from === 'order' ? '' : show(clientOf(m).label);
-    const [from, to] = { order: ['order', 'stand-in'], client: [client, 'server'], server: ['server', client] }[m.from];
+    const [from, to] = { order: ['order', 'stand-in'], client: [client, 'server'], server: ['server', client], event: [m.session ? client : 'server', 'nobody'] }[m.from];
     return html`<tr key=${m.number}><td class="at">${timeOf(m)}</td><td>${from}</td><td>${to}</td>
-      <td class=${kindOf(m) === 'q-lost' ? 'lost' : ''}>${show(wordsOf(m))}</td></tr>`;
+      <td class=${kindOf(m) === 'q-lost' ? 'lost' : ''}>${wordsOf(m)}</td></tr>`;
   })}</tbody></table>`;
 }
 

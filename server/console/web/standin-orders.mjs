@@ -25,8 +25,9 @@ export async function order(name, values = {}) {
  * @param {string} name
  * @param {number} every
  * @param {(a: any, b: any) => boolean} [same]
+ * @param {object} [values]
  */
-export function useOrder(name, every, same) {
+export function useOrder(name, every, same, values) {
   const [state, setState] = useState({});
   const [turn, again] = useState(0);
   useEffect(() => {
@@ -34,7 +35,7 @@ export function useOrder(name, every, same) {
     let timer;
     const ask = async () => {
       try {
-        const result = document.hidden ? undefined : await order(name);
+        const result = document.hidden ? undefined : await order(name, values);
         if (!over && result !== undefined) setState((old) => (old.result && same?.(old.result, result) ? old : { result }));
       } catch (error) {
         if (!over) setState((old) => ({ ...old, error }));

@@ -1,12 +1,12 @@
 // Stand-in: the messages of clients and servers, the faults that wait or have happened, and orders.
-import { html, useState } from './html.mjs';
+import { html, useMemo, useState } from './html.mjs';
 import { useLive } from './polls.mjs';
 import { bytes, many, at } from './format.mjs';
 import { Heading } from './frame.mjs';
 import { Problem } from './parts.mjs';
 import { Text } from './name.mjs';
 import { order, Orders, outcome, useOrder } from './standin-orders.mjs';
-import { Sequence } from './standin-chart.mjs';
+import { Sequence, withEvents } from './standin-chart.mjs';
 
 const state = (r) => {
   if (r.hits > 0) return ['', `${r.hits === 1 ? 'fired' : `fired ${r.hits} times`}${r.left > 0 ? `, waits for ${many(r.left, 'more', 'more')}` : r.left < 0 && !r.over ? ', goes on' : ''}`];
@@ -103,12 +103,15 @@ export function StandIn() {
   const messages = useOrder('messages', 700, sameMessages);
   const rules = useOrder('rules', 1000);
   const clock = useOrder('elapsed', 1000);
+  const unnoticed = useOrder('events', 1000, (a, b) => a.length === b.length && a.at(-1)?.at === b.at(-1)?.at, { unnoticed: true });
   const { result: help, error } = useOrder('help', 60_000);
   const { result: kinds } = useOrder('kinds', 60_000);
   const { answer } = useLive('Inspect/List', { kind: 'SESSIONS', pageSize: 256 }, 3000);
   const sessions = answer?.sessions ?? [];
   const descriptions = new Map(sessions.map((s) => [`${s.path} ${s.id}`, s.description]));
-  const list = messages.result ?? [];
+  // where time stands still, events have other times than messages; advance answers them there
+  const goesOn = clock.result?.fake_time === false;
+  const list = useMemo(() => withEvents(messages.result ?? [], goesOn ? unnoticed.result ?? [] : []), [messages.result, unnoticed.result, goesOn]);
   const done = () => [messages, rules, clock].forEach((o) => o.again());
   const known = {
     node: unique([...sessions.map((s) => s.path), ...list.map((m) => m.node)]), session: unique(sessions.map((s) => s.id)),

@@ -150,6 +150,7 @@ func (a *Arguments) Done() error {
 // Controls are the orders for the faults of a set. More may be added.
 func (s *Set) Controls() *Controls {
 	c := &Controls{orders: make(map[string]order), log: s.messages.order}
+	s.messages.watched.Store(true)
 	c.Look("help", "what can be ordered", func(context.Context, *Arguments) (any, error) {
 		return c.help(), nil
 	})

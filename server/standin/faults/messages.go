@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -60,8 +61,9 @@ const (
 	maxMessageResult = 4 << 10
 )
 
-// messageLog is the latest messages.
+// messageLog is the latest messages, from the time on at which somebody may look at them.
 type messageLog struct {
+	watched  atomic.Bool
 	mutex    sync.Mutex
 	messages []Message // a ring; that of number n is at (n-1) % maxMessages
 	last     uint64
@@ -69,6 +71,9 @@ type messageLog struct {
 
 // add numbers a message and returns the number.
 func (l *messageLog) add(m Message) uint64 {
+	if !l.watched.Load() {
+		return 0
+	}
 	for _, text := range []*string{&m.Client, &m.Node, &m.Name, &m.Description, &m.Text, &m.Error} {
 		*text = shorten(*text)
 	}
@@ -100,7 +105,7 @@ func (l *messageLog) finish(number uint64, result any, err error) {
 	encoded, _ := json.Marshal(result)
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.last-number >= maxMessages {
+	if number == 0 || l.last-number >= maxMessages {
 		return
 	}
 	m := &l.messages[(number-1)%maxMessages]
@@ -114,6 +119,7 @@ func (l *messageLog) finish(number uint64, result any, err error) {
 
 // after returns the messages with a larger number, in their order.
 func (l *messageLog) after(number uint64) []Message {
+	l.watched.Store(true)
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	list := make([]Message, 0, len(l.messages))
@@ -128,12 +134,18 @@ func (l *messageLog) after(number uint64) []Message {
 
 // request remembers a request, and the fault that it has met, if any.
 func (l *messageLog) request(q *Request, fault string) {
+	if !l.watched.Load() {
+		return
+	}
 	l.add(Message{At: q.At, From: FromClient, What: string(q.Kind), Server: q.Server, Stream: q.Stream,
 		Client: q.Client, Node: q.Node, Session: q.Session, Name: q.Name, Description: q.Description, Fault: fault})
 }
 
 // answer remembers the answer to a call.
 func (l *messageLog) answer(q *Request, response any, err error) {
+	if !l.watched.Load() {
+		return
+	}
 	m := Message{From: FromServer, What: "done", Server: q.Server, Client: q.Client, Node: q.Node, Name: q.Name}
 	if err != nil {
 		m.What, m.Status, m.Text = "failed", status.Code(err).String(), status.Convert(err).Message()

@@ -199,6 +199,9 @@ func (s *stream) logMessage(m Message) {
 
 // logReply remembers an answer, which the client gets unless it is lost.
 func (s *stream) logReply(reply *serverMessage, lost bool) {
+	if !s.set.messages.watched.Load() {
+		return
+	}
 	what, code := wordOf(reply)
 	if what == "" {
 		return
@@ -225,6 +228,9 @@ func (s *stream) logReply(reply *serverMessage, lost bool) {
 
 // named remembers the semaphore of a request until it is answered.
 func (s *stream) named(q *Request) {
+	if !s.set.messages.watched.Load() {
+		return
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if q.Name != "" && len(s.names) < maxUnanswered {

@@ -329,5 +329,6 @@ func (s *Set) retire(r *rule) {
 }
 
 // Messages returns the latest messages of clients and servers, and the orders between them: at most 200, with numbers
-// after a given one, in their order. Pings and pongs are not listed.
+// after a given one, in their order. Pings and pongs are not listed, and messages of before the first call only where
+// there are Controls.
 func (s *Set) Messages(after uint64) []Message { return s.messages.after(after) }
