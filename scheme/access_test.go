@@ -138,6 +138,43 @@ func TestRightsAgreeWithEffectivePermissions(t *testing.T) {
 	}
 }
 
+// The permissions that are given are those that count, and the rights that they come to have names.
+func TestGivenPermissions(t *testing.T) {
+	tree := guarded(t)
+	path := SplitLoose("/local/a/b/node")
+	for _, p := range [][]string{{"/local", "alice", "ydb.generic.read", "ydb.database.connect"},
+		{"/local/a", AllUsers, "ydb.generic.use"}, {"/local/a/b/node", "alice", "ydb.granular.erase_row"}} {
+		permit(t, tree, p[0], p[1], p[2:]...)
+	}
+	l, answer := tree.EntryToDescribe(path)
+	if !answer.OK() {
+		t.Fatal(answer)
+	}
+	access := make(map[string]Access)
+	for _, given := range l.Given() {
+		access[given.Subject] |= AccessOf(given.Name)
+		if level := l[given.Level]; !slices.ContainsFunc(level.Permissions, func(p Permission) bool {
+			return p.Subject == given.Subject && slices.Contains(p.Names, given.Name)
+		}) {
+			t.Errorf("%v was not given on %s", given, level.Name)
+		}
+	}
+	for _, p := range l.EffectivePermissions() {
+		if access[p.Subject] != accessOf(p.Names) {
+			t.Errorf("%s: %v, want %v", p.Subject, access[p.Subject].Names(), p.Names)
+		}
+	}
+	names := FullAccess.Names()
+	if len(names) != 15 || FullAccess != accessOf(names) {
+		t.Errorf("%v", names)
+	}
+	for i, name := range names {
+		if AccessOf(name) != 1<<i {
+			t.Errorf("%s does not allow right %d alone", name, i)
+		}
+	}
+}
+
 func TestAuthorize(t *testing.T) {
 	tree := guarded(t)
 	permit(t, tree, "/local", "alice", "ydb.generic.list")

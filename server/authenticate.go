@@ -123,7 +123,7 @@ func (s *Server) enforce(ctx context.Context) {
 		}
 		if tick%(admin.ChartPeriod/enforcerPeriod) == 0 {
 			s.admin.Charts.Add(s.reading())
-			s.inspect.Load().Usage.Sample(time.Now(), s.group)
+			s.inspect.Load().Usage.Sample(time.Now(), s.group.Limiter())
 		}
 		s.stateLimit.SetFirst(ctx)
 		s.stateLimit.Log()

@@ -10,7 +10,6 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/server/adminpb"
-	"github.com/coordd/coordd/server/group"
 )
 
 const (
@@ -37,16 +36,22 @@ type usageSample struct {
 	perSecond, level float32
 }
 
+// Buckets are those of this server.
+type Buckets interface {
+	Recent() []coordination.ResourceKey
+	States(keys []coordination.ResourceKey, yield func(int, quota.State))
+}
+
 // Sample adds a sample of each resource that is kept. It is to be called each ten seconds.
-func (u *Usage) Sample(now time.Time, g *group.Group) {
+func (u *Usage) Sample(now time.Time, of Buckets) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
-	keys := slices.AppendSeq(g.Limiter().Recent(), maps.Keys(u.known))
+	keys := slices.AppendSeq(of.Recent(), maps.Keys(u.known))
 	states := make(map[coordination.ResourceKey]quota.State, len(keys))
-	g.Limiter().States(keys, func(i int, state quota.State) { states[keys[i]] = state })
-	for key, of := range u.known {
+	of.States(keys, func(i int, state quota.State) { states[keys[i]] = state })
+	for key, kept := range u.known {
 		state, there := states[key]
-		if of.add(now, &state); !there || of.units == 0 && state.Waiters == 0 {
+		if kept.add(now, &state); !there || kept.units == 0 && state.Waiters == 0 {
 			delete(u.known, key)
 		}
 		delete(states, key)
