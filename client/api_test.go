@@ -16,8 +16,8 @@ import (
 
 var writeAPI = flag.Bool("write-api", false, "write testdata/api.txt anew")
 
-// The exported declarations are those of testdata/api.txt: programs are built on them, so a change of that file is a change
-// for users, and a line of the changelog.
+// The exported declarations are those of testdata/api.txt: programs are built on them, so a change of that file is a
+// change for users, and a line of the changelog.
 func TestAPI(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the exported declarations are not those of %s; where that is intended, go test ./client -run TestAPI "+
-			"-write-api, and a line of CHANGELOG.md. They are:\n%s", golden, got)
+		t.Errorf("the exported declarations are not those of %s; where that is intended, go test ./client "+
+			"-run TestAPI -args -write-api, and a line of CHANGELOG.md. They are:\n%s", golden, got)
 	}
 }

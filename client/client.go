@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
@@ -25,8 +24,8 @@ type Config struct {
 	TLS *tls.Config
 	// User and Password log in; empty: no login.
 	User, Password string
-	// Token returns an access token, in the place of a login; nil: no token is sent. It is called again when a server no
-	// longer accepts the last one.
+	// Token returns an access token, in the place of a login; nil: no token is sent. It is called again when a server
+	// no longer accepts the last one.
 	Token func(ctx context.Context) (string, error)
 	// Name is the program's name for the server's log; empty: "coordd-client".
 	Name string
@@ -81,32 +80,4 @@ func (c *Client) Close() { c.protocol.Close() }
 func (c *Client) CreateNode(ctx context.Context, path string) error {
 	return exported(c.protocol.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
 		&Ydb_Coordination.CreateNodeRequest{Path: path}, nil))
-}
-
-// SessionConfig configures a session.
-type SessionConfig struct {
-	// Timeout is how long the session lives without an answer of its client, up to 30 min; 0: 10 s. A lease of a client
-	// that has died is granted to the next one after it, and a partition that is shorter loses nothing.
-	Timeout time.Duration
-	// Description is shown to operators, up to 1,024 bytes.
-	Description string
-}
-
-const timeoutDefault = 10 * time.Second
-
-// Open starts a session of the node with an absolute path. It repeats what servers refuse for the moment until ctx ends,
-// and then returns the refusal.
-func (c *Client) Open(ctx context.Context, node string, config SessionConfig) (*Session, error) {
-	s, err := c.protocol.Open(ctx, config.of(node))
-	if err != nil {
-		return nil, exported(err)
-	}
-	return newSession(c, node, s), nil
-}
-
-func (c SessionConfig) of(node string) protocol.SessionConfig {
-	if c.Timeout == 0 {
-		c.Timeout = timeoutDefault
-	}
-	return protocol.SessionConfig{Node: node, Timeout: c.Timeout, Description: c.Description}
 }

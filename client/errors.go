@@ -27,8 +27,8 @@ var (
 	ErrAlreadyExists error = &Refusal{Status: Ydb.StatusIds_ALREADY_EXISTS}
 	// ErrBadRequest is the refusal of a request beyond the limits of the protocol.
 	ErrBadRequest error = &Refusal{Status: Ydb.StatusIds_BAD_REQUEST}
-	// ErrPrecondition is the refusal of a request that does not fit the state, such as an ephemeral acquire of a semaphore
-	// that was created.
+	// ErrPrecondition is the refusal of a request that does not fit the state, such as an ephemeral acquire of a
+	// semaphore that was created.
 	ErrPrecondition error = &Refusal{Status: Ydb.StatusIds_PRECONDITION_FAILED}
 	// ErrUnauthorized is the refusal of a caller without the permission.
 	ErrUnauthorized error = &Refusal{Status: Ydb.StatusIds_UNAUTHORIZED}

@@ -12,6 +12,34 @@ import (
 	protocol "github.com/coordd/coordd/internal/client"
 )
 
+// SessionConfig configures a session.
+type SessionConfig struct {
+	// Timeout is the time after which the session ends without its client, up to 30 min; 0: 10 s. After it a lease of a
+	// dead client is granted to the next one. A partition that is shorter loses nothing.
+	Timeout time.Duration
+	// Description is shown to operators, up to 1,024 bytes.
+	Description string
+}
+
+const timeoutDefault = 10 * time.Second
+
+// Open starts a session of the node with an absolute path. It repeats what servers refuse for the moment until ctx
+// ends, and then returns the refusal.
+func (c *Client) Open(ctx context.Context, node string, config SessionConfig) (*Session, error) {
+	s, err := c.protocol.Open(ctx, config.of(node))
+	if err != nil {
+		return nil, exported(err)
+	}
+	return newSession(c, node, s), nil
+}
+
+func (c SessionConfig) of(node string) protocol.SessionConfig {
+	if c.Timeout == 0 {
+		c.Timeout = timeoutDefault
+	}
+	return protocol.SessionConfig{Node: node, Timeout: c.Timeout, Description: c.Description}
+}
+
 // Session is a session of a coordination node. All methods may be called by several goroutines at a time.
 type Session struct {
 	client   *Client
@@ -88,8 +116,8 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Close ends the session and all its leases, which go to the next waiters. If no server confirms it before ctx ends, they do
-// so after the session's timeout, and the result is an error.
+// Close ends the session and all its leases, which go to the next waiters. If no server confirms it before ctx ends,
+// they do so after the session's timeout, and the result is an error.
 func (s *Session) Close(ctx context.Context) error {
 	if !s.end(ErrClosed) && !errors.Is(s.Err(), ErrClosed) {
 		s.stop()
@@ -105,8 +133,8 @@ func (s *Session) Close(ctx context.Context) error {
 // Option is a setting of one wait for a lease.
 type Option struct{ set func(*protocol.Acquisition) }
 
-// Wait bounds the time in the queue, up to 24 h; without it only the context does. ErrTaken is returned after it. With 0 the
-// call does not wait.
+// Wait bounds the time in the queue, up to 24 h; without it only the context does. ErrTaken is returned after it.
+// With 0 the call does not wait.
 func Wait(d time.Duration) Option {
 	return Option{func(a *protocol.Acquisition) { a.Wait = max(d, 0) }}
 }
@@ -114,8 +142,8 @@ func Wait(d time.Duration) Option {
 // Data is shown to other clients with the lease, up to 1 MiB.
 func Data(data []byte) Option { return Option{func(a *protocol.Acquisition) { a.Data = data }} }
 
-// Lock waits for an exclusive lock and returns its lease. The lock is an ephemeral semaphore, which exists while a session
-// holds it or waits. `coordd lock NODE NAME` takes the same one.
+// Lock waits for an exclusive lock and returns its lease. The lock is an ephemeral semaphore, which exists while a
+// session holds it or waits. `coordd lock NODE NAME` takes the same one.
 func (s *Session) Lock(ctx context.Context, name string, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, protocol.Acquisition{Name: name, Count: math.MaxUint64, Ephemeral: true}, options)
 }
@@ -242,4 +270,80 @@ func (s *Session) giveBack(name string, c *claim) <-chan error {
 		result <- err
 	})
 	return result
+}
+
+// Lease is a lock, a share of a pool or an office that a session holds. All methods may be called by several goroutines
+// at a time.
+type Lease struct {
+	session *Session
+	name    string
+	claim   *claim
+	grant   *protocol.Grant
+	done    chan struct{}
+
+	mu  sync.Mutex
+	err error // why done is closed
+}
+
+// Token returns the fencing token, the order id of the grant. Send it with every write, and let the resource refuse
+// those with a smaller one than it has seen: a later holder of an exclusive lock has a larger one, until the node is
+// dropped and created anew.
+func (l *Lease) Token() uint64 { return l.grant.Order }
+
+// Done is closed when the lease has ended, or must no longer be believed: stop what it guards then.
+func (l *Lease) Done() <-chan struct{} { return l.done }
+
+// Err returns why Done is closed, nil before that: ErrReleased, ErrClosed, ErrTakenAway, or an error that wraps
+// ErrLost.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Left returns for how long the lease is certain to last if no server answers any more, 0 or less when it may have
+// ended. Something that takes longer may end after another holder has begun.
+func (l *Lease) Left() time.Duration {
+	if l.Err() != nil {
+		return 0
+	}
+	return l.session.protocol.Left()
+}
+
+func (l *Lease) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+		close(l.done)
+	}
+}
+
+// Release gives the lease back, also for the second time. If ctx ends before a server confirms it, the release goes
+// on in the background until the session ends, and the result is the context's error. A lease that was lost before
+// returns why: others may have had it.
+func (l *Lease) Release(ctx context.Context) error {
+	l.end(ErrReleased)
+	l.session.mu.Lock()
+	held := l.claim.lease == l
+	l.claim.lease = nil
+	l.session.mu.Unlock()
+	if !held {
+		return l.unlessReleased(nil)
+	}
+	l.grant.Forget()
+	select {
+	case err := <-l.session.giveBack(l.name, l.claim):
+		return l.unlessReleased(err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unlessReleased returns why the lease was lost, or else err.
+func (l *Lease) unlessReleased(err error) error {
+	if ended := l.Err(); !errors.Is(ended, ErrReleased) {
+		return ended
+	}
+	return err
 }

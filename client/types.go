@@ -9,8 +9,8 @@ import (
 	protocol "github.com/coordd/coordd/internal/client"
 )
 
-// RWLock is a lock that many readers or one writer hold. The queue is in order: readers that come later do not overtake a
-// waiting writer.
+// RWLock is a lock that many readers or one writer hold. The queue is in order: readers that come later do not
+// overtake a waiting writer.
 type RWLock struct {
 	session *Session
 	name    string
@@ -54,8 +54,8 @@ func (s *Session) Pool(ctx context.Context, name string, size uint64) (*Pool, er
 	return &Pool{s, name, size}, nil
 }
 
-// Take waits for places. A session has one lease of a pool at a time: programs that need several take as many places with
-// one, or open more sessions.
+// Take waits for places. A session has one lease of a pool at a time: programs that need several take as many places
+// with one, or open more sessions.
 func (p *Pool) Take(ctx context.Context, places uint64, options ...Option) (*Lease, error) {
 	if places == 0 || places > p.size {
 		return nil, fmt.Errorf("pool %q: %d places are not allowed: want a number from 1 to %d", p.name, places, p.size)

@@ -360,7 +360,8 @@ func main() {
 }
 `
 
-// TestInsideGoClient gets the client into an empty module, which then has gRPC and YDB's messages and nothing of the server.
+// TestInsideGoClient gets the client into an empty module, which then has gRPC and YDB's messages and nothing of the
+// server.
 func TestInsideGoClient(t *testing.T) {
 	folder := inside(t)
 	command := goSurroundings(t, folder)

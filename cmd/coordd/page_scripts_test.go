@@ -76,9 +76,9 @@ func TestMigrationPage(t *testing.T) {
 	runScript(t, script.String())
 }
 
-// starts are the programs of docs/start.md: the block's language, what proves that the SDK is there, the file around the
-// block, and the command that runs it. The commands run in the folder that COORDD_SDKS names, if it is set, with the
-// packages of npm and the folder jars of Java in it.
+// starts are the programs of docs/start.md: the block's language, what proves that the SDK is there, the file around
+// the block, and the command that runs it. The commands run in the folder that COORDD_SDKS names, if it is set, with
+// the packages of npm and the folder jars of Java in it.
 var starts = []struct{ language, probe, file, before, after, run string }{
 	{"python", "python3 -c 'import ydb'", "start.py", "", "", "python3 start.py"},
 	{"js", "node -e 'import(\"@ydbjs/coordination\")'", "start.mjs", "", "", "node start.mjs"},

@@ -32,9 +32,9 @@ var plotted = []struct {
 	name   string
 }{{5, "coordd"}, {6, "coordd, Go SDK"}, {7, "etcd"}, {8, "ZooKeeper"}, {9, "Redis"}}
 
-const plotStyle = `text{font:13px system-ui,sans-serif;fill:#1f2328}.n{text-anchor:end}.h{font-weight:600}.l{fill:#59636e}` +
-	`rect{fill:#8c959f}.c{fill:#0969da}@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.l{fill:#9198a1}` +
-	`rect{fill:#656c76}.c{fill:#4493f8}}`
+const plotStyle = `text{font:13px system-ui,sans-serif;fill:#1f2328}.n{text-anchor:end}.h{font-weight:600}` +
+	`.l{fill:#59636e}rect{fill:#8c959f}.c{fill:#0969da}@media(prefers-color-scheme:dark){` +
+	`text{fill:#f0f6fc}.l{fill:#9198a1}rect{fill:#656c76}.c{fill:#4493f8}}`
 
 // draw returns the picture of the rows that the plot is of.
 func (p plot) draw(rows [][]string) string {
@@ -74,8 +74,8 @@ func (p plot) draw(rows [][]string) string {
 	return fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 620 %d\" width=\"620\" height=\"%d\" "+
 		"role=\"img\">\n<title>%s</title>\n<desc>%s</desc>\n<style>%s</style>\n<text x=\"16\" y=\"24\" class=\"h\">%s"+
 		"</text>\n<text x=\"16\" y=\"44\" class=\"l\">%s; each group of bars has its own scale</text>\n%s</svg>\n",
-		y+16, y+16, p.title, strings.TrimSuffix(strings.TrimSpace(described.String()), ","), plotStyle, p.title, p.better,
-		bars.String())
+		y+16, y+16, p.title, strings.TrimSuffix(strings.TrimSpace(described.String()), ","), plotStyle, p.title,
+		p.better, bars.String())
 }
 
 // TestBenchmarkPlots wants the plots in docs/benchmarks.md to be those of its table.
@@ -101,8 +101,8 @@ func TestBenchmarkPlots(t *testing.T) {
 		}
 		kept, err := os.ReadFile(name)
 		if err != nil || string(kept) != picture || strings.Count(picture, "<rect") < 2*len(plotted) {
-			t.Errorf("%s is not the plot of the table: go test ./conformance/ratchets -run TestBenchmarkPlots -write-plots (%v)",
-				name, err)
+			t.Errorf("%s is not the plot of the table: go test ./conformance/ratchets -run TestBenchmarkPlots "+
+				"-args -write-plots (%v)", name, err)
 		}
 		if !strings.Contains(page, "](img/"+p.file+".svg)") {
 			t.Errorf("docs/benchmarks.md does not show %s", name)

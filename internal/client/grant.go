@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 )
@@ -71,20 +70,4 @@ func (s *Session) holds(ctx context.Context, name string) (order uint64, changed
 		err = ErrTakenAway
 	}
 	return 0, nil, err
-}
-
-// changes waits until a watch has fired, nil: until it is time to look without one. It returns an error when ctx ends.
-// A session that is lost has no watches, and the next look fails.
-func (s *Session) changes(ctx context.Context, changed <-chan struct{}) error {
-	var absent <-chan time.Time
-	if changed == nil { // there is nothing to watch, or no server that watches
-		absent = time.After(absentPause)
-	}
-	select {
-	case <-changed:
-	case <-absent:
-	case <-s.lost:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }

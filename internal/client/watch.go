@@ -82,6 +82,22 @@ func (w *watcher) watch(ctx context.Context, s *Session) error {
 	}
 }
 
+// changes waits until a watch has fired, nil: until it is time to look without one. It returns an error when ctx ends.
+// A session that is lost has no watches, and the next look fails.
+func (s *Session) changes(ctx context.Context, changed <-chan struct{}) error {
+	var absent <-chan time.Time
+	if changed == nil { // there is nothing to watch, or no server that watches
+		absent = time.After(absentPause)
+	}
+	select {
+	case <-changed:
+	case <-absent:
+	case <-s.lost:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
 // within returns the watched part of a semaphore: nothing else may make a difference.
 func within(d *Description, wanted Wanted) *Description {
 	if d == nil {
