@@ -1,0 +1,48 @@
+package ratchets
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestLogsPage wants every line of the log and every reason that docs/logs.md explains to be in the source, as far as it
+// has no number or name in it.
+func TestLogsPage(t *testing.T) {
+	var source strings.Builder
+	for _, folder := range []string{"server", "raftstore", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			source.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A long string is split between lines of the source.
+	joined := regexp.MustCompile(`" \+\n\s*"`).ReplaceAllString(source.String(), "")
+	varies := regexp.MustCompile(`:? ?\.\.\.|\d+|\bN\b`)
+	checked := 0
+	for line := range strings.Lines(pages(t)["docs/logs.md"]) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+			constant := strings.TrimSpace(varies.Split(span[1], 2)[0])
+			if checked++; !strings.Contains(joined, constant) {
+				t.Errorf("docs/logs.md explains %q, and nothing logs %q", span[1], constant)
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("%d lines were checked", checked)
+	}
+}
