@@ -24,6 +24,8 @@ import (
 const (
 	node    = "/local/app"
 	waitMax = time.Minute // of what a test that passes does not wait for
+	// sessionTimeout is that of sessions that a test waits for: a busy machine loses none of them earlier.
+	sessionTimeout = 3 * time.Second
 )
 
 // No test leaves a goroutine behind, so no session does after its end.
@@ -200,8 +202,9 @@ func TestSessionExpired(t *testing.T) {
 
 // A lease ends when its server has gone, by this machine's clock.
 func TestServerGone(t *testing.T) {
+	t.Parallel()
 	c, _, stop := start(t)
-	s := open(t, c, 500*time.Millisecond)
+	s := open(t, c, sessionTimeout)
 	lease := granted(t)(s.Lock(t.Context(), "lock"))
 	stop()
 	await(t, lease.Done())
@@ -211,12 +214,13 @@ func TestServerGone(t *testing.T) {
 
 // In a partition that lasts longer than the timeout a lease ends before another client is granted the lock.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	direct, address, _ := start(t)
 	l := newLink(t, address)
 	c := connect(t, l.listener.Addr().String())
 	c.protocol.Close()
 	c.protocol = protocol.New(protocol.Config{Address: l.listener.Addr().String(), Database: "/local", Dial: plainly})
-	cut := open(t, c, time.Second)
+	cut := open(t, c, sessionTimeout)
 	lease := granted(t)(cut.Lock(t.Context(), "lock"))
 	l.open.Lock()
 	next, err := open(t, direct, time.Minute).Lock(t.Context(), "lock")

@@ -1,8 +1,8 @@
 // Package client takes locks, leads elections and shares out pools on a coordd server or a YDB, and reports every
 // refusal. YDB's SDK for Go hides them: an update or a release returns nil whatever the server has replied, a refused
 // acquire looks like a timeout, and a holder may learn of the loss of its session after another one has the lock. This
-// client hides neither: a refusal is an error value with its status and text, and a [Lease] has a channel that is closed
-// when it must no longer be believed, also where no server can be reached that would report it.
+// client hides neither: a refusal is an error value with its status and text, and a [Lease] has a channel that is
+// closed when it must no longer be believed, also where no server can be reached that would report it.
 //
 // The package is experimental: names may change in each 0.x release. It is a package of the module that has the
 // server, and links none of it: gRPC and YDB's messages, and no more.

@@ -166,7 +166,9 @@ func (s *Session) acquire(ctx context.Context, what protocol.Acquisition, option
 	var refused *protocol.Refused
 	switch {
 	case err == nil && acquired:
-		s.grant(l)
+		if err := s.grant(l); err != nil {
+			return nil, err
+		}
 		return l, nil
 	case err == nil:
 		err = ErrTaken
@@ -179,17 +181,19 @@ func (s *Session) acquire(ctx context.Context, what protocol.Acquisition, option
 	return nil, cmp.Or(s.Err(), exported(err))
 }
 
-// grant makes a lease one of the session's, unless either has ended.
-func (s *Session) grant(l *Lease) {
+// grant makes a lease one of the session's, unless either has ended: then it returns why.
+func (s *Session) grant(l *Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.claim.lease = l
 	if s.err != nil {
 		l.end(s.err)
 	}
-	if l.Err() != nil {
+	err := l.Err()
+	if err != nil {
 		s.free(l)
 	}
+	return err
 }
 
 // drop frees the name of a lease that was taken away.
