@@ -179,6 +179,9 @@ func (f *Front) InFlightBytes() int {
 	return f.waiting
 }
 
+// Session returns the session that the stream speaks for, 0 before it has one, and its node.
+func (f *Front) Session() (NodeID, SessionID) { return f.roster.Node, f.roster.Session }
+
 // SaysLast reports whether the last reply that waits to be taken is one with this description.
 func (f *Front) SaysLast(d *SemaphoreDescription) bool {
 	return len(f.replies) > 0 && f.replies[len(f.replies)-1].Description == d
@@ -294,7 +297,8 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 		return f.fail(SessionNotAttachedHere)
 	}
 	forward := f.ask(m.ReqID, m.Request)
-	f.open.list[len(f.open.list)-1].received = m.Received
+	open := &f.open.list[len(f.open.list)-1]
+	open.received, open.room = m.Received, m.RoomMicros
 	return forward
 }
 
@@ -413,12 +417,19 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		open.early = &early
 		return
 	}
+	reply := Reply{ReqID: open.reqID}
+	if open.received != 0 {
+		reply.Received, reply.Delivered, reply.Index = open.received, now, m.Index
+		reply.Queued = open.pending != 0
+		if !open.answered {
+			reply.Asked, reply.RoomMicros = open.Request, open.room
+		}
+	}
 	if !open.answered {
 		open.answered = true
 		f.unanswered--
 		f.waiting -= open.Request.Bytes()
 	}
-	reply := Reply{ReqID: open.reqID}
 	last := true
 	switch m.Kind {
 	case MessagePending:
@@ -429,15 +440,13 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		open.pending, open.Pending = f.taken+len(f.replies)+1, true
 	case MessageResult:
 		reply.Kind, reply.Request, reply.Refusal, reply.Done = ReplyResult, m.Request, m.Refusal, m.Done
-		if m.Done && m.Request == RequestAcquire && open.received != 0 {
-			reply.Waited, reply.Queued = now-open.received, open.pending != 0
-		}
 		if open.Request.check() == nil { // the leader refused any other without the log, which has no outcome of it
 			f.outcome = m.Sequence
 		}
 		// A Pending that is still here is no news any more, and some SDKs trip over the two together. It
 		// leaves an empty reply in its place, because replies are numbered.
 		if unseen := open.pending - 1 - f.taken; open.pending > 0 && unseen >= 0 {
+			reply.Asked, reply.RoomMicros = f.replies[unseen].Asked, open.room
 			f.replies[unseen] = Reply{}
 		}
 	case MessageDescribed:

@@ -24,8 +24,10 @@ type ClientMessage struct {
 	Opaque  uint64         // ping and pong
 	Start   *AttachRequest // start
 	Request *Request       // semaphore requests
-	// Received is the arrival of the message, for Reply.Waited; 0 where that is not wanted.
-	Received Instant
+	// Received is the arrival of a request, 0 where the times of a Reply are not wanted, and RoomMicros the time for
+	// which it waited for room after that.
+	Received   Instant
+	RoomMicros uint32
 }
 
 // ReplyKind names the arms of a server's message.
@@ -50,16 +52,20 @@ const (
 
 // Reply is one message of the server's side of a stream. Which fields count depends on Kind.
 type Reply struct {
-	Kind    ReplyKind
-	Request RequestKind
-	ReqID   uint64
-	Session SessionID
-	Opaque  uint64
-	Refusal *Refusal // nil for success
-	Done    bool
-	// Waited is the client's wait for a granted acquire, if ClientMessage.Received is known, and Queued reports that
-	// there was a Pending.
-	Waited        Instant
+	Kind       ReplyKind
+	Request    RequestKind
+	RoomMicros uint32 // with Received: as in ClientMessage
+	ReqID      uint64
+	Session    SessionID
+	Opaque     uint64
+	Refusal    *Refusal // nil for success
+	Done       bool
+	// If ClientMessage.Received is known: the request whose first answer this is, nil for a later one; the times of the
+	// request and of the answer; and Message.Index. Queued reports that there was a Pending before.
+	Asked         *Request
+	Received      Instant
+	Delivered     Instant
+	Index         Index
 	Queued        bool
 	WatchAdded    bool
 	DataChanged   bool

@@ -12,7 +12,8 @@ type openRequest struct {
 	reqID    uint64   // the client's own number for it, which it wants to read in the reply
 	pending  int      // number of the reply that said Pending; 0 while none has
 	answered bool     // a message about it has come
-	received Instant  // when the client's message came, 0 if the server does not say
+	room     uint32   // ClientMessage.RoomMicros
+	received Instant  // ClientMessage.Received
 	early    *Message // a Changed that has come before its Described, for after it
 }
 

@@ -456,32 +456,42 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A granted acquire reports its time from the message to the grant, and whether there was a Pending; other results do
-// not, nor does an acquire without the time of its message.
-func TestWaited(t *testing.T) {
+// TestTimesOfReplies: an answer has the times of the request and its own, and the entry that it follows from, and the
+// first one has the request, all of it only if the time of the request is known.
+func TestTimesOfReplies(t *testing.T) {
 	r := attached(t, PingPolicy{}, 60_000, RightWrite)
+	requests := make([]*Request, 6)
 	ask := func(kind RequestKind, reqID uint64, received Instant) Sequence {
 		t.Helper()
+		requests[reqID] = &Request{Kind: kind}
 		return r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID,
-			Request: &Request{Kind: kind}, Received: received}).Sequence
+			Request: requests[reqID], Received: received, RoomMicros: uint32(reqID)}).Sequence
 	}
 	atOnce, queued := ask(RequestAcquire, 1, r.now-30), ask(RequestAcquire, 2, r.now-20)
 	refused, released, silent := ask(RequestAcquire, 3, r.now-10), ask(RequestRelease, 4, r.now-10),
 		ask(RequestAcquire, 5, 0)
 	result := func(sequence Sequence, kind RequestKind, done bool) {
-		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: kind, Done: done})
+		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: kind, Done: done,
+			Index: Index(sequence)})
 	}
+	begun := r.now
 	result(atOnce, RequestAcquire, true)
-	r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: queued})
+	r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: queued, Index: 7})
+	r.expect(Reply{Kind: ReplyResult, Request: RequestAcquire, RoomMicros: 1, ReqID: 1, Done: true, Asked: requests[1],
+		Received: begun - 30, Delivered: begun, Index: 1},
+		Reply{Kind: ReplyPending, RoomMicros: 2, ReqID: 2, Asked: requests[2], Received: begun - 20, Delivered: begun,
+			Index: 7})
 	r.now += 5
 	result(queued, RequestAcquire, true)
 	result(refused, RequestAcquire, false)
 	result(released, RequestRelease, true)
 	result(silent, RequestAcquire, true)
-	r.expect(Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 1, Done: true, Waited: 30},
-		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 2, Done: true, Waited: 25, Queued: true},
-		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 3},
-		Reply{Kind: ReplyResult, Request: RequestRelease, ReqID: 4, Done: true},
+	r.expect(Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 2, Done: true, Received: begun - 20,
+		Delivered: r.now, Index: 2, Queued: true},
+		Reply{Kind: ReplyResult, Request: RequestAcquire, RoomMicros: 3, ReqID: 3, Asked: requests[3],
+			Received: begun - 10, Delivered: r.now, Index: 3},
+		Reply{Kind: ReplyResult, Request: RequestRelease, RoomMicros: 4, ReqID: 4, Done: true, Asked: requests[4],
+			Received: begun - 10, Delivered: r.now, Index: 4},
 		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 5, Done: true})
 }
 

@@ -45,6 +45,8 @@ type Output struct {
 type outbox struct {
 	out    Output
 	urgent bool // not all commands of out may wait, see MayWait
+	// the entry that is executed, 0 between entries
+	executing Index
 }
 
 // Take returns the output since the last call. The slices are valid until the leader is used again.
@@ -80,7 +82,7 @@ func (o *outbox) put(c Command) {
 func (o *outbox) hurry() { o.urgent = o.urgent || len(o.out.Commands) > 0 }
 
 func (o *outbox) send(a *attachment, m Message) {
-	m.Stream = a.stream
+	m.Stream, m.Index = a.stream, o.executing
 	o.out.Messages = append(o.out.Messages, m)
 }
 

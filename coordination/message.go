@@ -112,6 +112,7 @@ type Message struct {
 	Kind          MessageKind
 	Sequence      Sequence
 	Request       RequestKind
+	Index         Index  // of the entry that it follows from, 0 if from none; not sent to other servers
 	Node          NodeID // MessageAttached
 	Session       SessionID
 	Epoch         Epoch  // MessageAttached

@@ -120,6 +120,9 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	}
 	lasted := r.machine.clock.millis - r.machine.clock.base // the last one, as far as it is known
 	r.machine.begin(e)
+	if r.leader != nil {
+		r.leader.executing = e.Index
+	}
 	for i, c := range e.Commands {
 		effects := r.machine.execute(Place(i), e.Term, c)
 		if r.leader != nil {
@@ -133,6 +136,7 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	}
 	switch {
 	case r.leader != nil:
+		r.leader.executing = 0
 		r.leader.ages.executed(now)
 	case r.elected == e.Term && e.Term != 0:
 		r.serve(now)

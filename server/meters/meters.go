@@ -121,12 +121,12 @@ func (m *Meters) Reply(r *coordination.Reply) {
 	switch r.Kind {
 	case coordination.ReplyResult:
 		m.requests[r.Request][refusalSlot(r.Refusal)].Add(1)
-		switch {
-		case r.Waited == 0:
+		switch waited := time.Duration(r.Delivered - r.Received); {
+		case !r.Done || r.Request != coordination.RequestAcquire || r.Received == 0:
 		case r.Queued:
-			m.queued.Observe(time.Duration(r.Waited))
+			m.queued.Observe(waited)
 		default:
-			m.granted.Observe(time.Duration(r.Waited))
+			m.granted.Observe(waited)
 		}
 	case coordination.ReplyStarted:
 		m.started.Add(1)
