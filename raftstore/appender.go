@@ -21,6 +21,7 @@ type writeJob struct {
 	responses []*pb.Message
 	bytes     int
 	snapshot  *received // replaces everything before it
+	append    Append
 }
 
 // appender is the goroutine that makes log writes durable. While it waits for the disk raft collects; then
@@ -170,9 +171,12 @@ func (a *appender) write(jobs []*writeJob) error {
 	}
 	begun, writing, syncing := time.Now(), a.times.Writing, a.times.Syncing
 	err := a.device.Append(hard, entries)
-	took := time.Since(begun)
-	if a.appends.Observe(took); took > slowWriteMax {
-		a.logSlow(took, a.times.Writing-writing, a.times.Syncing-syncing)
+	done := Append{Begun: begun, Took: time.Since(begun), Syncing: a.times.Syncing - syncing}
+	for _, j := range jobs {
+		j.append = done
+	}
+	if a.appends.Observe(done.Took); done.Took > slowWriteMax {
+		a.logSlow(done.Took, a.times.Writing-writing, done.Syncing)
 	}
 	return err
 }
@@ -203,4 +207,31 @@ func joinEntries(entries, more []*pb.Entry) []*pb.Entry {
 		keep--
 	}
 	return append(entries[:keep], more...)
+}
+
+// recentWrites remembers the last writes of entries, from first to last, with how long they took.
+type recentWrites struct {
+	writes [16]struct {
+		first, last uint64
+		append      *Append
+	}
+	added int
+}
+
+func (r *recentWrites) add(first, last uint64, a *Append) {
+	w := &r.writes[r.added%len(r.writes)]
+	w.first, w.last, w.append = first, last, a
+	r.added++
+}
+
+// of returns the write of an entry, nil if it is not known.
+func (r *recentWrites) of(index uint64) *Append {
+	for n := range min(r.added, len(r.writes)) {
+		if w := &r.writes[(r.added-1-n)%len(r.writes)]; w.first <= index && index <= w.last {
+			return w.append
+		} else if n == 0 && index > w.last {
+			break // it is not written yet
+		}
+	}
+	return nil
 }

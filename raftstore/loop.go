@@ -40,6 +40,7 @@ type loop struct {
 	applying  []*pb.Message // handed over, not yet applied; oldest first
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
+	wrote     recentWrites
 
 	handedTotal int64 // bytes of entries handed over
 	marks       logMarks
@@ -247,8 +248,10 @@ func (l *loop) written(j *writeJob) error {
 	if n := len(j.entries); n > 0 {
 		l.s.log.Append(j.entries)
 		l.durable = j.entries[n-1].GetIndex()
+		l.wrote.add(j.entries[0].GetIndex(), l.durable, &j.append)
 	}
 	l.deliver(j.responses)
+	j.entries, j.responses = nil, nil // for wrote
 	return nil
 }
 
@@ -469,7 +472,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	entries := m.GetEntries()
 	out := make([]Entry, len(entries))
 	for i, e := range entries {
-		out[i] = Entry{Index: e.GetIndex(), Term: e.GetTerm()}
+		out[i] = Entry{Index: e.GetIndex(), Term: e.GetTerm(), Append: l.wrote.of(e.GetIndex())}
 		if e.GetType() == pb.EntryNormal {
 			out[i].Data = e.GetData()
 			continue

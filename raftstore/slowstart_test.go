@@ -28,7 +28,7 @@ func TestStartWithALongLogOnASlowDisk(t *testing.T) {
 		var steps atomic.Int64
 		var started atomic.Bool
 		c.configure(slow, func(cfg *Config) {
-			cfg.Slow = func() {
+			cfg.Slow = func(string) {
 				// Goroutines that Open starts must not use the harness, which the test uses as well.
 				if !started.Load() && strings.Contains(string(debug.Stack()), "/raftstore.Open(") {
 					c.put(fmt.Sprintf("during%d", steps.Add(1)), rest...)

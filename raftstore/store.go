@@ -31,6 +31,15 @@ type Entry struct {
 	Index, Term uint64
 	Data        []byte
 	Change      *MemberChange // of a membership entry
+	// Append is the write that made the entry durable here. It is nil if that was before this start, or is under way
+	// while other members have the entry.
+	Append *Append
+}
+
+// Append is a write of entries to the log: its beginning, its time, and the part of that for which it waited for syncs.
+type Append struct {
+	Begun         time.Time
+	Took, Syncing time.Duration
 }
 
 // MemberChange is the change of a member in words; empty: the same members have votes as before.
@@ -101,9 +110,9 @@ type Config struct {
 	// FreeSpace returns how many bytes may still be written to the file system of a directory; nil asks the
 	// system.
 	FreeSpace func(dir string) (uint64, error)
-	// Slow is called before each write and sync, and may take its time, as a disk does that is slow; nil: it
-	// is as it is.
-	Slow func()
+	// Slow is called with the name of each step before it changes a file, such as "write log" or "sync log", and may
+	// take its time, as a disk does that is slow; nil: it is as it is.
+	Slow func(step string)
 
 	spacePause time.Duration                  // tests
 	steps      datadir.StepLimits             // the same

@@ -17,8 +17,8 @@ type Disk struct {
 	// Before is called before each step that changes what is on disk: tests inject errors, and take pictures of the
 	// directory "as after a crash here".
 	Before func(step, path string) error
-	Slow   func()   // is called before each step, see raftstore.Config
-	FS     files.FS // nil for the operating system's
+	Slow   func(step string) // is called before each step, see raftstore.Config
+	FS     files.FS          // nil for the operating system's
 	Steps  StepLimits
 	Log    LogTimes
 	// Progress is called while a directory is examined: so many of so many rows or files are done. May be nil.
@@ -37,7 +37,7 @@ func (d *Disk) check(step, path string) error {
 		return wrapStep(step, path, fmt.Errorf("not tried after a failure: %w", err))
 	}
 	if d.Slow != nil {
-		d.Slow()
+		d.Slow(step)
 	}
 	if d.Before == nil {
 		return nil

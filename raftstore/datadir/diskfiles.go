@@ -103,10 +103,10 @@ type diskFile struct {
 
 // WriteAt implements io.WriterAt.
 func (f diskFile) WriteAt(p []byte, off int64) (n int, err error) {
+	if t := f.of.times; t != nil {
+		defer t.Measure(&t.Writes, &t.Writing, time.Now())
+	}
 	err = f.of.change("write"+f.of.kind, f.path, func() error {
-		if t := f.of.times; t != nil {
-			defer t.Measure(&t.Writes, &t.Writing, time.Now())
-		}
 		n, err = f.File.WriteAt(p, off)
 		return err
 	})
@@ -120,10 +120,8 @@ func (f diskFile) Allocate(size int64) error {
 
 // Sync implements files.File.
 func (f diskFile) Sync() error {
-	return f.of.change("sync"+f.of.kind, f.path, func() error {
-		if t := f.of.times; t != nil {
-			defer t.Measure(&t.Syncs, &t.Syncing, time.Now())
-		}
-		return f.File.Sync()
-	})
+	if t := f.of.times; t != nil {
+		defer t.Measure(&t.Syncs, &t.Syncing, time.Now())
+	}
+	return f.of.change("sync"+f.of.kind, f.path, f.File.Sync)
 }

@@ -226,7 +226,7 @@ func TestRequestsGather(t *testing.T) {
 	together := make(chan int, 100)
 	config := testConfig(t)
 	config.Log.Dir = t.TempDir()
-	config.Log.Slow = func() {
+	config.Log.Slow = func(string) {
 		disk <- struct{}{}
 		<-disk
 	}

@@ -103,7 +103,7 @@ func (s *Server) FreeSpace(string) (uint64, error) {
 }
 
 // Slow implements raftstore.Config.Slow: it takes as long as the server's disk does.
-func (s *Server) Slow() {
+func (s *Server) Slow(string) {
 	s.set.mutex.Lock()
 	pause := s.set.disks.slow[s.number]
 	s.set.mutex.Unlock()
