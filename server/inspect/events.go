@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -67,28 +66,19 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	if now := s.Group.Shell().WallMillis(); r.GetWithinMillis() > 0 {
 		r.SinceMillis = now - min(now, r.GetWithinMillis())
 	}
-	members := s.Group.Log().Members()
-	answers, unknown := make([]*adminpb.EventsResponse, len(members)), make([]string, len(members))
 	question := &clusterpb.EventsQuestion{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
+	var own *adminpb.EventsResponse
+	var failed error
 	asking, cancelAsking := context.WithTimeout(ctx, eventsPatience)
 	defer cancelAsking()
-	var asked sync.WaitGroup
-	for i, m := range members {
-		if m.ID != s.Group.Log().Member() {
-			asked.Go(func() {
-				answer := &clusterpb.EventsAnswer{}
-				unknown[i] = s.ask(asking, members, m.ID, question, answer)
-				answers[i] = answer.GetResponse()
-			})
-		}
-	}
-	own, failed := s.eventsHere(ctx, r, caller)
-	asked.Wait()
+	_, answers, unknown := askAll(asking, s, question, func() *clusterpb.EventsAnswer {
+		own, failed = s.eventsHere(ctx, r, caller)
+		return &clusterpb.EventsAnswer{Response: own}
+	})
 	if failed != nil {
 		return nil, calls.GRPCStatus(ctx, outcome.Outcome{}, failed)
 	}
-	lists := [][]*adminpb.Event{own.GetEvents()}
-	for _, gap := range unfilled(append(answers, own)) {
+	for _, gap := range unfilled(answers) {
 		text := fmt.Sprintf("the entries %d to %d of the log, which no asked server kept", gap.GetFirstIndex(),
 			gap.GetLastIndex())
 		if !slices.Contains(own.Unknown, text) {
@@ -99,14 +89,16 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	if behind {
 		own.Unknown = append(own.Unknown, "what has happened since this server last heard of a leader")
 	}
+	own.Unknown = append(own.Unknown, unknown...)
 	seen := s.eyes(ctx, caller)
-	for i, answer := range answers {
-		if unknown[i] != "" {
-			own.Unknown = append(own.Unknown, unknown[i])
+	var lists [][]*adminpb.Event
+	for _, answer := range answers {
+		response := answer.GetResponse()
+		if response != own {
+			own.Unknown = append(own.Unknown, response.GetUnknown()...)
 		}
-		own.Unknown = append(own.Unknown, answer.GetUnknown()...)
-		lists = append(lists, seen.permit(answer.GetEvents()))
-		own.More = own.GetMore() || answer.GetMore()
+		lists = append(lists, seen.permit(response.GetEvents()))
+		own.More = own.GetMore() || response.GetMore()
 	}
 	limit := limitOf(r)
 	own.Events = history.Merge(limit+1, lists...)
@@ -122,16 +114,16 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	return own, nil
 }
 
-// unfilled returns the gaps of servers that no other one that has answered fills. A server without an answer has nil.
-func unfilled(answers []*adminpb.EventsResponse) (gaps []*adminpb.Gap) {
-	lacks := func(a *adminpb.EventsResponse, gap *adminpb.Gap) bool {
-		return a == nil || slices.ContainsFunc(a.GetGaps(), func(other *adminpb.Gap) bool {
+// unfilled returns the gaps of servers that no other one that has answered fills. The others have empty answers.
+func unfilled(answers []*clusterpb.EventsAnswer) (gaps []*adminpb.Gap) {
+	lacks := func(a *clusterpb.EventsAnswer, gap *adminpb.Gap) bool {
+		return a.GetResponse() == nil || slices.ContainsFunc(a.GetResponse().GetGaps(), func(other *adminpb.Gap) bool {
 			return other.GetFirstIndex() <= gap.GetLastIndex() && other.GetLastIndex() >= gap.GetFirstIndex()
 		})
 	}
 	for _, a := range answers {
-		for _, gap := range a.GetGaps() {
-			if !slices.ContainsFunc(answers, func(a *adminpb.EventsResponse) bool { return !lacks(a, gap) }) {
+		for _, gap := range a.GetResponse().GetGaps() {
+			if !slices.ContainsFunc(answers, func(a *clusterpb.EventsAnswer) bool { return !lacks(a, gap) }) {
 				gaps = append(gaps, gap)
 			}
 		}

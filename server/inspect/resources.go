@@ -1,14 +1,10 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"sync"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/clusterpb"
 )
@@ -26,20 +22,10 @@ func (s *Service) fillBuckets(ctx context.Context, page *adminpb.Page, keys []co
 		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)),
 			append(request.Resources, uint64(key.ID))
 	}
-	members := s.Group.Log().Members()
-	slices.SortFunc(members, func(a, b raftstore.Member) int {
-		return cmp.Compare(a.DisplayName(), b.DisplayName())
-	})
-	answers, unknown := make([]*clusterpb.BucketsResponse, len(members)), make([]string, len(members))
-	var asked sync.WaitGroup
+	members, answers, unknown := askAll(ctx, s, request,
+		func() *clusterpb.BucketsResponse { return s.bucketsHere(request) })
+	page.Unknown = append(page.Unknown, unknown...)
 	for i, m := range members {
-		asked.Go(func() { answers[i], unknown[i] = s.bucketsOf(ctx, members, m, request) })
-	}
-	asked.Wait()
-	for i, m := range members {
-		if unknown[i] != "" {
-			page.Unknown = append(page.Unknown, unknown[i])
-		}
 		for j, bucket := range answers[i].GetBuckets() {
 			if of := answers[i].GetOf(); j < len(of) && int(of[j]) < len(page.GetResources()) {
 				bucket.Server = m.DisplayName()
@@ -48,16 +34,6 @@ func (s *Service) fillBuckets(ctx context.Context, page *adminpb.Page, keys []co
 			}
 		}
 	}
-}
-
-// bucketsOf asks a server what it has of resources. If that remains unknown it says why.
-func (s *Service) bucketsOf(ctx context.Context, members raftstore.Members, m raftstore.Member,
-	request *clusterpb.BucketsRequest) (answer *clusterpb.BucketsResponse, unknown string) {
-	if m.ID == s.Group.Log().Member() {
-		return s.bucketsHere(request), ""
-	}
-	answer = &clusterpb.BucketsResponse{}
-	return answer, s.ask(ctx, members, m.ID, request, answer)
 }
 
 // bucketsHere tells what this server has of resources.

@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,6 +158,30 @@ func (s *Service) ask(ctx context.Context, members raftstore.Members, server uin
 		return fmt.Sprintf("server %s does not answer", name)
 	}
 	return ""
+}
+
+// askAll puts a question to all members at once; here answers for this server. It returns the members by their names,
+// their answers, empty or nil ones of those that did not answer, and the reasons.
+func askAll[Answer any](ctx context.Context, s *Service, question proto.Message,
+	here func() *Answer) (members raftstore.Members, answers []*Answer, unknown []string) {
+	members = s.Group.Log().Members()
+	slices.SortFunc(members, func(a, b raftstore.Member) int {
+		return cmp.Compare(a.DisplayName(), b.DisplayName())
+	})
+	answers, unknown = make([]*Answer, len(members)), make([]string, len(members))
+	var asked sync.WaitGroup
+	for i, m := range members {
+		answers[i] = new(Answer)
+		if m.ID != s.Group.Log().Member() {
+			asked.Go(func() { unknown[i] = s.ask(ctx, members, m.ID, question, any(answers[i]).(proto.Message)) })
+		}
+	}
+	own := here()
+	asked.Wait()
+	if i := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == s.Group.Log().Member() }); i >= 0 {
+		answers[i] = own
+	}
+	return members, answers, slices.DeleteFunc(unknown, func(why string) bool { return why == "" })
 }
 
 // clientsHere tells who the clients of streams of this server are, an empty one for a stream that is gone.

@@ -5,11 +5,9 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/revisions"
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
@@ -89,29 +87,14 @@ func (s *Service) SetHistory(ctx context.Context, r *adminpb.SetHistoryRequest) 
 func (s *Service) fillFormer(ctx context.Context, answer *adminpb.VersionsResponse, request *clusterpb.FormerRequest) {
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
-	members := s.Group.Log().Members()
-	slices.SortFunc(members, func(a, b raftstore.Member) int {
-		return cmp.Compare(a.DisplayName(), b.DisplayName())
+	_, answers, unknown := askAll(ctx, s, request, func() *clusterpb.FormerResponse {
+		own, _ := s.formerHere(ctx, request) // what this server cannot say is missing
+		return own
 	})
-	answers, unknown := make([]*clusterpb.FormerResponse, len(members)), make([]string, len(members))
-	var asked sync.WaitGroup
-	for i, m := range members {
-		asked.Go(func() {
-			if m.ID == s.Group.Log().Member() {
-				answers[i], _ = s.formerHere(ctx, request) // what this server cannot say is missing
-				return
-			}
-			answers[i] = new(clusterpb.FormerResponse)
-			unknown[i] = s.ask(ctx, members, m.ID, request, answers[i])
-		})
-	}
-	asked.Wait()
+	answer.Unknown = append(answer.Unknown, unknown...)
 	known := make(map[uint64]*adminpb.Version)
-	for i := range members {
-		if unknown[i] != "" {
-			answer.Unknown = append(answer.Unknown, unknown[i])
-		}
-		for _, v := range permitted(answer.GetHistory(), answers[i].GetVersions()) {
+	for _, former := range answers {
+		for _, v := range permitted(answer.GetHistory(), former.GetVersions()) {
 			before := known[v.GetVersion()]
 			if v.GetVersion() < answer.GetPresent().GetVersion() && (before == nil || before.GetWithoutData()) {
 				known[v.GetVersion()] = v
