@@ -25,6 +25,14 @@ func (c Clock) Now() coordination.Instant {
 	return coordination.Instant(time.Since(c.origin))
 }
 
+// At returns a moment that the real clock had; by a turned clock, the present one.
+func (c Clock) At(t time.Time) coordination.Instant {
+	if c.turned != nil {
+		return c.turned.Now()
+	}
+	return coordination.Instant(t.Sub(c.origin))
+}
+
 // TimeOfDay is nanoseconds since some day. Unlike Now it goes on while the machine sleeps, but it may be put
 // back.
 func (c Clock) TimeOfDay() int64 {

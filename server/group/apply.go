@@ -7,6 +7,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/events"
+	"github.com/coordd/coordd/server/group/slow"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -35,10 +36,10 @@ func (g *core) handleStore(e storeEvent) error {
 		g.replica.BarrierPassed(e.barrier)
 	}
 	for i := range e.entries {
-		if err := g.apply(&e.entries[i]); err != nil {
+		if err := g.apply(&e.entries[i], e.at); err != nil {
 			return err
 		}
-		e.entries[i].Data = nil
+		e.entries[i].Data, e.entries[i].Append = nil, nil
 	}
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
@@ -82,7 +83,7 @@ func (g *core) restore() error {
 // apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped.
 // A panic ends the turn, and the group with it, before anything of the entry is told to anybody: what is
 // published comes behind the whole entry, what is said behind the whole turn.
-func (g *core) apply(e *raftstore.Entry) error {
+func (g *core) apply(e *raftstore.Entry, committed coordination.Instant) error {
 	if g.replica.Covered(coordination.Index(e.Index)) {
 		return nil
 	}
@@ -122,7 +123,24 @@ func (g *core) apply(e *raftstore.Entry) error {
 		g.setLeader()
 	}
 	g.noteEntry(e)
+	g.timeEntry(e, committed, before != 0 && e.Data != nil)
 	return nil
+}
+
+// timeEntry keeps the times of an entry that was executed, for the requests that it answers. own reports whether this
+// server has proposed it, with commands. The turn is held.
+func (g *core) timeEntry(e *raftstore.Entry, committed coordination.Instant, own bool) {
+	times := slow.Entry{slow.Commit: committed}
+	if a := e.Append; a != nil {
+		g.Slow.Wrote(a.Took, a.Syncing)
+		times[slow.Log] = g.clock.At(a.Begun)
+		times[slow.Sync] = times[slow.Log] + coordination.Instant(a.Took)
+		times[slow.Write] = times[slow.Sync] - coordination.Instant(a.Syncing)
+	}
+	if own && g.proposed.Next(&times) {
+		times[slow.Apply] = g.clock.Now()
+		g.Slow.Put(e.Index, &times)
+	}
 }
 
 // observe begins to collect events once what was in the log at the start is executed: that is no news. The
@@ -205,6 +223,8 @@ func (g eventPlace) Leads() bool { return g.replica.Reign() != 0 }
 // setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
 // themselves, once they have their answers.
 func (g *core) setLeader() {
+	g.Slow.Led(g.clock.Now())
+	g.proposed = slow.Proposals{}
 	g.quiet.Store(false)
 	g.inFlight, g.unsaid = 0, streams.Unsaid{}
 	if g.link != nil {

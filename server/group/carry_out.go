@@ -21,6 +21,7 @@ func (g *core) carryOut() {
 		for _, e := range entries {
 			g.inFlight += len(e)
 		}
+		g.proposed.Add(len(entries), g.begun, g.clock.Now())
 		g.store.Propose(uint64(g.replica.Term()), entries)
 	}
 	if work.Barrier != 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
+	"github.com/coordd/coordd/server/group/slow"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -39,6 +40,7 @@ type shared struct {
 	comparer *compare.Comparer // of the states of servers
 	events   *events.Ring      // the last events, for watchers
 	limiter  *limiter.Limiter  // the buckets of this server
+	Slow     *slow.Recorder    // the slowest requests of this server's streams
 	rounds   readRounds
 
 	ready     chan struct{} // closed when a leader serves, here or elsewhere, for the first time
@@ -90,6 +92,8 @@ type core struct {
 	reads         []*call         // for which no turn had room yet
 	barriers      []passedBarrier // whose index the machine has not executed yet
 	unsaid        streams.Unsaid
+	begun         coordination.Instant // the present turn
+	proposed      slow.Proposals       // in this reign, and not executed yet
 
 	// Room that turns use again: the entry that is executed, what is packed into one, and what was taken out
 	// of the queue.

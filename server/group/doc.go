@@ -42,6 +42,7 @@
 //	limiter    the buckets of rate limiters (package limiter)
 //	comparer   the digests of the servers' states (package compare)
 //	events     the last events, for watchers (package events)
+//	Slow       the slowest requests, and the times of the last entries (package slow)
 //	rounds     reads that share a question to the leader (rounds.go)
 //
 // # Locks

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
+	"github.com/coordd/coordd/server/group/slow"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -74,8 +75,9 @@ func newGroup(config Config) *Group {
 	if g.shell = config.Shell; g.shell == (clock.Clock{}) {
 		g.shell = g.clock
 	}
+	g.Slow = slow.New(func() bool { return g.store.Checkpoints.Open() })
 	g.streams = streams.New(streams.Config{Core: self, Clock: g.clock, Room: g.queue.room, Linger: config.Linger,
-		OutboundBytes: config.OutboundBytes, Remind: config.Remind})
+		OutboundBytes: config.OutboundBytes, Remind: config.Remind, Slow: g.Slow})
 	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })
 	g.core.due, g.core.chores = clock.NewAlarm(g.clock, g.queue.bell.Ring), clock.NewAlarm(g.shell, g.queue.bell.Ring)
 	g.limiter = limiter.New(self, g.streams, g.clock, g.over)

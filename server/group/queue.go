@@ -37,7 +37,8 @@ func (e *event) gathers() bool {
 // storeEvent is one call of raftstore.Handler, for the next turn.
 type storeEvent struct {
 	entries   []raftstore.Entry
-	leading   uint64 // not 0: this server leads the term
+	at        coordination.Instant // with entries: when they came
+	leading   uint64               // not 0: this server leads the term
 	following bool
 	term      uint64 // with following: in which
 	leader    uint64 // with following: who leads, 0 if nobody is known to

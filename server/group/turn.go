@@ -95,6 +95,7 @@ func (g *core) handleAll(news []storeEvent) {
 	}
 	defer g.failOnPanic()
 	g.turns.Add(1)
+	g.begun = g.clock.Now()
 	for _, e := range news {
 		if err := g.handleStore(e); err != nil {
 			g.close()
@@ -119,6 +120,7 @@ func (g *core) handleAll(news []storeEvent) {
 	g.setAlarms()
 	g.watches.Store(int64(g.replica.Watches()))
 	g.busy.Store(g.inFlight > 0)
+	g.Slow.Turned(g.begun, g.clock.Now())
 }
 
 func (g *core) handleRequests() {
@@ -180,7 +182,9 @@ func (g *core) panicked(reason any) {
 type handler struct{ *Group }
 
 // Committed implements raftstore.Handler.
-func (g handler) Committed(entries []raftstore.Entry) { g.queue.putStore(storeEvent{entries: entries}) }
+func (g handler) Committed(entries []raftstore.Entry) {
+	g.queue.putStore(storeEvent{entries: entries, at: g.clock.Now()})
+}
 
 // Leading implements raftstore.Handler.
 func (g handler) Leading(term uint64) { g.queue.putStore(storeEvent{leading: term}) }

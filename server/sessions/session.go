@@ -150,6 +150,7 @@ func (s *Session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}
+		s.Stream.Sent(&replies[i])
 		replies[i] = coordination.Reply{}
 	}
 	if ending != coordination.EndingNone {

@@ -9,6 +9,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/server/group/slow"
 )
 
 const (
@@ -110,15 +111,21 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 	if bytes == 0 {
 		return
 	}
-	waited := false
+	begun, waited := coordination.Instant(0), false
+	if message.Request != nil {
+		begun = s.set.config.Clock.Now()
+		message.Received = begun
+	}
 	s.credit = s.draw(ctx, s.set.Budget, bytes, &waited)
 	s.coming = s.draw(ctx, s.set.config.Room, bytes, &waited)
 	if !waited {
 		return
 	}
+	now := s.set.config.Clock.Now()
+	message.RoomMicros = uint32(slow.MicrosOf(now - begun))
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.front.Read(s.set.config.Clock.Now())
+	s.front.Read(now)
 	s.plan()
 }
 
@@ -172,9 +179,6 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 		message.Start.Nonce, message.Start.Server = Nonce(), s.set.config.Core.Member()
 		message.Start.Caller, message.Start.Identity = s.caller.Caller, s.caller.Identity
 		message.Start.Client = s.caller.Client
-	}
-	if message.Request != nil && message.Request.Kind == coordination.RequestAcquire {
-		message.Received = s.set.config.Clock.Now()
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -400,6 +404,24 @@ func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordina
 		s.scheduled = false
 	}
 	return replies, s.front.Ending()
+}
+
+// Sent is called when gRPC has taken a reply.
+func (s *Stream) Sent(r *coordination.Reply) {
+	if r.Asked == nil {
+		return
+	}
+	now := s.set.config.Clock.Now()
+	if !s.set.config.Slow.Wants(r.Received, now) {
+		return
+	}
+	q := slow.Request{Kind: r.Asked.Kind, Name: r.Asked.Name, Received: r.Received, Delivered: r.Delivered, Sent: now,
+		Room: coordination.Instant(r.RoomMicros) * coordination.Instant(time.Microsecond), Index: r.Index}
+	s.mutex.Lock()
+	q.Node, q.Session = s.front.Session()
+	_, q.Led = s.link.(*Local)
+	s.mutex.Unlock()
+	s.set.config.Slow.Add(q)
 }
 
 // PutBack returns replies to the Front if they may not be sent any more, and reports whether it did: a client

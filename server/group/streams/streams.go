@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/clock"
+	"github.com/coordd/coordd/server/group/slow"
 )
 
 const (
@@ -53,6 +54,8 @@ type Config struct {
 	Linger time.Duration
 	// OutboundBytes bounds the replies that wait for a client before it is cut off.
 	OutboundBytes int
+	// Slow keeps the slowest requests.
+	Slow *slow.Recorder
 	// Remind reports whether clients are pinged by the real clock, too; nil: never.
 	Remind func() bool
 }
