@@ -67,11 +67,11 @@ func newRoot(env *cmdline.Env, own seams) *cobra.Command {
 	}
 	root.AddCommand(serveCommand(env, own), checkCommand(env, own.check), doctorCommand(env),
 		certCommand(env), userCommand(env), clusterCommand(env), lockCommand(env), electCommand(env),
-		discoverCommand(env), configCommand(env), topCommand(env), eventsCommand(env), consoleCommand(env),
-		benchCommand(env), exportCommand(env), importCommand(env), nodeCommand(env), semaphoreCommand(env),
-		sessionCommand(env), rateLimiterCommand(env), listCommand(env), makeDirectoryCommand(env),
-		removeDirectoryCommand(env), grantCommand(env), revokeCommand(env), chownCommand(env),
-		healthCommand(env), versionCommand(env))
+		discoverCommand(env), configCommand(env), topCommand(env), slowCommand(env), eventsCommand(env),
+		consoleCommand(env), benchCommand(env), exportCommand(env), importCommand(env), nodeCommand(env),
+		semaphoreCommand(env), sessionCommand(env), rateLimiterCommand(env), listCommand(env),
+		makeDirectoryCommand(env), removeDirectoryCommand(env), grantCommand(env), revokeCommand(env),
+		chownCommand(env), healthCommand(env), versionCommand(env))
 	cmdline.Prepare(root, "semaphore show", env.Stdout, env.Stderr)
 	guardNames(root)
 	return root

@@ -258,7 +258,7 @@ func TestOtherServers(t *testing.T) {
 	go other.Serve(listener)
 	t.Cleanup(other.Stop)
 	for _, args := range []string{"session ls", "session show app 1", "session kill app 1",
-		"semaphore ls app", "top"} {
+		"semaphore ls app", "top", "slow"} {
 		coordd(t, exit.NeedsOurs, append(strings.Fields(args), "--endpoint", listener.Addr().String()),
 			"this needs a coordd server")
 	}
@@ -291,10 +291,13 @@ func TestWrongInputOfClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string][]string{
-		"node":            {"no command given; known are alter, create, drop, ls, quota, show, tree"},
-		"node crate app":  {`unknown command "crate"; did you mean create?`},
-		"node create":     {"coordd node create takes NODE, 0 arguments given"},
-		"node create a b": {"takes NODE, 2 arguments given"},
+		"slow app":          {`argument "app" is not allowed`, "coordd slow takes only flags"},
+		"slow --since 0s":   {"flag --since", "0s", "such as 10m"},
+		"slow --limit 1001": {"flag --limit", "1001", "from 1 to 1000"},
+		"node":              {"no command given; known are alter, create, drop, ls, quota, show, tree"},
+		"node crate app":    {`unknown command "crate"; did you mean create?`},
+		"node create":       {"coordd node create takes NODE, 0 arguments given"},
+		"node create a b":   {"takes NODE, 2 arguments given"},
 		"node create app --self-check-period 0s": {"flag --self-check-period", "0s",
 			"from 1ms to 1193h2m47.295s"},
 		"node create app --session-grace-period 2000h": {"flag --session-grace-period", "2000h", "from 1ms"},

@@ -50,7 +50,8 @@ var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
 	adminpb.Cluster_Quotas_FullMethodName: true, adminpb.Inspect_List_FullMethodName: true,
 	adminpb.Inspect_Watch_FullMethodName: true, adminpb.Inspect_Versions_FullMethodName: true,
 	adminpb.Inspect_Children_FullMethodName: true, adminpb.Inspect_Rights_FullMethodName: true,
-	adminpb.Console_Servers_FullMethodName: true, adminpb.Inspect_Events_FullMethodName: true}
+	adminpb.Console_Servers_FullMethodName: true, adminpb.Inspect_Events_FullMethodName: true,
+	adminpb.Inspect_Slow_FullMethodName: true}
 
 // changes are the methods of YDB's services that change what administrators make.
 var changes = map[string]bool{

@@ -3469,6 +3469,413 @@ func (x *Event) GetContended() bool {
 	return false
 }
 
+type SlowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceMillis   uint64                 `protobuf:"varint,1,opt,name=since_millis,json=sinceMillis,proto3" json:"since_millis,omitempty"` // since 1970
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`                                // up to 1000; 0: 1000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRequest) Reset() {
+	*x = SlowRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRequest) ProtoMessage() {}
+
+func (x *SlowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
+func (*SlowRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SlowRequest) GetSinceMillis() uint64 {
+	if x != nil {
+		return x.SinceMillis
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SlowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Calls         []*SlowCall            `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	Unknown       []string               `protobuf:"bytes,2,rep,name=unknown,proto3" json:"unknown,omitempty"` // the servers whose requests are missing, and why
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowResponse) Reset() {
+	*x = SlowResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowResponse) ProtoMessage() {}
+
+func (x *SlowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowResponse.ProtoReflect.Descriptor instead.
+func (*SlowResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SlowResponse) GetCalls() []*SlowCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *SlowResponse) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+// A request, until its first answer was handed to gRPC.
+type SlowCall struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	EndedMillis uint64                 `protobuf:"varint,1,opt,name=ended_millis,json=endedMillis,proto3" json:"ended_millis,omitempty"` // since 1970
+	Server      string                 `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	Kind        string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // such as "acquire"
+	Node        uint64                 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
+	Path        string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"` // of the node; empty: it was dropped
+	Session     uint64                 `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"`
+	Semaphore   []byte                 `protobuf:"bytes,7,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // its name
+	TotalMicros uint32                 `protobuf:"varint,8,opt,name=total_micros,json=totalMicros,proto3" json:"total_micros,omitempty"`
+	Stages      []*SlowStage           `protobuf:"bytes,9,rep,name=stages,proto3" json:"stages,omitempty"` // the longest first, those that took no time are left out
+	// For how much of it garbage was collected, about, and the longest turn of the window if it was in its time.
+	CollectingMicros uint32      `protobuf:"varint,10,opt,name=collecting_micros,json=collectingMicros,proto3" json:"collecting_micros,omitempty"`
+	LongTurnMicros   uint32      `protobuf:"varint,11,opt,name=long_turn_micros,json=longTurnMicros,proto3" json:"long_turn_micros,omitempty"`
+	Checkpoint       bool        `protobuf:"varint,12,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // one was being written at its end
+	LeaderChanged    bool        `protobuf:"varint,13,opt,name=leader_changed,json=leaderChanged,proto3" json:"leader_changed,omitempty"`
+	Window           *SlowWindow `protobuf:"bytes,14,opt,name=window,proto3" json:"window,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *SlowCall) Reset() {
+	*x = SlowCall{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowCall) ProtoMessage() {}
+
+func (x *SlowCall) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowCall.ProtoReflect.Descriptor instead.
+func (*SlowCall) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SlowCall) GetEndedMillis() uint64 {
+	if x != nil {
+		return x.EndedMillis
+	}
+	return 0
+}
+
+func (x *SlowCall) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *SlowCall) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *SlowCall) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *SlowCall) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SlowCall) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SlowCall) GetSemaphore() []byte {
+	if x != nil {
+		return x.Semaphore
+	}
+	return nil
+}
+
+func (x *SlowCall) GetTotalMicros() uint32 {
+	if x != nil {
+		return x.TotalMicros
+	}
+	return 0
+}
+
+func (x *SlowCall) GetStages() []*SlowStage {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+func (x *SlowCall) GetCollectingMicros() uint32 {
+	if x != nil {
+		return x.CollectingMicros
+	}
+	return 0
+}
+
+func (x *SlowCall) GetLongTurnMicros() uint32 {
+	if x != nil {
+		return x.LongTurnMicros
+	}
+	return 0
+}
+
+func (x *SlowCall) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return false
+}
+
+func (x *SlowCall) GetLeaderChanged() bool {
+	if x != nil {
+		return x.LeaderChanged
+	}
+	return false
+}
+
+func (x *SlowCall) GetWindow() *SlowWindow {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+type SlowStage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"` // room, turn, encode, log, write, sync, commit, apply, answer, send or leader
+	Micros        uint32                 `protobuf:"varint,2,opt,name=micros,proto3" json:"micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowStage) Reset() {
+	*x = SlowStage{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowStage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowStage) ProtoMessage() {}
+
+func (x *SlowStage) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowStage.ProtoReflect.Descriptor instead.
+func (*SlowStage) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SlowStage) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *SlowStage) GetMicros() uint32 {
+	if x != nil {
+		return x.Micros
+	}
+	return 0
+}
+
+// What the process did in the ten seconds in which a request ended.
+type SlowWindow struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	EndsMillis              uint64                 `protobuf:"varint,1,opt,name=ends_millis,json=endsMillis,proto3" json:"ends_millis,omitempty"`       // since 1970
+	Collections             uint32                 `protobuf:"varint,2,opt,name=collections,proto3" json:"collections,omitempty"`                       // of garbage
+	PausedMicros            uint32                 `protobuf:"varint,3,opt,name=paused_micros,json=pausedMicros,proto3" json:"paused_micros,omitempty"` // for them, in sum
+	LongestCollectionMicros uint32                 `protobuf:"varint,4,opt,name=longest_collection_micros,json=longestCollectionMicros,proto3" json:"longest_collection_micros,omitempty"`
+	AssistedMicros          uint32                 `protobuf:"varint,5,opt,name=assisted_micros,json=assistedMicros,proto3" json:"assisted_micros,omitempty"` // processor time for which goroutines helped to collect
+	LongestTurnMicros       uint32                 `protobuf:"varint,6,opt,name=longest_turn_micros,json=longestTurnMicros,proto3" json:"longest_turn_micros,omitempty"`
+	LongestWriteMicros      uint32                 `protobuf:"varint,7,opt,name=longest_write_micros,json=longestWriteMicros,proto3" json:"longest_write_micros,omitempty"` // to the log
+	LongestSyncMicros       uint32                 `protobuf:"varint,8,opt,name=longest_sync_micros,json=longestSyncMicros,proto3" json:"longest_sync_micros,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *SlowWindow) Reset() {
+	*x = SlowWindow{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowWindow) ProtoMessage() {}
+
+func (x *SlowWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowWindow.ProtoReflect.Descriptor instead.
+func (*SlowWindow) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *SlowWindow) GetEndsMillis() uint64 {
+	if x != nil {
+		return x.EndsMillis
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetCollections() uint32 {
+	if x != nil {
+		return x.Collections
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetPausedMicros() uint32 {
+	if x != nil {
+		return x.PausedMicros
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetLongestCollectionMicros() uint32 {
+	if x != nil {
+		return x.LongestCollectionMicros
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetAssistedMicros() uint32 {
+	if x != nil {
+		return x.AssistedMicros
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetLongestTurnMicros() uint32 {
+	if x != nil {
+		return x.LongestTurnMicros
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetLongestWriteMicros() uint32 {
+	if x != nil {
+		return x.LongestWriteMicros
+	}
+	return 0
+}
+
+func (x *SlowWindow) GetLongestSyncMicros() uint32 {
+	if x != nil {
+		return x.LongestSyncMicros
+	}
+	return 0
+}
+
 var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
@@ -3809,11 +4216,49 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fLOST_UNKNOWN\x10\x00\x12\x10\n" +
 	"\fSTREAM_ENDED\x10\x01\x12\x0f\n" +
 	"\vSERVER_LOST\x10\x02\x12\x12\n" +
-	"\x0eLEADER_CHANGED\x10\x03*'\n" +
+	"\x0eLEADER_CHANGED\x10\x03\"F\n" +
+	"\vSlowRequest\x12!\n" +
+	"\fsince_millis\x18\x01 \x01(\x04R\vsinceMillis\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"Y\n" +
+	"\fSlowResponse\x12/\n" +
+	"\x05calls\x18\x01 \x03(\v2\x19.coordd.admin.v1.SlowCallR\x05calls\x12\x18\n" +
+	"\aunknown\x18\x02 \x03(\tR\aunknown\"\xe3\x03\n" +
+	"\bSlowCall\x12!\n" +
+	"\fended_millis\x18\x01 \x01(\x04R\vendedMillis\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\x04R\x04node\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x18\n" +
+	"\asession\x18\x06 \x01(\x04R\asession\x12\x1c\n" +
+	"\tsemaphore\x18\a \x01(\fR\tsemaphore\x12!\n" +
+	"\ftotal_micros\x18\b \x01(\rR\vtotalMicros\x122\n" +
+	"\x06stages\x18\t \x03(\v2\x1a.coordd.admin.v1.SlowStageR\x06stages\x12+\n" +
+	"\x11collecting_micros\x18\n" +
+	" \x01(\rR\x10collectingMicros\x12(\n" +
+	"\x10long_turn_micros\x18\v \x01(\rR\x0elongTurnMicros\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\f \x01(\bR\n" +
+	"checkpoint\x12%\n" +
+	"\x0eleader_changed\x18\r \x01(\bR\rleaderChanged\x123\n" +
+	"\x06window\x18\x0e \x01(\v2\x1b.coordd.admin.v1.SlowWindowR\x06window\"9\n" +
+	"\tSlowStage\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
+	"\x06micros\x18\x02 \x01(\rR\x06micros\"\xeb\x02\n" +
+	"\n" +
+	"SlowWindow\x12\x1f\n" +
+	"\vends_millis\x18\x01 \x01(\x04R\n" +
+	"endsMillis\x12 \n" +
+	"\vcollections\x18\x02 \x01(\rR\vcollections\x12#\n" +
+	"\rpaused_micros\x18\x03 \x01(\rR\fpausedMicros\x12:\n" +
+	"\x19longest_collection_micros\x18\x04 \x01(\rR\x17longestCollectionMicros\x12'\n" +
+	"\x0fassisted_micros\x18\x05 \x01(\rR\x0eassistedMicros\x12.\n" +
+	"\x13longest_turn_micros\x18\x06 \x01(\rR\x11longestTurnMicros\x120\n" +
+	"\x14longest_write_micros\x18\a \x01(\rR\x12longestWriteMicros\x12.\n" +
+	"\x13longest_sync_micros\x18\b \x01(\rR\x11longestSyncMicros*'\n" +
 	"\aHistory\x12\b\n" +
 	"\x04META\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\b\n" +
-	"\x04DATA\x10\x022\xab\x06\n" +
+	"\x04DATA\x10\x022\xf0\x06\n" +
 	"\aInspect\x12;\n" +
 	"\x04List\x12\x1c.coordd.admin.v1.PageRequest\x1a\x15.coordd.admin.v1.Page\x12U\n" +
 	"\n" +
@@ -3827,7 +4272,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\bChildren\x12 .coordd.admin.v1.ChildrenRequest\x1a!.coordd.admin.v1.ChildrenResponse\x12I\n" +
 	"\x06Rights\x12\x1e.coordd.admin.v1.RightsRequest\x1a\x1f.coordd.admin.v1.RightsResponse\x12@\n" +
 	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01\x12I\n" +
-	"\x06Events\x12\x1e.coordd.admin.v1.EventsRequest\x1a\x1f.coordd.admin.v1.EventsResponseB)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
+	"\x06Events\x12\x1e.coordd.admin.v1.EventsRequest\x1a\x1f.coordd.admin.v1.EventsResponse\x12C\n" +
+	"\x04Slow\x12\x1c.coordd.admin.v1.SlowRequest\x1a\x1d.coordd.admin.v1.SlowResponseB)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
 var (
 	file_server_adminpb_inspect_proto_rawDescOnce sync.Once
@@ -3842,7 +4288,7 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(History)(0),                    // 0: coordd.admin.v1.History
 	(PageRequest_Kind)(0),           // 1: coordd.admin.v1.PageRequest.Kind
@@ -3886,6 +4332,11 @@ var file_server_adminpb_inspect_proto_goTypes = []any{
 	(*Gap)(nil),                     // 39: coordd.admin.v1.Gap
 	(*Hold)(nil),                    // 40: coordd.admin.v1.Hold
 	(*Event)(nil),                   // 41: coordd.admin.v1.Event
+	(*SlowRequest)(nil),             // 42: coordd.admin.v1.SlowRequest
+	(*SlowResponse)(nil),            // 43: coordd.admin.v1.SlowResponse
+	(*SlowCall)(nil),                // 44: coordd.admin.v1.SlowCall
+	(*SlowStage)(nil),               // 45: coordd.admin.v1.SlowStage
+	(*SlowWindow)(nil),              // 46: coordd.admin.v1.SlowWindow
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	1,  // 0: coordd.admin.v1.PageRequest.kind:type_name -> coordd.admin.v1.PageRequest.Kind
@@ -3925,31 +4376,36 @@ var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	4,  // 34: coordd.admin.v1.Event.cause:type_name -> coordd.admin.v1.Event.Kind
 	12, // 35: coordd.admin.v1.Event.client:type_name -> coordd.admin.v1.SessionClient
 	5,  // 36: coordd.admin.v1.Event.lost:type_name -> coordd.admin.v1.Event.Lost
-	6,  // 37: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
-	17, // 38: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	19, // 39: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	21, // 40: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
-	26, // 41: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
-	24, // 42: coordd.admin.v1.Inspect.SetHistory:input_type -> coordd.admin.v1.SetHistoryRequest
-	28, // 43: coordd.admin.v1.Inspect.Children:input_type -> coordd.admin.v1.ChildrenRequest
-	31, // 44: coordd.admin.v1.Inspect.Rights:input_type -> coordd.admin.v1.RightsRequest
-	36, // 45: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	37, // 46: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
-	7,  // 47: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
-	18, // 48: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	20, // 49: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	23, // 50: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
-	27, // 51: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
-	25, // 52: coordd.admin.v1.Inspect.SetHistory:output_type -> coordd.admin.v1.SetHistoryResponse
-	29, // 53: coordd.admin.v1.Inspect.Children:output_type -> coordd.admin.v1.ChildrenResponse
-	32, // 54: coordd.admin.v1.Inspect.Rights:output_type -> coordd.admin.v1.RightsResponse
-	41, // 55: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	38, // 56: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
-	47, // [47:57] is the sub-list for method output_type
-	37, // [37:47] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	44, // 37: coordd.admin.v1.SlowResponse.calls:type_name -> coordd.admin.v1.SlowCall
+	45, // 38: coordd.admin.v1.SlowCall.stages:type_name -> coordd.admin.v1.SlowStage
+	46, // 39: coordd.admin.v1.SlowCall.window:type_name -> coordd.admin.v1.SlowWindow
+	6,  // 40: coordd.admin.v1.Inspect.List:input_type -> coordd.admin.v1.PageRequest
+	17, // 41: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	19, // 42: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	21, // 43: coordd.admin.v1.Inspect.Versions:input_type -> coordd.admin.v1.VersionsRequest
+	26, // 44: coordd.admin.v1.Inspect.UpdateData:input_type -> coordd.admin.v1.UpdateDataRequest
+	24, // 45: coordd.admin.v1.Inspect.SetHistory:input_type -> coordd.admin.v1.SetHistoryRequest
+	28, // 46: coordd.admin.v1.Inspect.Children:input_type -> coordd.admin.v1.ChildrenRequest
+	31, // 47: coordd.admin.v1.Inspect.Rights:input_type -> coordd.admin.v1.RightsRequest
+	36, // 48: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	37, // 49: coordd.admin.v1.Inspect.Events:input_type -> coordd.admin.v1.EventsRequest
+	42, // 50: coordd.admin.v1.Inspect.Slow:input_type -> coordd.admin.v1.SlowRequest
+	7,  // 51: coordd.admin.v1.Inspect.List:output_type -> coordd.admin.v1.Page
+	18, // 52: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	20, // 53: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	23, // 54: coordd.admin.v1.Inspect.Versions:output_type -> coordd.admin.v1.VersionsResponse
+	27, // 55: coordd.admin.v1.Inspect.UpdateData:output_type -> coordd.admin.v1.UpdateDataResponse
+	25, // 56: coordd.admin.v1.Inspect.SetHistory:output_type -> coordd.admin.v1.SetHistoryResponse
+	29, // 57: coordd.admin.v1.Inspect.Children:output_type -> coordd.admin.v1.ChildrenResponse
+	32, // 58: coordd.admin.v1.Inspect.Rights:output_type -> coordd.admin.v1.RightsResponse
+	41, // 59: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	38, // 60: coordd.admin.v1.Inspect.Events:output_type -> coordd.admin.v1.EventsResponse
+	43, // 61: coordd.admin.v1.Inspect.Slow:output_type -> coordd.admin.v1.SlowResponse
+	51, // [51:62] is the sub-list for method output_type
+	40, // [40:51] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -3964,7 +4420,7 @@ func file_server_adminpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   36,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -46,6 +46,7 @@ const (
 	Inspect_Rights_FullMethodName          = "/coordd.admin.v1.Inspect/Rights"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
 	Inspect_Events_FullMethodName          = "/coordd.admin.v1.Inspect/Events"
+	Inspect_Slow_FullMethodName            = "/coordd.admin.v1.Inspect/Slow"
 )
 
 // InspectClient is the client API for Inspect service.
@@ -80,6 +81,10 @@ type InspectClient interface {
 	// Returns rare events, the newest first, from the disks of all servers that answer: acts of administrators, sessions that
 	// ended with locks or without their clients, and changes of configuration. Each server keeps 64 MiB of them.
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (*EventsResponse, error)
+	// Returns the slowest requests of Session streams, the slowest first, with the time that each spent where, from all
+	// servers that answer. A server has the slowest 64 of each ten seconds for a minute, and 8 of each for an hour, in
+	// memory. For administrators.
+	Slow(ctx context.Context, in *SlowRequest, opts ...grpc.CallOption) (*SlowResponse, error)
 }
 
 type inspectClient struct {
@@ -199,6 +204,16 @@ func (c *inspectClient) Events(ctx context.Context, in *EventsRequest, opts ...g
 	return out, nil
 }
 
+func (c *inspectClient) Slow(ctx context.Context, in *SlowRequest, opts ...grpc.CallOption) (*SlowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SlowResponse)
+	err := c.cc.Invoke(ctx, Inspect_Slow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InspectServer is the server API for Inspect service.
 // All implementations must embed UnimplementedInspectServer
 // for forward compatibility.
@@ -231,6 +246,10 @@ type InspectServer interface {
 	// Returns rare events, the newest first, from the disks of all servers that answer: acts of administrators, sessions that
 	// ended with locks or without their clients, and changes of configuration. Each server keeps 64 MiB of them.
 	Events(context.Context, *EventsRequest) (*EventsResponse, error)
+	// Returns the slowest requests of Session streams, the slowest first, with the time that each spent where, from all
+	// servers that answer. A server has the slowest 64 of each ten seconds for a minute, and 8 of each for an hour, in
+	// memory. For administrators.
+	Slow(context.Context, *SlowRequest) (*SlowResponse, error)
 	mustEmbedUnimplementedInspectServer()
 }
 
@@ -270,6 +289,9 @@ func (UnimplementedInspectServer) Watch(*WatchRequest, grpc.ServerStreamingServe
 }
 func (UnimplementedInspectServer) Events(context.Context, *EventsRequest) (*EventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Events not implemented")
+}
+func (UnimplementedInspectServer) Slow(context.Context, *SlowRequest) (*SlowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Slow not implemented")
 }
 func (UnimplementedInspectServer) mustEmbedUnimplementedInspectServer() {}
 func (UnimplementedInspectServer) testEmbeddedByValue()                 {}
@@ -465,6 +487,24 @@ func _Inspect_Events_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inspect_Slow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SlowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).Slow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_Slow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).Slow(ctx, req.(*SlowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Inspect_ServiceDesc is the grpc.ServiceDesc for Inspect service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -507,6 +547,10 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Events",
 			Handler:    _Inspect_Events_Handler,
+		},
+		{
+			MethodName: "Slow",
+			Handler:    _Inspect_Slow_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -398,6 +398,95 @@ func (x *EventsAnswer) GetResponse() *adminpb.EventsResponse {
 	return nil
 }
 
+// Asks for the slow requests that the asked server keeps.
+type SlowQuestion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       *adminpb.SlowRequest   `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowQuestion) Reset() {
+	*x = SlowQuestion{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowQuestion) ProtoMessage() {}
+
+func (x *SlowQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowQuestion.ProtoReflect.Descriptor instead.
+func (*SlowQuestion) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SlowQuestion) GetRequest() *adminpb.SlowRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+type SlowAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Response      *adminpb.SlowResponse  `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowAnswer) Reset() {
+	*x = SlowAnswer{}
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowAnswer) ProtoMessage() {}
+
+func (x *SlowAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowAnswer.ProtoReflect.Descriptor instead.
+func (*SlowAnswer) Descriptor() ([]byte, []int) {
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SlowAnswer) GetResponse() *adminpb.SlowResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
 // Asks for the former versions of a semaphore's data that the asked server remembers.
 type FormerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -409,7 +498,7 @@ type FormerRequest struct {
 
 func (x *FormerRequest) Reset() {
 	*x = FormerRequest{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +510,7 @@ func (x *FormerRequest) String() string {
 func (*FormerRequest) ProtoMessage() {}
 
 func (x *FormerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[7]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +523,7 @@ func (x *FormerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerRequest.ProtoReflect.Descriptor instead.
 func (*FormerRequest) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{7}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FormerRequest) GetNode() uint64 {
@@ -460,7 +549,7 @@ type FormerResponse struct {
 
 func (x *FormerResponse) Reset() {
 	*x = FormerResponse{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +561,7 @@ func (x *FormerResponse) String() string {
 func (*FormerResponse) ProtoMessage() {}
 
 func (x *FormerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[8]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +574,7 @@ func (x *FormerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerResponse.ProtoReflect.Descriptor instead.
 func (*FormerResponse) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{8}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FormerResponse) GetVersions() []*adminpb.Version {
@@ -508,7 +597,7 @@ type BucketsRequest struct {
 
 func (x *BucketsRequest) Reset() {
 	*x = BucketsRequest{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[9]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +609,7 @@ func (x *BucketsRequest) String() string {
 func (*BucketsRequest) ProtoMessage() {}
 
 func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[9]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +622,7 @@ func (x *BucketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsRequest.ProtoReflect.Descriptor instead.
 func (*BucketsRequest) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{9}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BucketsRequest) GetNodes() []uint64 {
@@ -569,7 +658,7 @@ type BucketsResponse struct {
 
 func (x *BucketsResponse) Reset() {
 	*x = BucketsResponse{}
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[10]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +670,7 @@ func (x *BucketsResponse) String() string {
 func (*BucketsResponse) ProtoMessage() {}
 
 func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_clusterpb_inspect_proto_msgTypes[10]
+	mi := &file_server_clusterpb_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +683,7 @@ func (x *BucketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketsResponse.ProtoReflect.Descriptor instead.
 func (*BucketsResponse) Descriptor() ([]byte, []int) {
-	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{10}
+	return file_server_clusterpb_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BucketsResponse) GetBuckets() []*adminpb.ResourceBucket {
@@ -636,7 +725,12 @@ const file_server_clusterpb_inspect_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x03 \x01(\bR\benforced\"K\n" +
 	"\fEventsAnswer\x12;\n" +
-	"\bresponse\x18\x01 \x01(\v2\x1f.coordd.admin.v1.EventsResponseR\bresponse\"A\n" +
+	"\bresponse\x18\x01 \x01(\v2\x1f.coordd.admin.v1.EventsResponseR\bresponse\"F\n" +
+	"\fSlowQuestion\x126\n" +
+	"\arequest\x18\x01 \x01(\v2\x1c.coordd.admin.v1.SlowRequestR\arequest\"G\n" +
+	"\n" +
+	"SlowAnswer\x129\n" +
+	"\bresponse\x18\x01 \x01(\v2\x1d.coordd.admin.v1.SlowResponseR\bresponse\"A\n" +
 	"\rFormerRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\"F\n" +
@@ -662,7 +756,7 @@ func file_server_clusterpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_clusterpb_inspect_proto_rawDescData
 }
 
-var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_server_clusterpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_server_clusterpb_inspect_proto_goTypes = []any{
 	(*SessionsRequest)(nil),        // 0: coordd.relay.v1.SessionsRequest
 	(*SessionsResponse)(nil),       // 1: coordd.relay.v1.SessionsResponse
@@ -671,31 +765,37 @@ var file_server_clusterpb_inspect_proto_goTypes = []any{
 	(*ClientsResponse)(nil),        // 4: coordd.relay.v1.ClientsResponse
 	(*EventsQuestion)(nil),         // 5: coordd.relay.v1.EventsQuestion
 	(*EventsAnswer)(nil),           // 6: coordd.relay.v1.EventsAnswer
-	(*FormerRequest)(nil),          // 7: coordd.relay.v1.FormerRequest
-	(*FormerResponse)(nil),         // 8: coordd.relay.v1.FormerResponse
-	(*BucketsRequest)(nil),         // 9: coordd.relay.v1.BucketsRequest
-	(*BucketsResponse)(nil),        // 10: coordd.relay.v1.BucketsResponse
-	(*adminpb.PageRequest)(nil),    // 11: coordd.admin.v1.PageRequest
-	(*adminpb.Page)(nil),           // 12: coordd.admin.v1.Page
-	(*adminpb.SessionClient)(nil),  // 13: coordd.admin.v1.SessionClient
-	(*adminpb.EventsRequest)(nil),  // 14: coordd.admin.v1.EventsRequest
-	(*adminpb.EventsResponse)(nil), // 15: coordd.admin.v1.EventsResponse
-	(*adminpb.Version)(nil),        // 16: coordd.admin.v1.Version
-	(*adminpb.ResourceBucket)(nil), // 17: coordd.admin.v1.ResourceBucket
+	(*SlowQuestion)(nil),           // 7: coordd.relay.v1.SlowQuestion
+	(*SlowAnswer)(nil),             // 8: coordd.relay.v1.SlowAnswer
+	(*FormerRequest)(nil),          // 9: coordd.relay.v1.FormerRequest
+	(*FormerResponse)(nil),         // 10: coordd.relay.v1.FormerResponse
+	(*BucketsRequest)(nil),         // 11: coordd.relay.v1.BucketsRequest
+	(*BucketsResponse)(nil),        // 12: coordd.relay.v1.BucketsResponse
+	(*adminpb.PageRequest)(nil),    // 13: coordd.admin.v1.PageRequest
+	(*adminpb.Page)(nil),           // 14: coordd.admin.v1.Page
+	(*adminpb.SessionClient)(nil),  // 15: coordd.admin.v1.SessionClient
+	(*adminpb.EventsRequest)(nil),  // 16: coordd.admin.v1.EventsRequest
+	(*adminpb.EventsResponse)(nil), // 17: coordd.admin.v1.EventsResponse
+	(*adminpb.SlowRequest)(nil),    // 18: coordd.admin.v1.SlowRequest
+	(*adminpb.SlowResponse)(nil),   // 19: coordd.admin.v1.SlowResponse
+	(*adminpb.Version)(nil),        // 20: coordd.admin.v1.Version
+	(*adminpb.ResourceBucket)(nil), // 21: coordd.admin.v1.ResourceBucket
 }
 var file_server_clusterpb_inspect_proto_depIdxs = []int32{
-	11, // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
-	12, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
-	13, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
-	14, // 3: coordd.relay.v1.EventsQuestion.request:type_name -> coordd.admin.v1.EventsRequest
-	15, // 4: coordd.relay.v1.EventsAnswer.response:type_name -> coordd.admin.v1.EventsResponse
-	16, // 5: coordd.relay.v1.FormerResponse.versions:type_name -> coordd.admin.v1.Version
-	17, // 6: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 0: coordd.relay.v1.SessionsRequest.request:type_name -> coordd.admin.v1.PageRequest
+	14, // 1: coordd.relay.v1.SessionsResponse.response:type_name -> coordd.admin.v1.Page
+	15, // 2: coordd.relay.v1.ClientsResponse.clients:type_name -> coordd.admin.v1.SessionClient
+	16, // 3: coordd.relay.v1.EventsQuestion.request:type_name -> coordd.admin.v1.EventsRequest
+	17, // 4: coordd.relay.v1.EventsAnswer.response:type_name -> coordd.admin.v1.EventsResponse
+	18, // 5: coordd.relay.v1.SlowQuestion.request:type_name -> coordd.admin.v1.SlowRequest
+	19, // 6: coordd.relay.v1.SlowAnswer.response:type_name -> coordd.admin.v1.SlowResponse
+	20, // 7: coordd.relay.v1.FormerResponse.versions:type_name -> coordd.admin.v1.Version
+	21, // 8: coordd.relay.v1.BucketsResponse.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_server_clusterpb_inspect_proto_init() }
@@ -709,7 +809,7 @@ func file_server_clusterpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_clusterpb_inspect_proto_rawDesc), len(file_server_clusterpb_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

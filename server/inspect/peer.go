@@ -26,6 +26,7 @@ func (p Peer) Register(services *peers.Services) {
 	peers.Answer(services, p.Buckets)
 	peers.Answer(services, p.Former)
 	peers.Answer(services, p.Events)
+	peers.Answer(services, p.Slow)
 }
 
 var errNotStarted = status.Error(codes.Unavailable, "This server has not started yet")
@@ -107,7 +108,16 @@ func (p Peer) Holders(ctx context.Context, r *clusterpb.HoldersRequest) (*cluste
 func (p Peer) Former(ctx context.Context, r *clusterpb.FormerRequest) (*clusterpb.FormerResponse, error) {
 	s := p.Service()
 	if s == nil {
-		return nil, status.Error(codes.Unavailable, "This server has not started yet")
+		return nil, errNotStarted
 	}
 	return s.formerHere(ctx, r)
+}
+
+// Slow answers with the slow requests that this server keeps.
+func (p Peer) Slow(_ context.Context, r *clusterpb.SlowQuestion) (*clusterpb.SlowAnswer, error) {
+	s := p.Service()
+	if s == nil {
+		return nil, errNotStarted
+	}
+	return &clusterpb.SlowAnswer{Response: s.slowHere(r.GetRequest())}, nil
 }

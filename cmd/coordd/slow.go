@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// slowShown is a slow request, as the output has it. Times are milliseconds.
+type slowShown struct {
+	Time      *string            `json:"time"` // of its end
+	Server    string             `json:"server"`
+	Request   string             `json:"request"`
+	Node      string             `json:"node"`
+	Session   uint64             `json:"session"`
+	Semaphore string             `json:"semaphore"`
+	Total     float64            `json:"total_millis"`
+	Stages    map[string]float64 `json:"stages_millis"`
+	Cause     string             `json:"cause"`
+	// What went on in the ten seconds in which it ended.
+	Window map[string]float64 `json:"window"`
+}
+
+func showSlow(q *adminpb.SlowCall) *slowShown {
+	w := q.GetWindow()
+	shown := &slowShown{Time: timeShown(q.GetEndedMillis()), Server: q.GetServer(), Request: q.GetKind(),
+		Node: q.GetPath(), Session: q.GetSession(), Semaphore: string(q.GetSemaphore()), Cause: slowCause(q),
+		Total: millisOf(q.GetTotalMicros()), Stages: make(map[string]float64),
+		Window: map[string]float64{"collections": float64(w.GetCollections()),
+			"paused_millis":             millisOf(w.GetPausedMicros()),
+			"longest_collection_millis": millisOf(w.GetLongestCollectionMicros()),
+			"assisted_millis":           millisOf(w.GetAssistedMicros()),
+			"longest_turn_millis":       millisOf(w.GetLongestTurnMicros()),
+			"longest_write_millis":      millisOf(w.GetLongestWriteMicros()),
+			"longest_sync_millis":       millisOf(w.GetLongestSyncMicros())}}
+	for _, s := range q.GetStages() {
+		shown.Stages[s.GetStage()] = millisOf(s.GetMicros())
+	}
+	return shown
+}
+
+func millisOf(micros uint32) float64 { return float64(micros) / 1000 }
+
+// microsText is a time with three digits.
+func microsText(micros uint32) string { return fmt.Sprintf("%.3g ms", millisOf(micros)) }
+
+// slowStages describes the stages (server/group/slow).
+var slowStages = map[string]string{"room": "until the server had room", "turn": "until a turn of the group",
+	"encode": "in its turn before the log", "log": "until the log was written", "write": "in the write of the log",
+	"sync": "in the sync of the log", "commit": "until it was committed", "apply": "until it was executed",
+	"answer": "until its turn answered", "send": "until the answer was sent", "leader": "until the leader answered"}
+
+// slowCause describes where a request spent most of its time, and what went on meanwhile.
+func slowCause(q *adminpb.SlowCall) string {
+	var parts []string
+	for i, s := range q.GetStages() {
+		if i == 0 || i < 3 && s.GetMicros() > q.GetTotalMicros()/5 {
+			parts = append(parts, microsText(s.GetMicros())+" "+cmp.Or(slowStages[s.GetStage()], "in "+s.GetStage()))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if turn := q.GetLongTurnMicros(); turn > q.GetTotalMicros()/5 {
+		text += "; a turn took " + microsText(turn)
+	}
+	if q.GetCollectingMicros() > 0 {
+		text += fmt.Sprintf("; garbage was collected for about %s", microsText(q.GetCollectingMicros()))
+	}
+	if q.GetCheckpoint() {
+		text += "; a checkpoint was being written"
+	}
+	if q.GetLeaderChanged() {
+		text += "; the leader changed"
+	}
+	return text
+}
+
+func slowCommand(env *cmdline.Env) *cobra.Command {
+	out, since, limit := new(outputFlag), time.Duration(0), uint32(0)
+	command := askCommand(env, &question{use: "slow",
+		short: "Show the slowest requests of sessions, and where each spent its time",
+		long: "Each server keeps the slowest 64 requests of each ten seconds for a minute, and 8 for an hour, in\n" +
+			"memory; the asked one asks the others, and reports those that do not answer. A request counts\n" +
+			"from when its message has come until gRPC has taken its first answer: what the network takes,\n" +
+			"and an acquire's time in the queue after its first answer, are not in it. For administrators.\n\n" +
+			oursText,
+		example: "  coordd slow\n  coordd slow --since 1m --limit 100 -o jsonl",
+		check: func(flags *pflag.FlagSet, _ []string) error {
+			switch {
+			case since <= 0:
+				return exit.Usagef("flag --since: value %q is not allowed: want a time such as 10m or 1h", since)
+			case limit == 0 || limit > 1000:
+				return exit.Usagef("flag --limit: value %d is not allowed: want a number from 1 to 1000", limit)
+			}
+			return nil
+		},
+		run: func(ctx context.Context, c *caller, _ []string) error {
+			answer := new(adminpb.SlowResponse)
+			if err := c.inspect(ctx, adminpb.Inspect_Slow_FullMethodName, &adminpb.SlowRequest{Limit: limit,
+				SinceMillis: uint64(time.Now().Add(-since).UnixMilli())}, answer); err != nil {
+				return err
+			}
+			for _, why := range answer.GetUnknown() {
+				fmt.Fprintf(env.Stderr, "coordd: requests are missing: %s\n", why)
+			}
+			rows := out.list(env.Stdout, "TIME", "SERVER", "REQUEST", "PATH", "SEMAPHORE", "SESSION", "TOTAL", "CAUSE")
+			for _, q := range answer.GetCalls() {
+				shown := showSlow(q)
+				if err := rows.add(shown, dayText(q.GetEndedMillis()), shown.Server, shown.Request, shown.Node,
+					fmt.Sprintf("%q", shown.Semaphore), fmt.Sprint(shown.Session), microsText(q.GetTotalMicros()),
+					shown.Cause); err != nil {
+					return err
+				}
+			}
+			return endList(env, rows, "slow requests", nil)
+		}}, out)
+	command.Flags().DurationVar(&since, "since", time.Hour, "only those of this time until now")
+	command.Flags().Uint32Var(&limit, "limit", 20, "the slowest so many")
+	return command
+}

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// TestSlowEverywhere makes requests through all servers of a cluster. Each server lists those of all, the slowest
+// first, and names the server that does not answer.
+func TestSlowEverywhere(t *testing.T) {
+	c := startClusterWith(t, 3, inRealTime)
+	leader, _ := c.leader()
+	c.eventually("the servers to know each other's versions",
+		func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
+	c.createNode(leader, testNode)
+	names := []string{"lock-0", "lock-1", "lock-2"}
+	for i, name := range names {
+		stream := openTest(t, t.Context(), c.conns[i], start(600_000))
+		next(t, stream)
+		send(t, stream, wait(1, name))
+		next(t, stream)
+		send(t, stream, release(2, name))
+		next(t, stream)
+	}
+	ask := func(i int, limit uint32) (*adminpb.SlowResponse, []string) {
+		t.Helper()
+		answer, err := adminpb.NewInspectClient(c.conns[i]).Slow(t.Context(), &adminpb.SlowRequest{Limit: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for n, q := range answer.GetCalls() {
+			sum, longest := uint32(0), q.GetStages()[0].GetMicros()
+			for _, s := range q.GetStages() {
+				sum += s.GetMicros()
+				longest = max(longest, s.GetMicros())
+			}
+			if q.GetSession() == 0 || q.GetServer() == "" || q.GetEndedMillis() == 0 ||
+				q.GetWindow().GetEndsMillis() < q.GetEndedMillis() || longest != q.GetStages()[0].GetMicros() ||
+				sum > q.GetTotalMicros() || n > 0 && q.GetTotalMicros() > answer.GetCalls()[n-1].GetTotalMicros() {
+				t.Errorf("request %d: %v", n, q)
+			}
+			found = append(found, q.GetKind()+" "+string(q.GetSemaphore())+" "+q.GetPath())
+		}
+		slices.Sort(found)
+		return answer, found
+	}
+	var want []string
+	for _, kind := range []string{"acquire", "release"} {
+		for _, name := range names {
+			want = append(want, kind+" "+name+" "+testNode)
+		}
+	}
+	for i := range c.servers {
+		// an answer may be sent before it is recorded, and the node not be here yet
+		c.eventually("all requests", func() bool {
+			_, found := ask(i, 0)
+			return slices.Equal(found, want)
+		})
+	}
+	if answer, _ := ask(0, 2); len(answer.GetCalls()) != 2 {
+		t.Errorf("limited to 2: %v", answer)
+	}
+	c.stop(2)
+	answer, _ := ask(0, 0)
+	if len(answer.GetUnknown()) != 1 || !strings.Contains(answer.GetUnknown()[0], "does not answer") {
+		t.Errorf("unknown: %q", answer.GetUnknown())
+	}
+}
+
+// TestSlowIsForAdministrators: the names of other people's locks are not for everybody.
+func TestSlowIsForAdministrators(t *testing.T) {
+	g := startGuarded(t, nil)
+	inspect := adminpb.NewInspectClient(g.conn)
+	for who, want := range map[string]codes.Code{"alice": codes.PermissionDenied, "root": codes.OK} {
+		if _, err := inspect.Slow(g.as("token-of-"+who), &adminpb.SlowRequest{}); status.Code(err) != want {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+}
