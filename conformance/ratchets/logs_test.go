@@ -46,3 +46,30 @@ func TestLogsPage(t *testing.T) {
 		t.Errorf("%d lines were checked", checked)
 	}
 }
+
+// TestLimitsPage wants the values of docs/limits.md, and the texts beyond them, to be those of docs/dev/limits.md.
+func TestLimitsPage(t *testing.T) {
+	all := pages(t)
+	full := all["docs/dev/limits.md"]
+	number := regexp.MustCompile(`\d[\d,.^-]*\d( [KMG]iB)?|\d+ ([KMG]iB|min|days?|s)\b`)
+	text := regexp.MustCompile(`"([^"(]+)`)
+	checked := 0
+	for line := range strings.Lines(all["docs/limits.md"]) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			continue
+		}
+		wanted := number.FindAllString(cells[2], -1)
+		for _, quoted := range text.FindAllStringSubmatch(cells[3], -1) {
+			wanted = append(wanted, strings.TrimSpace(quoted[1]))
+		}
+		for _, want := range wanted {
+			if checked++; !strings.Contains(full, want) {
+				t.Errorf("docs/dev/limits.md does not have %q of the row %s", want, line)
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("%d values and texts were checked", checked)
+	}
+}
