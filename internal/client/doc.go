@@ -1,5 +1,5 @@
-// Package client is a small client of YDB's coordination protocol, for coordd's own commands. It works on any
-// server of that protocol, and hides no status and no loss.
+// Package client is a small client of YDB's coordination protocol, for coordd's own commands and for the exported
+// package client. It works on any server of that protocol, and hides no status and no loss.
 //
 // A Client knows where servers are and who calls. Its Call is for the unary services. A Session is one
 // session of a node, which moves to another server, or comes back to the same one, when its stream breaks.
