@@ -11,9 +11,13 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/server/standin"
@@ -22,8 +26,16 @@ import (
 // demoNode is the coordination node of --demo, below the database.
 const demoNode = "demo"
 
-// demoFixture makes the node and its pool. The locks are ephemeral.
-const demoFixture = demoNode + "\n  semaphore \"connections\": 0 of 4\n"
+// demoFixture makes the node, its pool and its configuration. The locks are ephemeral.
+const demoFixture = demoNode + "\n  semaphore \"connections\": 0 of 4\n" +
+	"  semaphore \"settings\": 0 of 1, \"workers: 4\\ntimeout: 30s\\nregion: eu\\n\"\n"
+
+// limits are the resources of a rate limiter, each with its units per second, and with clients that take units of it.
+var limits = []struct {
+	resource string
+	rate     float64
+	clients  int
+}{{"api", 30, 0}, {"api/reads", 20, 1}, {"api/writes", 10, 1}, {"mail", 1, 3}}
 
 // demoTimeout is the timeout of the sessions.
 const demoTimeout = 10 * time.Second
@@ -68,10 +80,43 @@ func startDemo(p *standin.Process, _ *slog.Logger) (end func()) {
 	for _, w := range workers() {
 		running.Go(func() { w.run(ctx, address, database, restore) })
 	}
+	for _, l := range limits {
+		for range l.clients {
+			running.Go(func() { acquire(ctx, address, database, l.resource, l.rate) })
+		}
+	}
 	return func() {
 		cancel()
 		running.Wait()
 	}
+}
+
+// acquire takes units of a resource, as many as come in four seconds, and makes all resources where it is missing.
+func acquire(ctx context.Context, address, database, resource string, rate float64) {
+	c := connect(address, database)
+	defer c.Close()
+	node := database + "/" + demoNode
+	for ctx.Err() == nil {
+		err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName,
+			&Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: resource,
+				Units:           &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: uint64(4 * rate)},
+				OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(time.Minute)}}, nil)
+		for i := 0; err != nil && i < len(limits); i++ { // those that are there stay as they are
+			_ = c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName,
+				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node, Resource: &Ydb_RateLimiter.Resource{
+					ResourcePath: limits[i].resource, Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
+						HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limits[i].rate}}}}, nil)
+		}
+		pause(ctx, nil, 4*time.Second)
+	}
+}
+
+// connect returns a client of a stand-in.
+func connect(address, database string) *client.Client {
+	return client.New(client.Config{Address: address, Database: database, Name: "coordd-demo",
+		Dial: func(address string) (*grpc.ClientConn, error) {
+			return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		}})
 }
 
 // endpointOf returns the address of a stand-in and its database.
@@ -82,10 +127,7 @@ func endpointOf(p *standin.Process) (address, database string) {
 
 // run works with one session after another. restore makes the node again, if it is gone.
 func (w worker) run(ctx context.Context, address, database string, restore func(*client.Client)) {
-	c := client.New(client.Config{Address: address, Database: database, Name: "coordd-demo",
-		Dial: func(address string) (*grpc.ClientConn, error) {
-			return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		}})
+	c := connect(address, database)
 	defer c.Close()
 	for ctx.Err() == nil {
 		s, err := c.Open(ctx, client.SessionConfig{Node: database + "/" + demoNode, Timeout: demoTimeout,

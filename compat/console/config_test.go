@@ -76,6 +76,7 @@ func TestConfig(t *testing.T) {
 	p.click("Compare")
 	p.await(`[...document.querySelectorAll('.d-changed')].map((row) => row.textContent.replace(/\s+/g, '')).join() ===
 		'2timeout:30s2timeout:45s,6cache:64MiB6cache:128MiB,9trace:on'`)
+	p.looks("changes")
 	p.click("Hex")
 	p.awaitText("pre.hex", "0000 77 6f 72 6b 65 72 73 3a")
 
@@ -89,6 +90,7 @@ func TestConfig(t *testing.T) {
 	p.awaitText("dialog .problem", "It has changed since you began")
 	p.awaitText("dialog .diff", "workers: 5")
 	p.awaitText("dialog .diff", "workers: 6")
+	p.looks("conflict")
 	p.click("Keep your text")
 	p.await("document.querySelector('dialog input[name=reason]').value === 'OPS-7'")
 	p.eval("document.querySelector('dialog form').requestSubmit()", nil)

@@ -140,6 +140,28 @@ func (p *page) picture(width int64, scheme, name string) {
 	}
 }
 
+// looks checks that the page as it is fits a phone and a desk, with axe, and takes pictures of it.
+func (p *page) looks(name string) {
+	p.t.Helper()
+	axe := readAxe(p.t)
+	for _, width := range []int64{320, 1180} {
+		for _, scheme := range []string{"dark", "light"} {
+			p.size(width, 760, scheme)
+			shown := fmt.Sprintf("%s-%d-%s", name, width, scheme)
+			var wide bool
+			p.eval("document.documentElement.scrollWidth > document.documentElement.clientWidth", &wide)
+			if wide {
+				p.t.Errorf("%s is wider than the screen", shown)
+			}
+			if axe != "" {
+				p.check(axe, shown)
+			}
+			p.picture(width, scheme, shown)
+		}
+	}
+	p.size(1440, 900, "light")
+}
+
 func readAxe(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("AXE") == "" {

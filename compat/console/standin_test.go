@@ -214,4 +214,11 @@ func TestStandInLooks(t *testing.T) {
 	if axe != "" {
 		p.check(axe, "standin table")
 	}
+	p.visit("#/limiters")
+	p.awaitText(".list", "writes")
+	p.await("[...document.querySelectorAll('.row')].some((row) => row.textContent.includes('mail') && row.textContent.includes('wait'))")
+	p.looks("demo-limiters")
+	p.visit("#/limiter" + demoNode + "/mail")
+	p.await("document.querySelector('.charts path.c-line') !== null")
+	p.looks("demo-limiter")
 }

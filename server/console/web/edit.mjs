@@ -11,7 +11,7 @@ import { Diff } from './diff.mjs';
 const mostEdited = 40_000; // bytes: a request has room for these in base64
 
 /** Conflict shows the present data beside the text that was to replace an older version. */
-const Conflict = ({ base, present, text, rebase, restart }) => html`<div class="problem" role="alert"><b>It has changed since you began: it was version ${base.version}, and is
+const Conflict = ({ base, present, text, rebase, restart }) => html`<div class="problem" role="alert"><b>It has changed since you began: it was version ${base.version}, and is${' '}
     <${Version} of=${present}/>.</b> Nothing was saved.</div>
   <${Diff} from=${bytesOf(present.data)} to=${bytesOfText(text)} names=${[`version ${present.version}, the present one`, 'your text']}/>
   <div class="buttons"><button type="button" class="btn" onClick=${restart}>Begin again with version ${present.version}</button>

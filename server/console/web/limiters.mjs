@@ -46,7 +46,7 @@ function Level({ of: { level, capacity, debt }, unused }) {
   if (unused) return html`<span class="faint">unused</span>`;
   const share = level < 0 ? 100 : capacity > 0 ? Math.min(100, (100 * level) / capacity) : 0;
   return html`<div class="cap share" aria-hidden="true"><i class=${level < 0 ? 'owed' : ''} style=${{ width: `${share}%` }}></i><i class="free"></i></div>
-    <div class="capn">${level >= 0 && `${units(level)} of ${units(capacity)}`}${level >= 0 && debt > 0 && ', '}${debt > 0 && html`<span class="lost">debt ${units(debt)}</span>`}</div>`;
+    <div class="capn">${level >= 0 && `${units(level)} of ${units(capacity)}`}${level >= 0 && debt > 0 && ', '}${debt > 0 && html`<span class="late">debt ${units(debt)}</span>`}</div>`;
 }
 
 const levelOf = (b) => ({ level: real(b.level), capacity: real(b.capacity), debt: Math.max(0, -real(b.level)) });
@@ -161,10 +161,10 @@ export function Limiter({ route: { path, last } }) {
   const below = answer.resources.filter((one) => one !== r);
   return html`${crumbs}<div class="head1"><div class="title">${title}<span class="chips">
       ${sum.waiters > 0 && html`<span class="chip wait">${many(sum.waiters, 'call waits', 'calls wait')}</span>`}
-      ${sum.debt > 0 && html`<span class="chip bad">debt ${units(sum.debt)}</span>`}</span></div>
+      ${sum.debt > 0 && html`<span class="chip wait">debt ${units(sum.debt)}</span>`}</span></div>
     <p class="lede"><b>${sum.perSecond ? units(sum.perSecond) : 'No'} units per second</b> go out${rate < boundless ? `, of ${units(rate)}` : ''}${r.buckets?.length > 1 ? `, on ${inWords(r.buckets.length)} servers` : ''}.
       ${sum.waiters > 0 && ` ${capital(many(sum.waiters, 'call waits', 'calls wait'))} for ${units(sum.waiting)} units.`}
-      ${sum.debt > 0 && ' Clients have used more than there was: nothing is granted before that is repaid.'}</p></div>
+      ${sum.debt > 0 && ' Clients have taken more than there was: nothing is granted before that is repaid.'}</p></div>
     <${Problem} error=${error}/><${Charts} buckets=${hour?.resources?.[0]?.buckets ?? []} now=${now}/>
     <${Servers} buckets=${r.buckets ?? []} unknown=${answer.unknown ?? []}/>
     <div class="cards"><section class="card"><h2>Settings</h2><${Facts} rows=${[
