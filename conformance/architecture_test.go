@@ -176,7 +176,7 @@ var layers = []layer{
 			"go.yaml.in/yaml/v3"}},
 	{folder: "cmd/coordd-standin", ours: []string{"server", "conformance/record", "internal/client",
 		"internal/cmdline", "internal/exit", "internal/serve"},
-		foreign: []string{grpc, "github.com/spf13/"}},
+		foreign: []string{grpc, protobuf, ydbProtos, "github.com/spf13/"}},
 	{folder: "cmd/coordd-conformance", ours: []string{"conformance", "internal/client", "internal/cmdline",
 		"internal/exit", "internal/tty"},
 		foreign: []string{grpc, "github.com/spf13/"}},

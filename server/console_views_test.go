@@ -119,7 +119,8 @@ func TestChildrenAndRights(t *testing.T) {
 	given := make(map[string]string)
 	for _, s := range rights.GetSubjects() {
 		for _, p := range s.GetGiven() {
-			given[s.GetSubject()] += fmt.Sprintf("%s at %s; ", p.GetPermission(), rights.GetLevels()[p.GetLevel()].GetPath())
+			where := rights.GetLevels()[p.GetLevel()].GetPath()
+			given[s.GetSubject()] += fmt.Sprintf("%s at %s; ", p.GetPermission(), where)
 		}
 	}
 	if rights.GetSubjects()[0].GetSubject() != "root" || !rights.GetSubjects()[0].GetOwns() ||

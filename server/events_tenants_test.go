@@ -86,11 +86,13 @@ func TestAuditOfData(t *testing.T) {
 	inspect := adminpb.NewInspectClient(g.conn)
 	set := func(who string) {
 		t.Helper()
-		now, err := inspect.Versions(g.as("token-of-"+who), &adminpb.VersionsRequest{Path: testNode, Name: []byte("flags")})
+		now, err := inspect.Versions(g.as("token-of-"+who),
+			&adminpb.VersionsRequest{Path: testNode, Name: []byte("flags")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := inspect.UpdateData(g.as("token-of-"+who), &adminpb.UpdateDataRequest{Path: testNode, Name: []byte("flags"),
+		if _, err := inspect.UpdateData(g.as("token-of-"+who), &adminpb.UpdateDataRequest{Path: testNode,
+			Name: []byte("flags"),
 			Data: []byte(who), Expected: now.GetPresent().GetVersion()}); err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,8 @@ func (c *testCluster) race(round int, expected uint64) string {
 	for i, conn := range c.conns {
 		racing.Go(func() {
 			_, err := adminpb.NewInspectClient(conn).UpdateData(c.t.Context(), &adminpb.UpdateDataRequest{
-				Path: testNode, Name: []byte("settings"), Data: fmt.Appendf(nil, "%d of %d", i, round), Expected: expected})
+				Path: testNode, Name: []byte("settings"), Data: fmt.Appendf(nil, "%d of %d", i, round),
+				Expected: expected})
 			codesOf[i] = status.Code(err)
 		})
 	}

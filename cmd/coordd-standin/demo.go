@@ -102,10 +102,11 @@ func acquire(ctx context.Context, address, database, resource string, rate float
 				Units:           &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: uint64(4 * rate)},
 				OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(time.Minute)}}, nil)
 		for i := 0; err != nil && i < len(limits); i++ { // those that are there stay as they are
+			settings := &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limits[i].rate}
 			_ = c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName,
-				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node, Resource: &Ydb_RateLimiter.Resource{
-					ResourcePath: limits[i].resource, Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{
-						HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limits[i].rate}}}}, nil)
+				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node,
+					Resource: &Ydb_RateLimiter.Resource{ResourcePath: limits[i].resource,
+						Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: settings}}}, nil)
 		}
 		pause(ctx, nil, 4*time.Second)
 	}

@@ -34,7 +34,8 @@ func (s *server) setVersions(t *testing.T, name string, versions ...string) {
 func (s *server) lasted(t *testing.T, name string) bool {
 	t.Helper()
 	var versions []struct{ Changed time.Time }
-	if err := json.Unmarshal([]byte(s.command(t, "config", "history", node, name, "-o", "json")), &versions); err != nil {
+	history := s.command(t, "config", "history", node, name, "-o", "json")
+	if err := json.Unmarshal([]byte(history), &versions); err != nil {
 		t.Fatal(err)
 	}
 	return time.Since(versions[len(versions)-1].Changed) > 2*time.Second // it has no parts of seconds
@@ -42,8 +43,8 @@ func (s *server) lasted(t *testing.T, name string) bool {
 
 // settings are two versions of a configuration.
 func settings() (before, after string) {
-	lines := []string{"workers: 4", "timeout: 30s", "region: eu", "retries: 5", "log: info", "cache: 64 MiB", "queue: 100",
-		"format: json"}
+	lines := []string{"workers: 4", "timeout: 30s", "region: eu", "retries: 5", "log: info", "cache: 64 MiB",
+		"queue: 100", "format: json"}
 	before = strings.Join(lines, "\n") + "\n"
 	lines[1], lines[5] = "timeout: 45s", "cache: 128 MiB"
 	return before, strings.Join(append(lines, "trace: on"), "\n") + "\n"

@@ -18,7 +18,8 @@ import (
 // limit makes rate limiters of the node.
 func (s *server) limit(t *testing.T) {
 	t.Helper()
-	for _, args := range [][]string{{"api", "100"}, {"api/reads", "80"}, {"api/writes", "20"}, {"mail", "0.1"}, {"backup", "5"}} {
+	for _, args := range [][]string{{"api", "100"}, {"api/reads", "80"}, {"api/writes", "20"}, {"mail", "0.1"},
+		{"backup", "5"}} {
 		s.command(t, "ratelimiter", "create", node, args[0], "--rate", args[1])
 	}
 }
@@ -37,7 +38,8 @@ func (s *server) acquire(t *testing.T, resource string, units uint64, used bool)
 	if used {
 		r.Units = &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: units}
 	}
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "x-ydb-database", "/local"))
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(),
+		"x-ydb-database", "/local"))
 	t.Cleanup(cancel)
 	done = make(chan error, 1)
 	go func() {
@@ -60,8 +62,8 @@ func (s *server) use(t *testing.T) {
 	}
 }
 
-// The resources of three servers are added up, with their waits and debts, and one of them is shown by server and with an
-// hour of samples.
+// The resources of three servers are added up, with their waits and debts, and one of them is shown by server and
+// with an hour of samples.
 func TestLimiters(t *testing.T) {
 	t.Parallel()
 	servers := startServers(t, "a", "b", "c")
@@ -72,7 +74,8 @@ func TestLimiters(t *testing.T) {
 	p.awaitText(".empty", "There are no rate limiters.")
 	servers[0].limit(t)
 	p.awaitText(".lede", "Nobody waits for units.")
-	p.await(`[...document.querySelectorAll('.limiters a.name')].map((a) => a.textContent).join() === 'api,reads,writes,backup,mail'`)
+	p.await(`[...document.querySelectorAll('.limiters a.name')].map((a) => a.textContent).join() ===
+		'api,reads,writes,backup,mail'`)
 	p.awaitText(".limiters", "unused")
 	servers[0].use(t)
 	for range 10 {
@@ -80,8 +83,8 @@ func TestLimiters(t *testing.T) {
 	}
 	row := func(name, text string) {
 		t.Helper()
-		p.await(fmt.Sprintf("[...document.querySelectorAll('.limiters .row')].some((row) => row.querySelector('a.name').textContent === %q && "+
-			"row.textContent.replace(/\\s+/g, ' ').includes(%q))", name, text))
+		p.await(fmt.Sprintf(`[...document.querySelectorAll('.limiters .row')].some((row) => row.querySelector('a.name').
+			textContent === %q && row.textContent.replace(/\s+/g, ' ').includes(%q))`, name, text))
 	}
 	row("mail", "3 wait")
 	row("mail", "for 6")

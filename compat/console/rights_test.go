@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -45,8 +46,8 @@ func TestRights(t *testing.T) {
 	p.awaitText("h1", "/local/team/app")
 	row := func(who, text string) {
 		t.Helper()
-		p.await("[...document.querySelectorAll('.rights tbody tr')].some((row) => row.cells[0].textContent.trim() === " +
-			jsString(who) + " && row.textContent.replace(/\\s+/g, ' ').includes(" + jsString(text) + "))")
+		p.await(fmt.Sprintf(`[...document.querySelectorAll('.rights tbody tr')].some((row) => row.cells[0].textContent.
+			trim() === %s && row.textContent.replace(/\s+/g, ' ').includes(%s))`, jsString(who), jsString(text)))
 	}
 	row("carl", "owns it, and may do everything")
 	row("bob", "see locks and data")

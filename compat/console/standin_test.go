@@ -107,8 +107,10 @@ func TestStandInFaults(t *testing.T) {
 
 	gone := s.newSession(t, demoNode, "gone", 10*time.Second) // nobody hears that its client goes, and that it ends
 	gone.cut()
-	p.await(`[...document.querySelectorAll('.q-scroll g.q-wait')].some((g) => g.textContent.includes('session detached'))`)
-	p.await(`[...document.querySelectorAll('.q-scroll g.q-lost')].some((g) => g.textContent.includes('session expired'))`)
+	for kind, text := range map[string]string{"q-wait": "session detached", "q-lost": "session expired"} {
+		p.await(fmt.Sprintf("[...document.querySelectorAll('.q-scroll g.%s')].some((g) => g.textContent.includes(%q))",
+			kind, text))
+	}
 	p.expect("404")
 	p.click("Order expire-session") // again: it is gone
 	p.awaitText(".order .problem", "does not exist")
@@ -216,7 +218,8 @@ func TestStandInLooks(t *testing.T) {
 	}
 	p.visit("#/limiters")
 	p.awaitText(".list", "writes")
-	p.await("[...document.querySelectorAll('.row')].some((row) => row.textContent.includes('mail') && row.textContent.includes('wait'))")
+	p.await(`[...document.querySelectorAll('.row')].some((row) => row.textContent.includes('mail') &&
+		row.textContent.includes('wait'))`)
 	p.looks("demo-limiters")
 	p.visit("#/limiter" + demoNode + "/mail")
 	p.await("document.querySelector('.charts path.c-line') !== null")

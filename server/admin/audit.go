@@ -95,9 +95,9 @@ func (a *Audit) Stream(service any, stream grpc.ServerStream, info *grpc.StreamS
 	return err
 }
 
-// log writes the line. Everything that an administrator changes has one, but data without a reason, of which a semaphore
-// has one a second. All else is rate-limited: refusals by where they come from, and what is done or has failed by what it is, for
-// callers can repeat it.
+// log writes the line. Everything that an administrator changes has one, but data without a reason, of which a
+// semaphore has one a second. All else is rate-limited: refusals by where they come from, and what is done or has
+// failed by what it is, for callers can repeat it.
 func (a *Audit) log(ctx context.Context, method string, request any, err error) {
 	act, target := method[strings.LastIndex(method, ".")+1:], targetOf(request)
 	from := auth.SourceOf(ctx)

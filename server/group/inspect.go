@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -62,6 +63,20 @@ func InspectSemaphore(ctx context.Context, g *Group, node scheme.Path, name stri
 			found.Inspected = m.Inspect(q, coordination.InspectionPlace{}, MaxInspectedRows)
 		}
 		return found
+	})
+}
+
+// ChildrenAfter captures a path, and up to MaxInspectedRows of what is directly below it with names after the given
+// one, once this server is up to date.
+func ChildrenAfter(ctx context.Context, g *Group, caller coordination.Caller, path scheme.Path,
+	after string) (Described, outcome.Outcome, error) {
+	if err := g.CatchUp(ctx); err != nil {
+		return Described{}, outcome.Outcome{}, err
+	}
+	return g.glance(ctx, caller, path, MaxInspectedRows+lineageRows, func(m *coordination.Machine) (d Described) {
+		d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
+		d.Children = m.Tree().ChildrenAfter(path, after, MaxInspectedRows)
+		return d
 	})
 }
 

@@ -131,20 +131,6 @@ func (g *Group) List(ctx context.Context, caller coordination.Caller,
 	}
 }
 
-// ChildrenAfter captures a path and what is directly below it, as names after one go, up to MaxInspectedRows of them, once
-// this server is up to date.
-func ChildrenAfter(ctx context.Context, g *Group, caller coordination.Caller, path scheme.Path,
-	after string) (Described, outcome.Outcome, error) {
-	if err := g.CatchUp(ctx); err != nil {
-		return Described{}, outcome.Outcome{}, err
-	}
-	return g.glance(ctx, caller, path, MaxInspectedRows+lineageRows, func(m *coordination.Machine) (d Described) {
-		d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
-		d.Children = m.Tree().ChildrenAfter(path, after, MaxInspectedRows)
-		return d
-	})
-}
-
 // CatchUp returns once this server has applied everything that was committed when it was called. A server without
 // peers that leads has done so. Errors: ErrStopped, that of ctx, which is ErrNoLeader as well without a leader.
 func (g *Group) CatchUp(ctx context.Context) error {

@@ -62,7 +62,8 @@ func newListing(r *adminpb.PageRequest, caller coordination.Caller) (*listing, e
 	l := &listing{filter: r.GetFilter(), at: at, left: maxPageRows,
 		page: &clusterpb.SessionsResponse{Response: &adminpb.Page{}},
 		q: &coordination.Inspection{Kind: kind, Path: scheme.SplitLoose(r.GetPath()), Prefix: string(r.GetPrefix()),
-			Exact: r.GetExact(), Persistent: r.GetFilter() == adminpb.PageRequest_PERSISTENT, Resource: r.GetResource(), Session: coordination.SessionID(r.GetSession()),
+			Exact: r.GetExact(), Persistent: r.GetFilter() == adminpb.PageRequest_PERSISTENT,
+			Resource: r.GetResource(), Session: coordination.SessionID(r.GetSession()),
 			Data: int(min(r.GetDataBytes(), coordination.MaxSemaphoreDataBytes)), Caller: caller}}
 	if size := r.GetPageSize(); size != 0 {
 		l.left = int(min(max(size, coordination.MinInspectedRows), maxPageRows))

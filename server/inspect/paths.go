@@ -34,7 +34,7 @@ func (s *Service) Children(ctx context.Context, r *adminpb.ChildrenRequest) (*ad
 	return response, nil
 }
 
-// pathOr returns the path of a request, that of the database if it has none.
+// pathOr returns the path of a request, or that of the database.
 func (s *Service) pathOr(text string) scheme.Path {
 	if text == "" {
 		text = s.Database
@@ -115,8 +115,8 @@ func addSubjects(to *adminpb.RightsResponse, lineage scheme.Lineage) {
 		}
 		comesTo := scheme.AccessOf(given.Name)
 		access[given.Subject] |= comesTo
-		subject.Given = append(subject.Given, &adminpb.GivenPermission{Permission: given.Name, Level: uint32(given.Level),
-			Rights: comesTo.Names()})
+		subject.Given = append(subject.Given, &adminpb.GivenPermission{Permission: given.Name,
+			Level: uint32(given.Level), Rights: comesTo.Names()})
 	}
 	for _, subject := range to.GetSubjects() {
 		subject.Rights = access[subject.GetSubject()].Names()

@@ -175,8 +175,8 @@ func (s *Service) UpdateData(ctx context.Context, r *adminpb.UpdateDataRequest) 
 		return nil, err
 	}
 	answer, err := s.Execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.UpdateData{CallID: call, Caller: caller, Node: node, Name: string(r.GetName()), Data: r.GetData(),
-			Expected: r.GetExpected()}
+		return &coordination.UpdateData{CallID: call, Caller: caller, Node: node, Name: string(r.GetName()),
+			Data: r.GetData(), Expected: r.GetExpected()}
 	})
 	return &adminpb.UpdateDataResponse{}, calls.GRPCStatus(ctx, answer, err)
 }

@@ -18,8 +18,8 @@ const (
 	maxSamples = 360
 )
 
-// Usage keeps samples of the resources of which this server has given out most units in the last hour, 16 bytes each. The
-// zero value is empty.
+// Usage keeps samples of the resources of which this server has given out most units in the last hour, 16 bytes each.
+// The zero value is empty.
 type Usage struct {
 	mutex sync.Mutex
 	known map[coordination.ResourceKey]*usage
@@ -103,8 +103,8 @@ func (u *Usage) of(key coordination.ResourceKey) (samples []*adminpb.ResourceSam
 		return nil
 	}
 	for _, s := range u.known[key].samples {
-		samples = append(samples, &adminpb.ResourceSample{AtMillis: uint64(s.at) * 1000, PerSecond: rounded(s.perSecond),
-			Level: rounded(s.level), Waiters: uint64(s.waiters)})
+		samples = append(samples, &adminpb.ResourceSample{AtMillis: uint64(s.at) * 1000,
+			PerSecond: rounded(s.perSecond), Level: rounded(s.level), Waiters: uint64(s.waiters)})
 	}
 	return samples
 }

@@ -72,21 +72,20 @@ type unnoticedEvents struct {
 	last  []timedEvent
 }
 
-// timedEvent is an event with its time by the log or, where that has none, the time at which it was found.
+// timedEvent is an event with its time by the log or, if the log has no time of it, the time at which it was found.
 type timedEvent struct {
 	Event
 	at time.Time
 }
 
-// findUnnoticed returns the latest events that are unnoticed, since the first call.
-func (c *core) findUnnoticed() ([]timedEvent, error) {
+// find returns the latest events that are unnoticed, since the first call.
+func (u *unnoticedEvents) find(c *core) ([]timedEvent, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.lookPatience())
 	defer cancel()
 	g, err := c.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u := &c.unnoticed
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
 	if u.of != g { // the first call, or another server leads
@@ -159,7 +158,7 @@ func read(ctx context.Context, g *group.Group, from *events.Watcher, after time.
 	return found, err
 }
 
-// readEach calls add with each event that is there, and its time by the log, 0 if that has none.
+// readEach calls add with each event that is there, and its time by the log, 0 if that is unknown.
 func readEach(ctx context.Context, g *group.Group, from *events.Watcher, add func(Event, uint64)) error {
 	const most = 256
 	paths := make(map[coordination.NodeID]string)

@@ -14,7 +14,7 @@ func (s *Server) Controls() *faults.Controls { return s.controls() }
 
 // controls are the orders of the faults, and those for all of a stand-in.
 func (c *core) controls() *faults.Controls {
-	to := c.faults.Controls()
+	to, latest := c.faults.Controls(), new(unnoticedEvents)
 	to.Add("restart",
 		"[empty=true]: stop all servers and start them again, "+
 			"with what was acknowledged or as after the loss of all data",
@@ -45,7 +45,7 @@ func (c *core) controls() *faults.Controls {
 			unnoticed := a.Flag("unnoticed")
 			return a.Then(func() (any, error) {
 				if unnoticed {
-					return c.findUnnoticed()
+					return latest.find(c)
 				}
 				events, err := c.events()
 				return nonNil(events), err

@@ -64,8 +64,6 @@ type core struct {
 	unmet   []string // faults that had met nothing when it stopped
 	members []*member
 
-	unnoticed unnoticedEvents
-
 	advancing sync.Mutex  // held by Advance
 	turning   atomic.Bool // Advance is under way: clients are pinged by its clock alone
 	silent    map[clientPing]bool
