@@ -147,7 +147,7 @@ docker-test: docker-context ## build the image and test it and the compose files
 	@go test -c -o bin/docker.test ./docker
 	@cd compat/go/testcontainers && go test -c -o $(CURDIR)/bin/testcontainers.test .
 	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && export COORDD_IMAGE=$(IMAGE) COORDD_STANDIN_IMAGE=$(IMAGE)-standin && \
-		../bin/docker.test -test.v -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
+		../bin/docker.test -test.v -test.parallel 4 -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./notices ./sdks github.com/jhump/goprotoc/cmd/goprotoc \

@@ -66,6 +66,7 @@ func freePort(t *testing.T) string {
 
 // TestCompose starts one server, and the same again.
 func TestCompose(t *testing.T) {
+	t.Parallel()
 	port := freePort(t)
 	p := compose(t, "compose.yaml", map[string]string{"COORDD_PORT": port})
 	p.container("coordd").healthy(t)
@@ -78,6 +79,7 @@ func TestCompose(t *testing.T) {
 
 // TestComposeCluster starts three servers, kills one and wants the others to go on, with the same lock.
 func TestComposeCluster(t *testing.T) {
+	t.Parallel()
 	names := []string{"a", "b", "c"}
 	ports := []string{freePort(t), freePort(t), freePort(t)}
 	p := compose(t, "compose.cluster.yaml", map[string]string{"COORDD_PORT_A": ports[0],
@@ -100,7 +102,7 @@ func TestComposeCluster(t *testing.T) {
 		docker(t, "start", string(killed))
 		killed.healthy(t)
 		wantLock(t, dial(t, "127.0.0.1:"+ports[victim]), path, holder.ID)
-		must(t, holder.Release("lock"))
+		must(t, attach(t, holder, dial(t, "127.0.0.1:"+ports[survivor]), path).Release("lock"))
 	}
 	containers := []container{p.container("a"), p.container("b"), p.container("c")}
 	p.run("stop", "--timeout", "10")

@@ -14,6 +14,7 @@ import (
 
 // TestContainer runs the image without arguments, as somebody does who knows nothing of it.
 func TestContainer(t *testing.T) {
+	t.Parallel()
 	c := start(t, "2136")
 	c.healthy(t)
 	if fields := strings.Fields(docker(t, "top", string(c), "-eo", "pid,uid,comm")); len(fields) != 6 ||
@@ -51,6 +52,7 @@ func TestContainer(t *testing.T) {
 // TestContainerKeepsData wants everything back after a restart and after a kill, and a clean stop while a
 // session is open.
 func TestContainerKeepsData(t *testing.T) {
+	t.Parallel()
 	c := start(t, "2136")
 	c.healthy(t)
 	owner := lock(t, c.dial(t, "2136"), "/local/node").ID
@@ -72,6 +74,7 @@ func TestContainerKeepsData(t *testing.T) {
 
 // TestContainerInPlaceOfLocalYDB starts the image with the variables of the local-ydb image.
 func TestContainerInPlaceOfLocalYDB(t *testing.T) {
+	t.Parallel()
 	c := start(t, "2135", "--hostname=localhost", "--env=GRPC_PORT=2135", "--env=GRPC_TLS_PORT=2136",
 		"--env=MON_PORT=8765", "--env=YDB_USE_IN_MEMORY_PDISKS=true", "--env=YDB_DEFAULT_LOG_LEVEL=NOTICE")
 	c.healthy(t)
@@ -88,6 +91,7 @@ func TestContainerInPlaceOfLocalYDB(t *testing.T) {
 // TestContainerMayNotWriteCertificates wants a server without TLS, and a warning, where the certificate
 // directory is somebody else's.
 func TestContainerMayNotWriteCertificates(t *testing.T) {
+	t.Parallel()
 	directory := t.TempDir()
 	c := start(t, "2136", "--volume="+directory+":/ydb_certs")
 	c.healthy(t)
@@ -99,6 +103,7 @@ func TestContainerMayNotWriteCertificates(t *testing.T) {
 
 // TestContainerAsRoot wants certificates in a directory of the host's, for clients on the host.
 func TestContainerAsRoot(t *testing.T) {
+	t.Parallel()
 	directory := t.TempDir()
 	c := start(t, "2136", "--volume="+directory+":/ydb_certs", "--user=0", "--cap-add=DAC_OVERRIDE")
 	c.healthy(t)

@@ -148,12 +148,18 @@ func within(t *testing.T) context.Context {
 // open attaches a session to a node of database /local.
 func open(t *testing.T, conn *grpc.ClientConn, path string) *raw.Session {
 	t.Helper()
-	session, err := raw.Open(within(t), conn,
-		&raw.Start{Path: path, TimeoutMillis: 60_000, Description: "docker"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return session
+	return attach(t, new(raw.Session), conn, path)
+}
+
+// attach attaches a session to a node, a new one if it has no id. Its stream lives for some seconds in which no call is
+// made, since only calls answer pings.
+func attach(t *testing.T, session *raw.Session, conn *grpc.ClientConn, path string) *raw.Session {
+	t.Helper()
+	start := &raw.Start{Path: path, SessionId: session.ID, SeqNo: session.LastRequest(),
+		TimeoutMillis: uint64(waitMax.Milliseconds()), Description: "docker"}
+	attached, err := session.Open(within(t), conn, start)
+	must(t, err)
+	return attached
 }
 
 func must(t *testing.T, err error) {

@@ -11,6 +11,7 @@ import (
 // TestComposeRecipe runs the recipe of docs/recipes.md, with coordd's own program for the tests that it is
 // for: they reach the server by its name, and order a fault.
 func TestComposeRecipe(t *testing.T) {
+	t.Parallel()
 	name := standInImage(t)
 	page, err := os.ReadFile("../docs/recipes.md")
 	must(t, err)
