@@ -20,7 +20,8 @@ func TestOpenTable(t *testing.T) {
 	null := row("stub", 2*time.Millisecond, 0, nil)
 	busy := row("stub", 2*time.Millisecond, 3*time.Second, nil)
 	text := openTable([]openRow{null, row("coordd", 4*time.Millisecond, 0, null.Row)})
-	for _, want := range []string{"| a cell | coordd | 1,500 | 4.000 | 4.000 | 4.000 | 4.000 | 1.0 | 2.000 | 0.050, 0.050, 0.050 | 0.50,",
+	for _, want := range []string{
+		"| a cell | coordd | 1,500 | 4.000 | 4.000 | 4.000 | 4.000 | 1.0 | 2.000 | 0.050, 0.050, 0.050 | 0.50,",
 		"| sound |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -32,7 +33,8 @@ func TestOpenTable(t *testing.T) {
 	text = openTable([]openRow{busy, row("coordd", 4*time.Millisecond, 0, busy.Row),
 		row("coordd", 6*time.Millisecond, 3*time.Second, null.Row)})
 	for _, want := range []string{"| stub | 1,500 | void | void | void | void |  |  |",
-		"| coordd | 1,500 | 4.000 | 4.000 | 4.000 | 4.000 | 1.0 | void |", "| coordd | 1,500 | void | void | void | void |  | 2.000 |",
+		"| coordd | 1,500 | 4.000 | 4.000 | 4.000 | 4.000 | 1.0 | void |",
+		"| coordd | 1,500 | void | void | void | void |  | 2.000 |",
 		"void: others took 0.30 of a core", "quiet machine"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
