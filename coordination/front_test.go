@@ -493,6 +493,11 @@ func TestTimesOfReplies(t *testing.T) {
 		Reply{Kind: ReplyResult, Request: RequestRelease, RoomMicros: 4, ReqID: 4, Done: true, Asked: requests[4],
 			Received: begun - 10, Delivered: r.now, Index: 4},
 		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 5, Done: true})
+	unseen := ask(RequestAcquire, 0, r.now-4) // the result takes the place of the Pending
+	r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: unseen, Index: 8})
+	result(unseen, RequestAcquire, true)
+	r.expect(Reply{Kind: ReplyResult, Request: RequestAcquire, Done: true, Asked: requests[0],
+		Received: r.now - 4, Delivered: r.now, Index: Index(unseen), Queued: true})
 }
 
 // TestChangedBeforeDescribed delivers a Changed before its Described: the client reads both, in their order.

@@ -36,12 +36,12 @@ func showSlow(q *adminpb.SlowCall) *slowShown {
 		Node: q.GetPath(), Session: q.GetSession(), Semaphore: string(q.GetSemaphore()), Cause: slowCause(q),
 		Total: millisOf(q.GetTotalMicros()), Stages: make(map[string]float64),
 		Window: map[string]float64{"collections": float64(w.GetCollections()),
-			"paused_millis":             millisOf(w.GetPausedMicros()),
-			"longest_collection_millis": millisOf(w.GetLongestCollectionMicros()),
-			"assisted_millis":           millisOf(w.GetAssistedMicros()),
-			"longest_turn_millis":       millisOf(w.GetLongestTurnMicros()),
-			"longest_write_millis":      millisOf(w.GetLongestWriteMicros()),
-			"longest_sync_millis":       millisOf(w.GetLongestSyncMicros())}}
+			"paused_millis":        millisOf(w.GetPausedMicros()),
+			"collection_millis":    millisOf(w.GetCollectionMicros()),
+			"assisted_millis":      millisOf(w.GetAssistedMicros()),
+			"longest_turn_millis":  millisOf(w.GetLongestTurnMicros()),
+			"longest_write_millis": millisOf(w.GetLongestWriteMicros()),
+			"longest_sync_millis":  millisOf(w.GetLongestSyncMicros())}}
 	for _, s := range q.GetStages() {
 		shown.Stages[s.GetStage()] = millisOf(s.GetMicros())
 	}

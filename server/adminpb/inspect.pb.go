@@ -3777,17 +3777,17 @@ func (x *SlowStage) GetMicros() uint32 {
 
 // What the process did in the ten seconds in which a request ended.
 type SlowWindow struct {
-	state                   protoimpl.MessageState `protogen:"open.v1"`
-	EndsMillis              uint64                 `protobuf:"varint,1,opt,name=ends_millis,json=endsMillis,proto3" json:"ends_millis,omitempty"`       // since 1970
-	Collections             uint32                 `protobuf:"varint,2,opt,name=collections,proto3" json:"collections,omitempty"`                       // of garbage
-	PausedMicros            uint32                 `protobuf:"varint,3,opt,name=paused_micros,json=pausedMicros,proto3" json:"paused_micros,omitempty"` // for them, in sum
-	LongestCollectionMicros uint32                 `protobuf:"varint,4,opt,name=longest_collection_micros,json=longestCollectionMicros,proto3" json:"longest_collection_micros,omitempty"`
-	AssistedMicros          uint32                 `protobuf:"varint,5,opt,name=assisted_micros,json=assistedMicros,proto3" json:"assisted_micros,omitempty"` // processor time for which goroutines helped to collect
-	LongestTurnMicros       uint32                 `protobuf:"varint,6,opt,name=longest_turn_micros,json=longestTurnMicros,proto3" json:"longest_turn_micros,omitempty"`
-	LongestWriteMicros      uint32                 `protobuf:"varint,7,opt,name=longest_write_micros,json=longestWriteMicros,proto3" json:"longest_write_micros,omitempty"` // to the log
-	LongestSyncMicros       uint32                 `protobuf:"varint,8,opt,name=longest_sync_micros,json=longestSyncMicros,proto3" json:"longest_sync_micros,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	EndsMillis         uint64                 `protobuf:"varint,1,opt,name=ends_millis,json=endsMillis,proto3" json:"ends_millis,omitempty"`                   // since 1970
+	Collections        uint32                 `protobuf:"varint,2,opt,name=collections,proto3" json:"collections,omitempty"`                                   // of garbage
+	PausedMicros       uint32                 `protobuf:"varint,3,opt,name=paused_micros,json=pausedMicros,proto3" json:"paused_micros,omitempty"`             // for them, in sum
+	CollectionMicros   uint32                 `protobuf:"varint,4,opt,name=collection_micros,json=collectionMicros,proto3" json:"collection_micros,omitempty"` // the time of an average one, about, by the processor time that it took
+	AssistedMicros     uint32                 `protobuf:"varint,5,opt,name=assisted_micros,json=assistedMicros,proto3" json:"assisted_micros,omitempty"`       // processor time for which goroutines helped to collect
+	LongestTurnMicros  uint32                 `protobuf:"varint,6,opt,name=longest_turn_micros,json=longestTurnMicros,proto3" json:"longest_turn_micros,omitempty"`
+	LongestWriteMicros uint32                 `protobuf:"varint,7,opt,name=longest_write_micros,json=longestWriteMicros,proto3" json:"longest_write_micros,omitempty"` // to the log
+	LongestSyncMicros  uint32                 `protobuf:"varint,8,opt,name=longest_sync_micros,json=longestSyncMicros,proto3" json:"longest_sync_micros,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *SlowWindow) Reset() {
@@ -3841,9 +3841,9 @@ func (x *SlowWindow) GetPausedMicros() uint32 {
 	return 0
 }
 
-func (x *SlowWindow) GetLongestCollectionMicros() uint32 {
+func (x *SlowWindow) GetCollectionMicros() uint32 {
 	if x != nil {
-		return x.LongestCollectionMicros
+		return x.CollectionMicros
 	}
 	return 0
 }
@@ -4243,14 +4243,14 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x06window\x18\x0e \x01(\v2\x1b.coordd.admin.v1.SlowWindowR\x06window\"9\n" +
 	"\tSlowStage\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
-	"\x06micros\x18\x02 \x01(\rR\x06micros\"\xeb\x02\n" +
+	"\x06micros\x18\x02 \x01(\rR\x06micros\"\xdc\x02\n" +
 	"\n" +
 	"SlowWindow\x12\x1f\n" +
 	"\vends_millis\x18\x01 \x01(\x04R\n" +
 	"endsMillis\x12 \n" +
 	"\vcollections\x18\x02 \x01(\rR\vcollections\x12#\n" +
-	"\rpaused_micros\x18\x03 \x01(\rR\fpausedMicros\x12:\n" +
-	"\x19longest_collection_micros\x18\x04 \x01(\rR\x17longestCollectionMicros\x12'\n" +
+	"\rpaused_micros\x18\x03 \x01(\rR\fpausedMicros\x12+\n" +
+	"\x11collection_micros\x18\x04 \x01(\rR\x10collectionMicros\x12'\n" +
 	"\x0fassisted_micros\x18\x05 \x01(\rR\x0eassistedMicros\x12.\n" +
 	"\x13longest_turn_micros\x18\x06 \x01(\rR\x11longestTurnMicros\x120\n" +
 	"\x14longest_write_micros\x18\a \x01(\rR\x12longestWriteMicros\x12.\n" +

@@ -70,7 +70,7 @@ func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 	micros := func(d time.Duration) uint32 { return uint32(slow.MicrosOf(d)) }
 	for _, w := range s.Group.Slow.Windows() {
 		window := &adminpb.SlowWindow{EndsMillis: uint64(w.Ends.UnixMilli()), Collections: uint32(w.Collections),
-			PausedMicros: micros(w.CollectionPaused), LongestCollectionMicros: micros(w.LongestCollection),
+			PausedMicros: micros(w.CollectionPaused), CollectionMicros: micros(w.CollectionTook),
 			AssistedMicros: micros(w.AssistedFor), LongestTurnMicros: micros(w.LongestTurn),
 			LongestWriteMicros: micros(w.LongestWrite), LongestSyncMicros: micros(w.LongestSync)}
 		for _, q := range w.Records {

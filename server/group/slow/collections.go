@@ -22,10 +22,10 @@ type collections struct {
 	before  [2]float64
 }
 
-// read adds the collections since the last read, and returns their number, their pauses in sum, the longest, and the
-// processor time for which goroutines helped. Go reports when each ended, but not when it began: the time of marking is
-// the average by the processor time that was spent on it, a quarter of what there is.
-func (c *collections) read() (number int, paused, longest, assisted time.Duration) {
+// read adds the collections since the last read, and returns their number, their pauses in sum, the time of an average
+// one, and the processor time for which goroutines helped. Go reports when each ended, but not when it began: that is
+// estimated by the processor time of all of them, which is a quarter of what there is.
+func (c *collections) read() (number int, paused, average, assisted time.Duration) {
 	if c.marking[0].Name == "" {
 		c.marking[0].Name = "/cpu/classes/gc/mark/dedicated:cpu-seconds"
 		c.marking[1].Name = "/cpu/classes/gc/mark/assist:cpu-seconds"
@@ -37,19 +37,19 @@ func (c *collections) read() (number int, paused, longest, assisted time.Duratio
 	c.number = c.stats.NumGC
 	marked, assists := c.marking[0].Value.Float64(), c.marking[1].Value.Float64()
 	if number > 0 {
-		longest = time.Duration((marked - c.before[0]) / float64(number) * 4 / float64(runtime.GOMAXPROCS(0)) * 1e9)
+		average = time.Duration((marked - c.before[0]) / float64(number) * 4 / float64(runtime.GOMAXPROCS(0)) * 1e9)
 		assisted = time.Duration((assists - c.before[1]) * 1e9)
 		c.before = [2]float64{marked, assists}
 	}
 	for i := min(number, len(c.stats.PauseEnd)) - 1; i >= 0; i-- { // the last one comes first
 		paused += c.stats.Pause[i]
 		ended := c.stats.PauseEnd[i].UnixNano()
-		c.known = append(c.known, collection{ended - int64(longest), ended})
+		c.known = append(c.known, collection{ended - int64(average), ended})
 	}
 	if more := len(c.known) - maxCollections; more > 0 {
 		c.known = append(c.known[:0], c.known[more:]...)
 	}
-	return number, paused, longest, assisted
+	return number, paused, average, assisted
 }
 
 // within returns the part of a time for which collections ran.

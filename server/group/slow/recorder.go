@@ -36,10 +36,10 @@ type Record struct {
 type Window struct {
 	Ends    time.Time
 	Records []Record
-	// Collections counts garbage collections, with their pauses in sum, the time of marking of the longest, and the
-	// processor time for which goroutines helped to mark.
-	Collections                                      int
-	CollectionPaused, LongestCollection, AssistedFor time.Duration
+	// Collections counts garbage collections, with their pauses in sum, the time that one takes, and the processor
+	// time for which goroutines helped.
+	Collections                                   int
+	CollectionPaused, CollectionTook, AssistedFor time.Duration
 	// The longest turn, and of the appends to the log the longest, but for its syncs, and the longest syncs.
 	LongestTurn, LongestWrite, LongestSync time.Duration
 }
@@ -160,10 +160,10 @@ func (r *Recorder) turnOver(now time.Time, at coordination.Instant) {
 // explain notes what the process did in the present window. The mutex is held.
 func (r *Recorder) explain() {
 	w, lists := &r.present, [][]Record{r.present.Records}
-	number, paused, longest, assisted := r.collections.read()
+	number, paused, average, assisted := r.collections.read()
 	w.Collections += number
 	w.CollectionPaused += paused
-	w.LongestCollection = max(w.LongestCollection, longest)
+	w.CollectionTook = max(w.CollectionTook, average)
 	w.AssistedFor += assisted
 	w.LongestTurn, w.LongestWrite = time.Duration(r.turn.Load()), time.Duration(r.write.Load())
 	w.LongestSync = time.Duration(r.sync.Load())
