@@ -20,8 +20,8 @@
 // EndSession, DeleteSemaphore, UpdateData and TransferLeader change something. They are served with --console=write
 // only, to a caller with the right, and want a reason, which goes into the log. The page names what it has shown: the
 // semaphore and the order id that the session owns or awaits, or its attachment; the order id of the first owner, "0"
-// for no owner; the version; the term. Where it is another way now the refusal is 412 "It has changed since: …", and 409 of UpdateData,
-// which names the version.
+// for no owner; the version; the term. Where it is another way now the refusal is 412 "It has changed since: …", and
+// 409 of UpdateData, which names the version.
 //
 // An answer has the header X-Coordd-Version. A request may give the version that it has as X-Coordd-Have: while the
 // answer would be the same, it is 304 without a body.
