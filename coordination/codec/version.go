@@ -29,8 +29,8 @@ const (
 	VersionVersions = 5
 	// VersionClients is the version with which commands that end sessions came to name their clients.
 	VersionClients = 6
-	// VersionSeen is the version with which the end of a session, and the removal of a semaphore, came to depend on what
-	// the caller had seen.
+	// VersionSeen is the version with which the end of a session, and the removal of a semaphore, came to depend on
+	// what the caller had seen.
 	VersionSeen = 7
 	// VersionHistories is the version with which histories of nodes came.
 	VersionHistories = 7

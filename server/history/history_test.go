@@ -46,7 +46,8 @@ func (s *source) open(fs files.FS) *History {
 			taken := s.next
 			s.next = nil
 			return taken, 0
-		}, Base: func() uint64 { return s.base }, Name: func(id uint64) string { return fmt.Sprint("server ", id) }, Space: func() error { return s.full }})
+		}, Name: func(id uint64) string { return fmt.Sprint("server ", id) }, Space: func() error { return s.full },
+		Base: func() uint64 { return s.base }})
 }
 
 // indexes returns the indexes of the events that are found, the newest first.

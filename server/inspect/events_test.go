@@ -20,8 +20,8 @@ func TestUserIsShown(t *testing.T) {
 	}
 }
 
-// TestSumsOfATenantAreHis: a sum of many nodes has no node whose rights count, but a directory. A caller sees it who may
-// read there; that of all tenants is for those that may read everything.
+// TestSumsOfATenantAreHis: a sum of many nodes has no node whose rights count, but a directory. A caller that may
+// read there sees it; that of all tenants is for those that may read everything.
 func TestSumsOfATenantAreHis(t *testing.T) {
 	m, err := coordination.NewMachine("/local", coordination.DefaultLimits())
 	if err != nil {
