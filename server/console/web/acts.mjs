@@ -7,7 +7,7 @@ import { bytesOf, Name, Text } from './name.mjs';
 import { big, many, roughly, small } from './format.mjs';
 import { Title } from './parts.mjs';
 
-export const Reason = ({ value = '' }) => html`<label>Reason, which goes into the audit log<input name="reason" value=${value} required maxlength="128" autocomplete="off"
+export const Reason = ({ value = '' }) => html`<label>Reason, which goes into the audit log<input name="reason" defaultValue=${value} required maxlength="128" autocomplete="off"
   pattern=".*\\S.*" title="Some words, such as a ticket"/></label>`;
 
 /** Act asks for a reason and acts. Its children describe the consequences. */
