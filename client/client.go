@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	protocol "github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // Config configures a client.

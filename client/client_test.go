@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	protocol "github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
 )

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
-	protocol "github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // Refusal is a server's refusal of a request. errors.Is compares it by status with the values below, and errors.As

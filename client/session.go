@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	protocol "github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // SessionConfig configures a session.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	protocol "github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // RWLock is a lock that many readers or one writer hold. The queue is in order: readers that come later do not

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/conformance"
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // connectionFlags name the server and the user.
@@ -59,7 +59,7 @@ func (f *connectionFlags) config(ctx context.Context, env *cmdline.Env) (config 
 	config.Address, config.Database = u.Host, path.Clean("/"+cmp.Or(u.Query().Get("database"), u.Path, "local"))
 	config.Security = insecure.NewCredentials()
 	if u.Scheme == "grpcs" {
-		if config.Security, err = client.Trust(f.caFile); err != nil {
+		if config.Security, err = protocol.Trust(f.caFile); err != nil {
 			return config, exit.With(exit.Config, fmt.Errorf("flag --ca-file: %w", err))
 		}
 	}
@@ -82,7 +82,7 @@ func (f *connectionFlags) login(ctx context.Context, at *conformance.EndpointCon
 	if err != nil {
 		return "", err
 	}
-	token, err := client.Login(ctx, conn, at.Database, f.user, password)
+	token, err := protocol.Login(ctx, conn, at.Database, f.user, password)
 	if err != nil {
 		err = fmt.Errorf("log in as %s: %w", f.user, unreached(at.Address, err))
 	}

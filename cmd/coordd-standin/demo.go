@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server/standin"
 )
 
@@ -51,9 +51,9 @@ type worker struct {
 func workers() (list []worker) {
 	for i := range 3 {
 		list = append(list,
-			worker{name: fmt.Sprintf("report@batch-%d", i+1), semaphore: "nightly-report", wait: client.Forever,
+			worker{name: fmt.Sprintf("report@batch-%d", i+1), semaphore: "nightly-report", wait: protocol.Forever,
 				hold: 8 * time.Second, rest: 3 * time.Second},
-			worker{name: fmt.Sprintf("scheduler-%c", 'a'+i), semaphore: "leader", wait: client.Forever,
+			worker{name: fmt.Sprintf("scheduler-%c", 'a'+i), semaphore: "leader", wait: protocol.Forever,
 				hold: 40 * time.Second, rest: time.Second})
 	}
 	for i := range 6 {
@@ -69,7 +69,7 @@ func startDemo(p *standin.Process, _ *slog.Logger) (end func()) {
 	address, database := endpointOf(p)
 	var running sync.WaitGroup
 	var restoring sync.Mutex
-	restore := func(c *client.Client) {
+	restore := func(c *protocol.Client) {
 		restoring.Lock()
 		defer restoring.Unlock()
 		if c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
@@ -113,8 +113,8 @@ func acquire(ctx context.Context, address, database, resource string, rate float
 }
 
 // connect returns a client of a stand-in.
-func connect(address, database string) *client.Client {
-	return client.New(client.Config{Address: address, Database: database, Name: "coordd-demo",
+func connect(address, database string) *protocol.Client {
+	return protocol.New(protocol.Config{Address: address, Database: database, Name: "coordd-demo",
 		Dial: func(address string) (*grpc.ClientConn, error) {
 			return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		}})
@@ -127,11 +127,11 @@ func endpointOf(p *standin.Process) (address, database string) {
 }
 
 // run works with one session after another. restore makes the node again, if it is gone.
-func (w worker) run(ctx context.Context, address, database string, restore func(*client.Client)) {
+func (w worker) run(ctx context.Context, address, database string, restore func(*protocol.Client)) {
 	c := connect(address, database)
 	defer c.Close()
 	for ctx.Err() == nil {
-		s, err := c.Open(ctx, client.SessionConfig{Node: database + "/" + demoNode, Timeout: demoTimeout,
+		s, err := c.Open(ctx, protocol.SessionConfig{Node: database + "/" + demoNode, Timeout: demoTimeout,
 			Description: w.name})
 		if err == nil {
 			w.work(ctx, s)
@@ -144,8 +144,8 @@ func (w worker) run(ctx context.Context, address, database string, restore func(
 }
 
 // work returns when the session is lost, a request fails, or ctx ends.
-func (w worker) work(ctx context.Context, s *client.Session) {
-	what := client.Acquisition{Name: w.semaphore, Count: w.count, Wait: w.wait}
+func (w worker) work(ctx context.Context, s *protocol.Session) {
+	what := protocol.Acquisition{Name: w.semaphore, Count: w.count, Wait: w.wait}
 	if w.count == 0 {
 		what.Count, what.Ephemeral = math.MaxUint64, true
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
 	"github.com/coordd/coordd/internal/load"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 )
 
@@ -137,13 +137,13 @@ func (c *caller) dropBenchNode(node string) error {
 
 // isMissing reports whether a call was refused because there is no such path or semaphore.
 func isMissing(err error) bool {
-	refused := client.StatusOf(err)
+	refused := protocol.StatusOf(err)
 	return refused == Ydb.StatusIds_SCHEME_ERROR || refused == Ydb.StatusIds_NOT_FOUND
 }
 
 // benchIn runs the load until its time is over, or asked ends.
 func (c *caller) benchIn(ctx, asked context.Context, node string, f *benchFlags) (*benchShown, error) {
-	sessions := make([]*client.Session, f.clients)
+	sessions := make([]*protocol.Session, f.clients)
 	clients, err := c.benchClients(ctx, min(benchConnections, f.clients))
 	if err != nil {
 		return nil, err
@@ -158,8 +158,8 @@ func (c *caller) benchIn(ctx, asked context.Context, node string, f *benchFlags)
 			one.Close()
 		}
 	}()
-	config := client.SessionConfig{Node: node, Timeout: benchSetupMost, Description: describedAs("bench", nil)}
-	err = load.Together(sessions, func(i int, _ *client.Session) (err error) {
+	config := protocol.SessionConfig{Node: node, Timeout: benchSetupMost, Description: describedAs("bench", nil)}
+	err = load.Together(sessions, func(i int, _ *protocol.Session) (err error) {
 		if sessions[i], err = clients[i%len(clients)].Open(ctx, config); err != nil {
 			return c.aboutNode(node, err)
 		}
@@ -170,8 +170,8 @@ func (c *caller) benchIn(ctx, asked context.Context, node string, f *benchFlags)
 	}
 	over, end := context.WithTimeout(asked, f.duration)
 	defer end()
-	took, elapsed, err := load.Loop(sessions, over.Done(), func(i int, s *client.Session) error {
-		acquired, err := s.Acquire(ctx, client.Acquisition{Name: benchLock(i), Count: 1, Wait: client.Forever})
+	took, elapsed, err := load.Loop(sessions, over.Done(), func(i int, s *protocol.Session) error {
+		acquired, err := s.Acquire(ctx, protocol.Acquisition{Name: benchLock(i), Count: 1, Wait: protocol.Forever})
 		if err == nil && !acquired {
 			err = fmt.Errorf("%q was not acquired", benchLock(i))
 		}
@@ -190,7 +190,7 @@ func (c *caller) benchIn(ctx, asked context.Context, node string, f *benchFlags)
 func benchLock(i int) string { return fmt.Sprint("own-", i) }
 
 // benchClients makes clients with a connection each, and one login for all of them.
-func (c *caller) benchClients(ctx context.Context, n int) ([]*client.Client, error) {
+func (c *caller) benchClients(ctx context.Context, n int) ([]*protocol.Client, error) {
 	config := c.config
 	if config.Login != nil {
 		conn, err := c.Conn()
@@ -203,9 +203,9 @@ func (c *caller) benchClients(ctx context.Context, n int) ([]*client.Client, err
 		}
 		config.Login = func(context.Context, *grpc.ClientConn) (string, error) { return token, nil }
 	}
-	clients := make([]*client.Client, n)
+	clients := make([]*protocol.Client, n)
 	for i := range clients {
-		clients[i] = client.New(config)
+		clients[i] = protocol.New(config)
 	}
 	return clients, nil
 }

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 )
 
@@ -45,9 +45,9 @@ func (f *callerFlags) declareCaller(env *cmdline.Env, command *cobra.Command) {
 
 // caller is the client of a command.
 type caller struct {
-	*client.Client
+	*protocol.Client
 	flags    *callerFlags
-	config   client.Config
+	config   protocol.Config
 	at       target
 	database string // below which paths are
 	outage
@@ -84,19 +84,19 @@ func (f *callerFlags) open(ctx context.Context, env *cmdline.Env) (*caller, erro
 		}
 		c.database = string(s.Database)
 	}
-	config := client.Config{Address: at.address, Database: at.database, Discover: at.socket == "",
+	config := protocol.Config{Address: at.address, Database: at.database, Discover: at.socket == "",
 		Encrypted: at.encrypted, Name: "coordd/" + cmdline.Version,
 		Dial: func(address string) (*grpc.ClientConn, error) {
 			to := at
 			if at.socket == "" {
 				to.address = address
 			}
-			return f.dial(to, client.Reconnecting)
+			return f.dial(to, protocol.Reconnecting)
 		}}
 	if config.Login, err = f.credentials(env, at); err != nil {
 		return nil, err
 	}
-	c.config, c.Client = config, client.New(config)
+	c.config, c.Client = config, protocol.New(config)
 	return c, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // does runs a command on a server; stdout must have the parts in order.
@@ -134,12 +134,12 @@ func TestSemaphoreCommands(t *testing.T) {
 	does(t, endpoint, "sem create app door --limit 3 --data hello", `made "door" with a limit of 3`)
 	holder, waiter := sessionOf(t, c), sessionOf(t, c)
 	if got, err := holder.Acquire(t.Context(),
-		client.Acquisition{Name: "door", Count: 2, Data: []byte("\xff\x00")}); !got || err != nil {
+		protocol.Acquisition{Name: "door", Count: 2, Data: []byte("\xff\x00")}); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	waits := make(chan struct{}, 1)
 	go func() {
-		_, _ = waiter.Acquire(t.Context(), client.Acquisition{Name: "door", Count: 2, Wait: client.Forever,
+		_, _ = waiter.Acquire(t.Context(), protocol.Acquisition{Name: "door", Count: 2, Wait: protocol.Forever,
 			Data: []byte("\x1b[2J\u202e\U000E0001"), Waiting: func() { waits <- struct{}{} }})
 	}()
 	<-waits
@@ -201,7 +201,7 @@ func TestSemaphoreCommands(t *testing.T) {
 	does(t, endpoint, "sem show app door", "goodbye", fmt.Sprintf("owner   session %d", waiter.ID()))
 	does(t, endpoint, "sem delete app door --force", `deleted "door"`)
 	if got, err := waiter.Acquire(t.Context(),
-		client.Acquisition{Name: "lock", Count: 1 << 60, Ephemeral: true}); !got || err != nil {
+		protocol.Acquisition{Name: "lock", Count: 1 << 60, Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	coordd(t, exit.Failure, []string{"semaphore", "delete", "app", "lock", "--force", "-e", endpoint},
@@ -287,7 +287,7 @@ func TestOtherServers(t *testing.T) {
 func TestWrongInputOfClients(t *testing.T) {
 	t.Parallel()
 	large := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(large, make([]byte, client.DataMost+1), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, protocol.DataMost+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string][]string{
@@ -531,15 +531,15 @@ func TestTop(t *testing.T) {
 	const locks = 15
 	for i := range locks {
 		if got, err := s.Acquire(t.Context(),
-			client.Acquisition{Name: fmt.Sprint("lock", i), Count: 1 << 63, Ephemeral: true}); !got ||
+			protocol.Acquisition{Name: fmt.Sprint("lock", i), Count: 1 << 63, Ephemeral: true}); !got ||
 			err != nil {
 			t.Fatal(got, err)
 		}
 	}
 	waits := make(chan struct{}, 1)
 	go func() {
-		_, _ = waiter.Acquire(t.Context(), client.Acquisition{Name: "lock12", Count: 1 << 63, Ephemeral: true,
-			Wait: client.Forever, Waiting: func() { waits <- struct{}{} }})
+		_, _ = waiter.Acquire(t.Context(), protocol.Acquisition{Name: "lock12", Count: 1 << 63, Ephemeral: true,
+			Wait: protocol.Forever, Waiting: func() { waits <- struct{}{} }})
 	}()
 	<-waits
 	does(t, endpoint, "top --times 1", "15 held or awaited, longest wait first", "NODE  LOCK", "HELD FOR  HOLDER",

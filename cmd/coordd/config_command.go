@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -58,12 +58,12 @@ func configGetCommand(env *cmdline.Env) *cobra.Command {
 				return out.one(env.Stdout, shown, shown.text)
 			}
 			var data []byte
-			err := c.withSession(ctx, args[0], "config get", func(s *client.Session) error {
-				d, _, err := s.Describe(ctx, args[1], client.Wanted{})
+			err := c.withSession(ctx, args[0], "config get", func(s *protocol.Session) error {
+				d, _, err := s.Describe(ctx, args[1], protocol.Wanted{})
 				data = d.GetData()
 				return aboutSemaphore(args[1], err)
 			})
-			if client.Full(err) {
+			if protocol.Full(err) {
 				data, err = c.inspectData(ctx, c.path(args[0]), args[1])
 			}
 			switch {
@@ -123,7 +123,7 @@ changed, and the exit code is 124.`
 func (c *caller) inspectData(ctx context.Context, node, name string) (data []byte, err error) {
 	found := false
 	request := &adminpb.PageRequest{Kind: adminpb.PageRequest_SEMAPHORES, Path: node, Prefix: []byte(name),
-		DataBytes: client.DataMost}
+		DataBytes: protocol.DataMost}
 	err = c.pages(ctx, request, func(page *adminpb.Page) error {
 		for _, s := range page.GetSemaphores() {
 			if string(s.GetName()) == name && !s.GetContinued() {
@@ -150,7 +150,7 @@ func configSetCommand(env *cmdline.Env) *cobra.Command {
 			if command.Flags().Changed("if-version") {
 				return c.setVersion(ctx, node, name, data, expected)
 			}
-			return c.withSession(ctx, node, "config set", func(s *client.Session) error {
+			return c.withSession(ctx, node, "config set", func(s *protocol.Session) error {
 				return aboutSemaphore(name, setConfig(ctx, s, name, data))
 			})
 		})
@@ -159,12 +159,12 @@ func configSetCommand(env *cmdline.Env) *cobra.Command {
 	return command
 }
 
-func setConfig(ctx context.Context, s *client.Session, name string, data []byte) error {
+func setConfig(ctx context.Context, s *protocol.Session, name string, data []byte) error {
 	err := s.Update(ctx, name, data)
-	if client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
+	if protocol.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
 		return err
 	}
-	if err = s.Create(ctx, name, limitOfConfigs, data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
+	if err = s.Create(ctx, name, limitOfConfigs, data); protocol.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
 		err = s.Update(ctx, name, data) // another client has made it meanwhile
 	}
 	return err
@@ -187,8 +187,8 @@ func configWatchCommand(env *cmdline.Env) *cobra.Command {
 		if len(args) > 2 {
 			return i.runAtChanges(env, args)
 		}
-		return i.follow(env, args, client.Wanted{WatchData: true},
-			func(c *caller, d *client.Description, _ string) (any, string) {
+		return i.follow(env, args, protocol.Wanted{WatchData: true},
+			func(c *caller, d *protocol.Description, _ string) (any, string) {
 				if d == nil {
 					return &configShown{Node: c.path(args[0]), Name: args[1]}, "there is none"
 				}
@@ -211,8 +211,8 @@ func (i *idiom) runAtChanges(env *cmdline.Env, args []string) error {
 	}
 	i.keepStdin = true
 	return watching(env, &i.callerFlags, func(ctx context.Context, c *caller) error {
-		return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, i.changesFlag,
-			func(d *client.Description) error {
+		return c.watch(ctx, args[0], args[1], "config watch", protocol.Wanted{WatchData: true}, i.changesFlag,
+			func(d *protocol.Description) error {
 				if d == nil {
 					fmt.Fprintf(env.Stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
 					return nil

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -124,7 +124,7 @@ func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*grpc.Cli
 	security := insecure.NewCredentials()
 	if at.encrypted {
 		var err error
-		if security, err = client.Trust(f.caFile); err != nil {
+		if security, err = protocol.Trust(f.caFile); err != nil {
 			return nil, fmt.Errorf("flag --ca-file: %w", err)
 		}
 	}
@@ -133,8 +133,8 @@ func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*grpc.Cli
 
 // login returns a token.
 func (t target) login(ctx context.Context, conn *grpc.ClientConn, name, password string) (string, error) {
-	token, err := client.Login(ctx, conn, t.database, name, password)
-	var refused *client.Refused
+	token, err := protocol.Login(ctx, conn, t.database, name, password)
+	var refused *protocol.Refused
 	switch {
 	case errors.As(err, &refused):
 		return "", fmt.Errorf("log in as %s to the database %s: %w", name, t.database, err)

@@ -12,9 +12,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // aboutPath is an error of a call that names a path.
@@ -130,7 +130,7 @@ var permissionNames = []string{"ydb.generic.read", "ydb.generic.write", "ydb.gen
 func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.PermissionsAction) error {
 	err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName,
 		&Ydb_Scheme.ModifyPermissionsRequest{Path: c.path(path), Actions: []*Ydb_Scheme.PermissionsAction{action}}, nil)
-	if client.StatusOf(err) == Ydb.StatusIds_BAD_REQUEST {
+	if protocol.StatusOf(err) == Ydb.StatusIds_BAD_REQUEST {
 		err = fmt.Errorf("%w; known are %s", err, strings.Join(permissionNames, ", "))
 	}
 	return c.aboutPath(path, err)

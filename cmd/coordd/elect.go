@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // idiom is a command that holds or follows the semaphore NAME and may run another command meanwhile.
@@ -50,11 +50,11 @@ func (i *idiom) checkFollow() error {
 }
 
 // follow shows the semaphore, and again at each change, until it is interrupted or the flags say that it is enough.
-func (i *idiom) follow(env *cmdline.Env, args []string, wanted client.Wanted,
-	show func(c *caller, d *client.Description, now string) (value any, line string)) error {
+func (i *idiom) follow(env *cmdline.Env, args []string, wanted protocol.Wanted,
+	show func(c *caller, d *protocol.Description, now string) (value any, line string)) error {
 	return watching(env, &i.callerFlags, func(ctx context.Context, c *caller) error {
 		verb := strings.TrimPrefix(i.command.CommandPath(), "coordd ")
-		return c.watch(ctx, args[0], args[1], verb, wanted, i.changesFlag, func(d *client.Description) error {
+		return c.watch(ctx, args[0], args[1], verb, wanted, i.changesFlag, func(d *protocol.Description) error {
 			now := time.Now().UTC().Format(time.RFC3339Nano)
 			value, line := show(c, d, now)
 			return showNext(env, &i.outputFlag, value, now+" "+line)
@@ -92,7 +92,7 @@ func electCommand(env *cmdline.Env) *cobra.Command {
 			if err := i.checkFollow(); err != nil {
 				return err
 			}
-			return i.follow(env, args, client.Wanted{Owners: true, WatchOwners: true}, showLeader)
+			return i.follow(env, args, protocol.Wanted{Owners: true, WatchOwners: true}, showLeader)
 		case flags.Changed("changes") || flags.Changed("output"):
 			return exit.Usagef("flags --changes and --output: have no meaning without --observe")
 		}
@@ -113,7 +113,7 @@ type leaderShown struct {
 	bytesShown
 }
 
-func showLeader(_ *caller, d *client.Description, now string) (any, string) {
+func showLeader(_ *caller, d *protocol.Description, now string) (any, string) {
 	owners := d.GetOwners()
 	if len(owners) == 0 {
 		return &leaderShown{Time: now}, "nobody leads"
@@ -148,7 +148,7 @@ func discoverCommand(env *cmdline.Env) *cobra.Command {
 			if err := checkData("flag --publish", len(i.data)); err != nil {
 				return err
 			}
-			return i.keep(env, args, "offers", func(*client.Description) (uint64, error) { return 1, nil })
+			return i.keep(env, args, "offers", func(*protocol.Description) (uint64, error) { return 1, nil })
 		}
 		if err := i.checkFollow(); err != nil {
 			return err
@@ -156,11 +156,11 @@ func discoverCommand(env *cmdline.Env) *cobra.Command {
 		if !watch {
 			i.most = 1
 		}
-		return i.follow(env, args, client.Wanted{Owners: true, WatchOwners: true},
-			func(_ *caller, d *client.Description, now string) (any, string) { return showOffers(args[1], d, now) })
+		return i.follow(env, args, protocol.Wanted{Owners: true, WatchOwners: true},
+			func(_ *caller, d *protocol.Description, now string) (any, string) { return showOffers(args[1], d, now) })
 	}
 	flags := i.command.Flags()
-	i.wait, i.conflictCode = client.Forever, uint8(exit.Conflict)
+	i.wait, i.conflictCode = protocol.Forever, uint8(exit.Conflict)
 	flags.StringVar(&i.data, "publish", "", "offer the service at this address, up to 1048576 bytes")
 	flags.DurationVar(&i.sessionTimeout, "session-timeout", sessionTimeoutDefault,
 		"how long it stays listed when nothing is heard of this program, 3s to 30m")
@@ -182,7 +182,7 @@ type offersShown struct {
 	Offers []offerShown `json:"offers"`
 }
 
-func showOffers(name string, d *client.Description, now string) (any, string) {
+func showOffers(name string, d *protocol.Description, now string) (any, string) {
 	shown, lines := &offersShown{now, []offerShown{}}, ""
 	for _, owner := range d.GetOwners() {
 		shown.Offers = append(shown.Offers,

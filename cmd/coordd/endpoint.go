@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 )
 
@@ -27,7 +27,7 @@ type target struct {
 
 // parseEndpoint parses the address of a server that a flag or a variable gives.
 func parseEndpoint(endpoint string) (target, error) {
-	at, err := client.ParseEndpoint(endpoint)
+	at, err := protocol.ParseEndpoint(endpoint)
 	return target{address: at.Address, database: at.Database, encrypted: at.Encrypted}, err
 }
 

@@ -21,9 +21,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -141,15 +141,15 @@ func (e *export) node(ctx context.Context, path string, history adminpb.History)
 		return err
 	}
 	return c.withSession(ctx, path, "export",
-		func(s *client.Session) error { return e.semaphores(ctx, s, names) })
+		func(s *protocol.Session) error { return e.semaphores(ctx, s, names) })
 }
 
-func (e *export) semaphores(ctx context.Context, s *client.Session, names []string) error {
+func (e *export) semaphores(ctx context.Context, s *protocol.Session, names []string) error {
 	head := "  semaphores:\n"
 	for _, name := range names {
-		d, _, err := s.Describe(ctx, name, client.Wanted{})
+		d, _, err := s.Describe(ctx, name, protocol.Wanted{})
 		switch {
-		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // it was deleted meanwhile
+		case protocol.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // it was deleted meanwhile
 			continue
 		case err != nil:
 			return aboutSemaphore(name, err)
@@ -330,16 +330,16 @@ func (s *exportedSemaphore) check() error {
 	switch {
 	case s.Name == nil:
 		return errors.New(`name: no value given; the empty name is ""`)
-	case len(*s.Name) > client.NameMost:
-		return fmt.Errorf("name: %d bytes are not allowed: want up to %d", len(*s.Name), client.NameMost)
+	case len(*s.Name) > protocol.NameMost:
+		return fmt.Errorf("name: %d bytes are not allowed: want up to %d", len(*s.Name), protocol.NameMost)
 	case s.Limit == 0:
 		return errors.New("limit: no value given, or 0; want a number from 1 to 18446744073709551615")
 	case s.Data != nil && s.Base64 != nil:
 		return errors.New("data and data_base64: give one of them")
 	case err != nil:
 		return fmt.Errorf("data_base64: %w", err)
-	case len(data) > client.DataMost:
-		return fmt.Errorf("data: %d bytes are not allowed: want up to %d", len(data), client.DataMost)
+	case len(data) > protocol.DataMost:
+		return fmt.Errorf("data: %d bytes are not allowed: want up to %d", len(data), protocol.DataMost)
 	}
 	return nil
 }
@@ -387,7 +387,7 @@ func (i *importing) node(ctx context.Context, n *exportedNode) error {
 	if len(n.Semaphores) == 0 {
 		return nil
 	}
-	return c.withSession(ctx, path, "import", func(s *client.Session) error {
+	return c.withSession(ctx, path, "import", func(s *protocol.Session) error {
 		for at := range n.Semaphores {
 			if err := i.semaphore(ctx, s, &n.Semaphores[at]); err != nil {
 				return fmt.Errorf("%s: %w", path, aboutSemaphore(*n.Semaphores[at].Name, err))
@@ -397,7 +397,7 @@ func (i *importing) node(ctx context.Context, n *exportedNode) error {
 	})
 }
 
-func (i *importing) semaphore(ctx context.Context, s *client.Session, wanted *exportedSemaphore) error {
+func (i *importing) semaphore(ctx context.Context, s *protocol.Session, wanted *exportedSemaphore) error {
 	data, err := wanted.data()
 	if err != nil {
 		return err
@@ -407,13 +407,13 @@ func (i *importing) semaphore(ctx context.Context, s *client.Session, wanted *ex
 	case err == nil:
 		i.semaphores.made++
 		return nil
-	case client.StatusOf(err) != Ydb.StatusIds_ALREADY_EXISTS:
+	case protocol.StatusOf(err) != Ydb.StatusIds_ALREADY_EXISTS:
 		return err
 	case !i.replace:
 		i.semaphores.left++
 		return nil
 	}
-	d, _, err := s.Describe(ctx, *wanted.Name, client.Wanted{})
+	d, _, err := s.Describe(ctx, *wanted.Name, protocol.Wanted{})
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // What was exported is made again as it was, elsewhere too, and replaced only when that is asked for.
@@ -23,7 +23,7 @@ func TestExchange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "gone soon", Count: 1,
+	if got, err := s.Acquire(t.Context(), protocol.Acquisition{Name: "gone soon", Count: 1,
 		Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
@@ -115,7 +115,7 @@ func TestOddNames(t *testing.T) {
 	t.Parallel()
 	_, endpoint, c := lockServer(t)
 	s := sessionOf(t, c)
-	names := []string{"", strings.Repeat("n", client.NameMost), "a\x01b", "x\ny", "ab", "\ttab", "\u202e", `"quoted"`,
+	names := []string{"", strings.Repeat("n", protocol.NameMost), "a\x01b", "x\ny", "ab", "\ttab", "\u202e", `"quoted"`,
 		" "}
 	for _, name := range names {
 		if err := s.Create(t.Context(), name, 1, []byte(name)); err != nil {

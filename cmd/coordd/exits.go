@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // exitCodes explains every exit code, in order.
@@ -39,7 +39,7 @@ var exitCodes = []struct {
 
 // withNotFound gives refusals about what does not exist a code of their own, unless they have another one.
 func withNotFound(err error) error {
-	if client.Missing(err) && !errors.Is(err, client.ErrLost) && exit.Of(err) == exit.Failure {
+	if protocol.Missing(err) && !errors.Is(err, protocol.ErrLost) && exit.Of(err) == exit.Failure {
 		return exit.With(exit.NotFound, err)
 	}
 	return err

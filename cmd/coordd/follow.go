@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // watchTimeout is the session timeout of commands that only read.
@@ -33,12 +33,12 @@ func (f *changesFlag) check(flags *pflag.FlagSet) error {
 }
 
 // watch calls show for each change of a semaphore until ctx ends, or it has changed as often as the flag says.
-func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted, changes changesFlag,
-	show func(*client.Description) error) error {
-	config := client.SessionConfig{Node: c.path(node), Timeout: watchTimeout,
+func (c *caller) watch(ctx context.Context, node, name, verb string, wanted protocol.Wanted, changes changesFlag,
+	show func(*protocol.Description) error) error {
+	config := protocol.SessionConfig{Node: c.path(node), Timeout: watchTimeout,
 		Description: describedAs(verb, nil)}
 	seen := 0
-	err := c.Watch(ctx, config, name, wanted, func(d *client.Description) error {
+	err := c.Watch(ctx, config, name, wanted, func(d *protocol.Description) error {
 		err := show(d)
 		if seen++; err == nil && seen == changes.most {
 			return errEnough
@@ -72,8 +72,8 @@ func semaphoreWatchCommand(env *cmdline.Env) *cobra.Command {
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
 			return c.watch(ctx, args[0], args[1], "semaphore watch",
-				client.Wanted{Owners: true, WatchData: true, WatchOwners: true}, changes,
-				func(d *client.Description) error {
+				protocol.Wanted{Owners: true, WatchData: true, WatchOwners: true}, changes,
+				func(d *protocol.Description) error {
 					change := &changeShown{Time: time.Now().UTC().Format(time.RFC3339Nano), Exists: d != nil}
 					line := "there is no such semaphore"
 					if d != nil {

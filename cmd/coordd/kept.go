@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -61,7 +61,7 @@ func keptSessionOf(env cmdline.Environment) (*keptSession, error) {
 	key, keyErr := hex.DecodeString(parts[1])
 	millis, millisErr := strconv.ParseUint(parts[2], 10, 64)
 	if errors.Join(idErr, keyErr, millisErr) != nil || id == 0 ||
-		millis > uint64(client.TimeoutMost.Milliseconds()) {
+		millis > uint64(protocol.TimeoutMost.Milliseconds()) {
 		return nil, wrong
 	}
 	return &keptSession{id, key, time.Duration(millis) * time.Millisecond}, nil
@@ -113,11 +113,11 @@ func semaphoreReleaseCommand(env *cmdline.Env) *cobra.Command {
 				return err
 			}
 			node := c.path(args[0])
-			s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: kept.timeout,
+			s, err := c.Open(ctx, protocol.SessionConfig{Node: node, Timeout: kept.timeout,
 				Description: describedAs("semaphore release", nil), ID: kept.id, Key: kept.key})
 			switch {
-			case client.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED,
-				client.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
+			case protocol.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED,
+				protocol.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
 				return exit.With(exit.Lost, fmt.Errorf("%q was lost before: session %d of %s is over: %w",
 					args[1], kept.id, node, err))
 			case err != nil:
@@ -125,7 +125,7 @@ func semaphoreReleaseCommand(env *cmdline.Env) *cobra.Command {
 			}
 			defer s.Abandon()
 			released, err := s.Release(ctx, args[1])
-			if client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
+			if protocol.StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
 				released, err = false, nil
 			}
 			if err != nil {
@@ -166,7 +166,7 @@ func semaphoreTakeOverCommand(env *cmdline.Env) *cobra.Command {
 				return err
 			}
 			h := &holder{env: env, flags: hold, name: args[1], verb: "take-over", keeps: true, amount: allOf(args[1])}
-			h.evict = func(ctx context.Context, s *client.Session) error {
+			h.evict = func(ctx context.Context, s *protocol.Session) error {
 				return h.endOwners(ctx, s, reason)
 			}
 			return h.hold(f, args[0])
@@ -179,8 +179,8 @@ func semaphoreTakeOverCommand(env *cmdline.Env) *cobra.Command {
 }
 
 // endOwners ends the sessions that hold what a session waits for.
-func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason string) error {
-	d, _, err := waits.Describe(ctx, h.name, client.Wanted{Owners: true})
+func (h *holder) endOwners(ctx context.Context, waits *protocol.Session, reason string) error {
+	d, _, err := waits.Describe(ctx, h.name, protocol.Wanted{Owners: true})
 	if err != nil {
 		return aboutSemaphore(h.name, err)
 	}
@@ -205,7 +205,7 @@ func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason st
 // eviction ends the sessions of the owners, once, as soon as there is a place in the queue.
 type eviction struct {
 	holder  *holder
-	session *client.Session
+	session *protocol.Session
 	fail    context.CancelCauseFunc // ends the wait
 	once    sync.Once
 	runs    sync.WaitGroup
@@ -216,7 +216,7 @@ type eviction struct {
 // begun.
 func (h *holder) evicting(
 	ctx context.Context,
-	s *client.Session,
+	s *protocol.Session,
 	waiting func(),
 ) (waits context.Context, placed, ended func()) {
 	if h.evict == nil {

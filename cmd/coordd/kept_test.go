@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // keptLines is the variables that `coordd lock --keep` prints.
@@ -121,7 +121,7 @@ func TestTakeOver(t *testing.T) {
 		"off").ready(t)
 	other := sessionOf(t, nodeOf(t, shut))
 	if got, err := other.Acquire(t.Context(),
-		client.Acquisition{Name: "deploy", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+		protocol.Acquisition{Name: "deploy", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	coordd(t, exit.Failure, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "3s", "-e",

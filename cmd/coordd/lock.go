@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 )
 
@@ -74,7 +74,7 @@ type holdFlags struct {
 }
 
 func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.wait, "timeout", client.Forever, "how long to wait, up to 24h (default: for ever)")
+	flags.DurationVar(&f.wait, "timeout", protocol.Forever, "how long to wait, up to 24h (default: for ever)")
 	flags.Lookup("timeout").DefValue = "0s" // help shows no default then
 	flags.StringVar(&f.data, "data", "", "what others are shown of the holder, up to 1048576 bytes")
 	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
@@ -85,20 +85,20 @@ func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
 
 func (f *holdFlags) check() error {
 	switch {
-	case f.wait < 0 || f.wait > client.WaitMost && f.wait != client.Forever:
+	case f.wait < 0 || f.wait > protocol.WaitMost && f.wait != protocol.Forever:
 		return exit.Usagef("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the "+
 			"wait has no end", f.wait)
-	case len(f.data) > client.DataMost:
+	case len(f.data) > protocol.DataMost:
 		return exit.Usagef("flag --data: %d bytes are not allowed: want up to %d", len(f.data),
-			client.DataMost)
+			protocol.DataMost)
 	}
 	return checkSessionTimeout(f.sessionTimeout)
 }
 
 func checkSessionTimeout(timeout time.Duration) error {
-	if timeout < sessionTimeoutLeast || timeout > client.TimeoutMost {
+	if timeout < sessionTimeoutLeast || timeout > protocol.TimeoutMost {
 		return exit.Usagef("flag --session-timeout: value %q is not allowed: want a time from %s to %s",
-			timeout, serve.DurationText(sessionTimeoutLeast), serve.DurationText(client.TimeoutMost))
+			timeout, serve.DurationText(sessionTimeoutLeast), serve.DurationText(protocol.TimeoutMost))
 	}
 	return nil
 }
@@ -186,20 +186,20 @@ func runLock(env *cmdline.Env, f *lockFlags, node, name string, argv []string, f
 	f.keepStdin = !f.keep
 	h := &holder{env: env, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep,
 		createsNode: f.createNode,
-		amount:      func(d *client.Description) (uint64, error) { return f.amount(name, d) }}
+		amount:      func(d *protocol.Description) (uint64, error) { return f.amount(name, d) }}
 	return h.hold(&f.callerFlags, node)
 }
 
 // amountFunc returns how much to take of a semaphore, nil if it does not exist.
-type amountFunc func(*client.Description) (uint64, error)
+type amountFunc func(*protocol.Description) (uint64, error)
 
 // allOf takes all of a semaphore.
 func allOf(name string) amountFunc {
-	return func(d *client.Description) (uint64, error) { return new(lockFlags).amount(name, d) }
+	return func(d *protocol.Description) (uint64, error) { return new(lockFlags).amount(name, d) }
 }
 
 // amount is an amountFunc.
-func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
+func (f *lockFlags) amount(name string, d *protocol.Description) (uint64, error) {
 	limit := d.GetLimit()
 	switch {
 	case d == nil && f.count > 0:
@@ -239,14 +239,14 @@ type holder struct {
 	// the session, instead of doing anything while it lives
 	keeps bool
 	// ends the sessions of the owners; nil: they stay
-	evict  func(ctx context.Context, waits *client.Session) error
+	evict  func(ctx context.Context, waits *protocol.Session) error
 	amount amountFunc
 }
 
 // held is a semaphore that a session has.
 type held struct {
-	session *client.Session
-	grant   *client.Grant
+	session *protocol.Session
+	grant   *protocol.Grant
 	gone    <-chan error // has the reason when the session has it no longer
 }
 
@@ -302,8 +302,8 @@ type acquisition struct {
 func (h *holder) acquire(ctx context.Context) (*held, error) {
 	begun := time.Now()
 	left := func() time.Duration {
-		if h.flags.wait == client.Forever {
-			return client.Forever
+		if h.flags.wait == protocol.Forever {
+			return protocol.Forever
 		}
 		return max(h.flags.wait-time.Since(begun), 0)
 	}
@@ -315,15 +315,15 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 			return got, nil
 		case errors.As(err, &held) || ctx.Err() != nil:
 			return nil, err
-		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND && h.createsNode:
+		case protocol.StatusOf(err) == Ydb.StatusIds_NOT_FOUND && h.createsNode:
 			h.createsNode = false
 			if _, err := h.caller.makeNode(ctx, h.node, nil); err != nil {
 				return nil, err
 			}
 			continue
-		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // the node
+		case protocol.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // the node
 			return nil, h.caller.aboutNode(h.node, err)
-		case !errors.Is(err, client.ErrLost) && (first || !passesAway(err)):
+		case !errors.Is(err, protocol.ErrLost) && (first || !passesAway(err)):
 			return nil, err
 		case left() == 0:
 			return nil, h.notInTime("others")
@@ -338,7 +338,7 @@ func (h *holder) acquire(ctx context.Context) (*held, error) {
 
 // passesAway reports whether a server that cannot be had now may be had later.
 func passesAway(err error) bool {
-	switch client.StatusOf(err) {
+	switch protocol.StatusOf(err) {
 	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT,
 		Ydb.StatusIds_BAD_SESSION:
 		return true
@@ -356,10 +356,10 @@ func (h *holder) notInTime(by string) error {
 func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, error) {
 	opening, cancel := context.WithTimeout(ctx, connectMost)
 	defer cancel()
-	session, err := h.caller.Open(opening, client.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout,
+	session, err := h.caller.Open(opening, protocol.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout,
 		Description: describedAs(h.verb, h.argv), Impatient: h.flags.wait == 0})
 	switch {
-	case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND:
+	case protocol.StatusOf(err) == Ydb.StatusIds_NOT_FOUND:
 		// acquire says so, as of a node that is dropped later
 		return nil, err
 	case err != nil:
@@ -375,7 +375,7 @@ func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, err
 // changedMeanwhile are refusals of an acquire after a semaphore was made, deleted, or replaced by one of
 // another kind.
 func changedMeanwhile(err error) bool {
-	switch client.StatusOf(err) {
+	switch protocol.StatusOf(err) {
 	case Ydb.StatusIds_NOT_FOUND, Ydb.StatusIds_ABORTED:
 		return true
 	case Ydb.StatusIds_PRECONDITION_FAILED: // or there are too many
@@ -387,15 +387,15 @@ func changedMeanwhile(err error) bool {
 // changesMost bounds how often a semaphore may be another one than it has just been.
 const changesMost = 100
 
-func (h *holder) acquireBy(ctx context.Context, session *client.Session, left func() time.Duration) (*held, error) {
-	if wait := left(); wait != client.Forever { // also where no server is there to say that the time is over
+func (h *holder) acquireBy(ctx context.Context, session *protocol.Session, left func() time.Duration) (*held, error) {
+	if wait := left(); wait != protocol.Forever { // also where no server is there to say that the time is over
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, wait+connectMost)
 		defer cancel()
 	}
 	for range changesMost {
-		d, _, err := session.Describe(ctx, h.name, client.Wanted{})
-		if err != nil && client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
+		d, _, err := session.Describe(ctx, h.name, protocol.Wanted{})
+		if err != nil && protocol.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
 			return nil, h.caller.plain(err)
 		}
 		count, err := h.amount(d)
@@ -407,7 +407,7 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 		progress.start(ctx)
 		waits, placed, ended := h.evicting(ctx, session, progress.begin)
 		acquired, err := session.Acquire(waits,
-			client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
+			protocol.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
 				Ephemeral: d == nil || d.GetEphemeral(), Waiting: placed})
 		progress.end()
 		ended()
@@ -422,7 +422,7 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 			return nil, h.caller.plain(err)
 		case !acquired:
 			by := "others"
-			if d, _, err := session.Describe(ctx, h.name, client.Wanted{Owners: true}); err == nil {
+			if d, _, err := session.Describe(ctx, h.name, protocol.Wanted{Owners: true}); err == nil {
 				by = h.caller.ownersText(ctx, h.node, d)
 			}
 			return nil, h.notInTime(by)
@@ -433,11 +433,11 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 }
 
 // watch reads the order id of what a session has acquired, and watches it from then on.
-func (h *holder) watch(ctx context.Context, session *client.Session) (*held, error) {
+func (h *holder) watch(ctx context.Context, session *protocol.Session) (*held, error) {
 	gone := make(chan error, 1)
 	grant, err := session.Confirm(ctx, h.name, func(err error) { gone <- err })
-	if errors.Is(err, client.ErrTakenAway) { // before it was looked at
-		err = fmt.Errorf("%w: %w", client.ErrLost, err)
+	if errors.Is(err, protocol.ErrTakenAway) { // before it was looked at
+		err = fmt.Errorf("%w: %w", protocol.ErrLost, err)
 	}
 	if err != nil {
 		return nil, err
@@ -473,14 +473,14 @@ func describedAs(verb string, argv []string) string {
 	if len(argv) > 0 {
 		text += ": " + filepath.Base(argv[0])
 	}
-	return strings.ToValidUTF8(text[:min(len(text), client.DescriptionMost)], "")
+	return strings.ToValidUTF8(text[:min(len(text), protocol.DescriptionMost)], "")
 }
 
 // aboutNode is an error of a session's start for a person.
 func (c *caller) aboutNode(node string, err error) error {
-	switch client.StatusOf(err) {
+	switch protocol.StatusOf(err) {
 	case Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
-		if errors.Is(err, client.ErrSilent) {
+		if errors.Is(err, protocol.ErrSilent) {
 			return c.whySilent(err)
 		}
 		return c.plain(err)

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/tty"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -24,7 +24,7 @@ type queueShown struct {
 	caller           *caller
 	env              *cmdline.Env
 	verb, node, name string // verb is for messages
-	session          *client.Session
+	session          *protocol.Session
 
 	waits chan struct{}
 	over  chan struct{}
@@ -93,7 +93,7 @@ func (q *queueShown) redraw(ctx context.Context, file *os.File) {
 
 // text describes the place of the session in the queue, "" if it is not known.
 func (q *queueShown) text(ctx context.Context) string {
-	d, _, err := q.session.Describe(ctx, q.name, client.Wanted{Owners: true, Waiters: true})
+	d, _, err := q.session.Describe(ctx, q.name, protocol.Wanted{Owners: true, Waiters: true})
 	if err != nil {
 		return ""
 	}
@@ -112,7 +112,7 @@ func (q *queueShown) text(ctx context.Context) string {
 }
 
 // ownersText names the oldest owner of a semaphore, with its client where a coordd server names it in time.
-func (c *caller) ownersText(ctx context.Context, node string, d *client.Description) string {
+func (c *caller) ownersText(ctx context.Context, node string, d *protocol.Description) string {
 	owners := d.GetOwners()
 	if len(owners) == 0 {
 		return "others"

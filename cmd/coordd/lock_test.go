@@ -23,9 +23,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/conformance/testlog"
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -76,7 +76,7 @@ func (l *locking) wantCode(t *testing.T, want exit.Code, parts ...string) {
 }
 
 // lockServer starts a server with a node, and a client of it.
-func lockServer(t *testing.T) (*process, string, *client.Client) {
+func lockServer(t *testing.T) (*process, string, *protocol.Client) {
 	t.Helper()
 	p := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off")
 	endpoint := p.ready(t)
@@ -84,7 +84,7 @@ func lockServer(t *testing.T) (*process, string, *client.Client) {
 }
 
 // nodeOf makes the node, and a client of the server.
-func nodeOf(t *testing.T, endpoint string) *client.Client {
+func nodeOf(t *testing.T, endpoint string) *protocol.Client {
 	t.Helper()
 	at, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -99,7 +99,7 @@ func nodeOf(t *testing.T, endpoint string) *client.Client {
 	waitFor(t, "the node", func() bool {
 		err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
 			&Ydb_Coordination.CreateNodeRequest{Path: "/local/app"}, nil)
-		if err != nil && client.StatusOf(err) != Ydb.StatusIds_UNAVAILABLE {
+		if err != nil && protocol.StatusOf(err) != Ydb.StatusIds_UNAVAILABLE {
 			t.Fatal(err)
 		}
 		return err == nil
@@ -107,9 +107,9 @@ func nodeOf(t *testing.T, endpoint string) *client.Client {
 	return c.Client
 }
 
-func sessionOf(t *testing.T, c *client.Client) *client.Session {
+func sessionOf(t *testing.T, c *protocol.Client) *protocol.Session {
 	t.Helper()
-	s, err := c.Open(t.Context(), client.SessionConfig{Node: "/local/app", Timeout: time.Minute,
+	s, err := c.Open(t.Context(), protocol.SessionConfig{Node: "/local/app", Timeout: time.Minute,
 		Description: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -119,10 +119,10 @@ func sessionOf(t *testing.T, c *client.Client) *client.Session {
 }
 
 // described is a semaphore with its owners and waiters, nil if there is none.
-func described(t *testing.T, s *client.Session, name string) *client.Description {
+func described(t *testing.T, s *protocol.Session, name string) *protocol.Description {
 	t.Helper()
-	d, _, err := s.Describe(t.Context(), name, client.Wanted{Owners: true, Waiters: true})
-	if err != nil && client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
+	d, _, err := s.Describe(t.Context(), name, protocol.Wanted{Owners: true, Waiters: true})
+	if err != nil && protocol.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
 		t.Fatal(err)
 	}
 	return d
@@ -171,7 +171,7 @@ func TestLockWaits(t *testing.T) {
 	if err := s.Create(t.Context(), "door", 3, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "door", Count: 2}); !got || err != nil {
+	if got, err := s.Acquire(t.Context(), protocol.Acquisition{Name: "door", Count: 2}); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	lock := func(args ...string) *locking {
@@ -310,12 +310,12 @@ func TestLockLost(t *testing.T) {
 echo ready $$ $!; while :; do sleep 0.05; done`
 	for _, test := range []struct {
 		name, script string
-		lose         func(t *testing.T, p *process, c *client.Client, s *client.Session, l *locking)
+		lose         func(t *testing.T, p *process, c *protocol.Client, s *protocol.Session, l *locking)
 		code         exit.Code
 		want         []string
 	}{
 		{"session ended", stubborn,
-			func(t *testing.T, _ *process, c *client.Client, s *client.Session, _ *locking) {
+			func(t *testing.T, _ *process, c *protocol.Client, s *protocol.Session, _ *locking) {
 				owner := described(t, s, "door").GetOwners()[0].GetSessionId()
 				if err := c.Invoke(t.Context(), adminpb.Inspect_EndSession_FullMethodName,
 					&adminpb.EndSessionRequest{Path: "/local/app", Session: owner},
@@ -324,22 +324,22 @@ echo ready $$ $!; while :; do sleep 0.05; done`
 				}
 			}, exit.Lost, []string{`lock: "door" of /local/app is lost`, "Session has expired"}},
 		{"forced delete", stubborn,
-			func(t *testing.T, _ *process, _ *client.Client, s *client.Session, _ *locking) {
+			func(t *testing.T, _ *process, _ *protocol.Client, s *protocol.Session, _ *locking) {
 				if err := s.Delete(t.Context(), "door", true); err != nil {
 					t.Fatal(err)
 				}
 			}, exit.Lost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
 		{"coordd lock killed", runsOn,
-			func(t *testing.T, _ *process, _ *client.Client, _ *client.Session, l *locking) {
+			func(t *testing.T, _ *process, _ *protocol.Client, _ *protocol.Session, l *locking) {
 				l.Kill()
 			}, exit.Code(255), nil}, // what Go calls a process that has no code
 		{"server killed", stubborn,
-			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+			func(t *testing.T, p *process, _ *protocol.Client, _ *protocol.Session, l *locking) {
 				p.Kill()
 				l.says(t, "got TERM")
 			}, exit.Lost, []string{"no server has answered in time"}},
 		{"server stopped", "trap 'echo got TERM; exit 5' TERM; " + runsOn,
-			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+			func(t *testing.T, p *process, _ *protocol.Client, _ *protocol.Session, l *locking) {
 				p.Pause()
 				l.says(t, "got TERM") // and that is enough for this one
 				<-l.Ended()
@@ -383,7 +383,7 @@ func TestLostSessionIsNotUnanswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-what.session.Lost()
-	if left, err := what.session.Left(), what.tooLate(); left != 0 || !errors.Is(err, client.ErrLost) {
+	if left, err := what.session.Left(), what.tooLate(); left != 0 || !errors.Is(err, protocol.ErrLost) {
 		t.Errorf("%v left, because %v", left, err)
 	}
 }
@@ -618,7 +618,7 @@ func TestLockShowsTheQueue(t *testing.T) {
 	}
 	_, endpoint, c := lockServer(t)
 	s := sessionOf(t, c)
-	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true,
+	if got, err := s.Acquire(t.Context(), protocol.Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true,
 		Data: []byte("me\x1b[2J")}); !got || err != nil {
 		t.Fatal(got, err)
 	}

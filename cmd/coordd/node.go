@@ -17,9 +17,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -123,7 +123,7 @@ func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordina
 	answer, err := c.Operate(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
 		&Ydb_Coordination.CreateNodeRequest{Path: c.path(path), Config: config})
 	if err == nil {
-		err = client.Answered(answer.GetStatus(), answer.GetIssues())
+		err = protocol.Answered(answer.GetStatus(), answer.GetIssues())
 	}
 	return len(answer.GetIssues()) == 0, c.aboutPath(path, err)
 }

@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -199,9 +199,9 @@ func argumentsOf(use string) cobra.PositionalArgs {
 const oneShotTimeout = 10 * time.Second
 
 // withSession does something in a session of its own.
-func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *client.Session) error) error {
+func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *protocol.Session) error) error {
 	node = c.path(node)
-	s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: oneShotTimeout,
+	s, err := c.Open(ctx, protocol.SessionConfig{Node: node, Timeout: oneShotTimeout,
 		Description: describedAs(verb, nil), Impatient: true})
 	if err != nil {
 		return c.aboutNode(node, err)
@@ -215,9 +215,9 @@ func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *
 
 // checkName sees to the length of a semaphore's name.
 func checkName(name string) error {
-	if len(name) > client.NameMost {
+	if len(name) > protocol.NameMost {
 		return exit.Usagef("argument NAME: %d bytes are not allowed: want up to %d", len(name),
-			client.NameMost)
+			protocol.NameMost)
 	}
 	return nil
 }

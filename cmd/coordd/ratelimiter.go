@@ -20,9 +20,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -50,7 +50,7 @@ func checkResource(path string) error {
 
 // aboutResource is an error of a call that names a resource.
 func (c *caller) aboutResource(node, resource string, err error) error {
-	var refused *client.Refused
+	var refused *protocol.Refused
 	switch {
 	case errors.As(err, &refused) && refused.Text == "" && refused.Status == Ydb.StatusIds_BAD_REQUEST:
 		return exit.With(exit.NotFound, fmt.Errorf("%s has no resource %q, or is no coordination node; "+
@@ -122,7 +122,7 @@ func resourceCreateCommand(env *cmdline.Env) *cobra.Command {
 						MaxBurstSizeCoefficient: f.burst}}}
 			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName,
 				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource}, nil)
-			if client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
+			if protocol.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
 				return fmt.Sprintf("%q exists already, with the same settings", args[1]), nil
 			}
 			return fmt.Sprintf("made %q", args[1]), c.aboutResource(args[0], args[1], err)
@@ -242,7 +242,7 @@ func resourceAcquireCommand(env *cmdline.Env) *cobra.Command {
 				request.Units = &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}
 			}
 			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName, request, nil)
-			if status := client.StatusOf(err); status == Ydb.StatusIds_TIMEOUT || status == Ydb.StatusIds_CANCELLED {
+			if status := protocol.StatusOf(err); status == Ydb.StatusIds_TIMEOUT || status == Ydb.StatusIds_CANCELLED {
 				return "", exit.With(exit.Conflict, fmt.Errorf("%q: there are not %s to be had now; nothing was taken",
 					args[1], counted(amount, "unit")))
 			}

@@ -26,8 +26,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // Secrets of these tests. Each is a word of its own, so that it can be looked for.
@@ -121,7 +121,7 @@ func (s *secured) user(stdin string, args ...string) (int, string) {
 
 func (s *secured) connect() *grpc.ClientConn {
 	s.t.Helper()
-	security, err := client.Trust(s.path("ca.pem"))
+	security, err := protocol.Trust(s.path("ca.pem"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

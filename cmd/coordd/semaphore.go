@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -35,8 +35,8 @@ func semaphoreCommand(env *cmdline.Env) *cobra.Command {
 
 // checkData sees to the size of data that a flag or an argument gives.
 func checkData(from string, size int) error {
-	if size > client.DataMost {
-		return exit.Usagef("%s: %d bytes are not allowed: want up to %d", from, size, client.DataMost)
+	if size > protocol.DataMost {
+		return exit.Usagef("%s: %d bytes are not allowed: want up to %d", from, size, protocol.DataMost)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func semaphoreCreateCommand(env *cmdline.Env) *cobra.Command {
 		},
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			return fmt.Sprintf("made %q with a limit of %d", args[1], limit), c.withSession(ctx, args[0],
-				"semaphore create", func(s *client.Session) error {
+				"semaphore create", func(s *protocol.Session) error {
 					return aboutSemaphore(args[1], s.Create(ctx, args[1], limit, []byte(data)))
 				})
 		}}, nil)
@@ -72,7 +72,7 @@ func semaphoreCreateCommand(env *cmdline.Env) *cobra.Command {
 
 // aboutSemaphore is an error of a request that names a semaphore.
 func aboutSemaphore(name string, err error) error {
-	if client.StatusOf(err) == Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
+	if protocol.StatusOf(err) == Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
 		return err
 	}
 	return fmt.Errorf("%q: %w", name, err)
@@ -84,7 +84,7 @@ func semaphoreSetCommand(env *cmdline.Env) *cobra.Command {
   coordd sem set app greeting hello
   echo '{"debug": true}' | coordd sem set app greeting --file -`},
 		func(ctx context.Context, c *caller, node, name string, data []byte) error {
-			return c.withSession(ctx, node, "semaphore set", func(s *client.Session) error {
+			return c.withSession(ctx, node, "semaphore set", func(s *protocol.Session) error {
 				return aboutSemaphore(name, s.Update(ctx, name, data))
 			})
 		})
@@ -129,11 +129,11 @@ func dataOf(env *cmdline.Env, file string, argument []string) (data []byte, err 
 		defer opened.Close()
 		from = opened
 	}
-	if data, err = io.ReadAll(io.LimitReader(from, client.DataMost+1)); err != nil {
+	if data, err = io.ReadAll(io.LimitReader(from, protocol.DataMost+1)); err != nil {
 		return nil, fmt.Errorf("flag --file: %w", err)
 	}
-	if len(data) > client.DataMost {
-		return nil, exit.Usagef("flag --file: more than %d bytes are not allowed", client.DataMost)
+	if len(data) > protocol.DataMost {
+		return nil, exit.Usagef("flag --file: more than %d bytes are not allowed", protocol.DataMost)
 	}
 	return data, nil
 }
@@ -147,9 +147,9 @@ func semaphoreDeleteCommand(env *cmdline.Env) *cobra.Command {
 		example: "  coordd sem create app old --limit 1\n  coordd sem delete app old",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			return fmt.Sprintf("deleted %q", args[1]), c.withSession(ctx, args[0], "semaphore delete",
-				func(s *client.Session) error {
+				func(s *protocol.Session) error {
 					err := s.Delete(ctx, args[1], force)
-					if client.StatusOf(err) == Ydb.StatusIds_PRECONDITION_FAILED {
+					if protocol.StatusOf(err) == Ydb.StatusIds_PRECONDITION_FAILED {
 						return whyNotDeleted(ctx, s, args[0], args[1], err)
 					}
 					return aboutSemaphore(args[1], err)
@@ -160,8 +160,8 @@ func semaphoreDeleteCommand(env *cmdline.Env) *cobra.Command {
 }
 
 // whyNotDeleted says what helps.
-func whyNotDeleted(ctx context.Context, s *client.Session, node, name string, err error) error {
-	d, _, describeErr := s.Describe(ctx, name, client.Wanted{Owners: true})
+func whyNotDeleted(ctx context.Context, s *protocol.Session, node, name string, err error) error {
+	d, _, describeErr := s.Describe(ctx, name, protocol.Wanted{Owners: true})
 	switch {
 	case describeErr != nil:
 		return aboutSemaphore(name, err)
@@ -205,7 +205,7 @@ type semaphoreShown struct {
 	data []byte
 }
 
-func showSemaphore(node string, d *client.Description) *semaphoreShown {
+func showSemaphore(node string, d *protocol.Description) *semaphoreShown {
 	shown := &semaphoreShown{Node: node, Name: d.GetName(), Limit: d.GetLimit(), Count: d.GetCount(),
 		Ephemeral: d.GetEphemeral(), bytesShown: showBytes(d.GetData()), Owners: []*linkShown{},
 		Waiters: []*linkShown{}, data: d.GetData()}
@@ -327,18 +327,18 @@ func semaphoreShowCommand(env *cmdline.Env) *cobra.Command {
   coordd semaphore show app printers
   coordd sem show app printers -o json`,
 		run: func(ctx context.Context, c *caller, args []string) error {
-			return c.withSession(ctx, args[0], "semaphore show", func(s *client.Session) error {
+			return c.withSession(ctx, args[0], "semaphore show", func(s *protocol.Session) error {
 				// before the data, which may be younger then
 				version, unknown := c.versions(ctx, args[0], args[1], false)
-				d, _, err := s.Describe(ctx, args[1], client.Wanted{Owners: true, Waiters: true})
+				d, _, err := s.Describe(ctx, args[1], protocol.Wanted{Owners: true, Waiters: true})
 				var holds []*holdShown
-				if history && (err == nil || client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND) {
+				if history && (err == nil || protocol.StatusOf(err) == Ydb.StatusIds_NOT_FOUND) {
 					var failed error
 					if holds, failed = c.holds(ctx, args[0], args[1]); failed != nil {
 						return cmp.Or(err, failed)
 					}
 					if err != nil && len(holds) > 0 { // an ephemeral semaphore is there only while it is used
-						d, err = &client.Description{Name: args[1], Limit: math.MaxUint64, Ephemeral: true}, nil
+						d, err = &protocol.Description{Name: args[1], Limit: math.MaxUint64, Ephemeral: true}, nil
 					}
 				}
 				if err != nil {

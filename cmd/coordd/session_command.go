@@ -14,9 +14,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
-	"github.com/coordd/coordd/internal/client"
 	"github.com/coordd/coordd/internal/cmdline"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/protocol"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -174,7 +174,7 @@ func (c *caller) whoAmI(ctx context.Context) (string, error) {
 	result := new(Ydb_Discovery.WhoAmIResult)
 	err := c.Call(ctx, Ydb_Discovery_V1.DiscoveryService_WhoAmI_FullMethodName,
 		&Ydb_Discovery.WhoAmIRequest{}, result)
-	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR ||
+	if refused := protocol.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR ||
 		refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
 		return "", exit.Usagef("flag --mine: the server knows no name of yours; log in with --user or --token-file")
 	}

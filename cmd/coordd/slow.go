@@ -53,7 +53,7 @@ func millisOf(micros uint32) float64 { return float64(micros) / 1000 }
 // microsText is a time with three digits.
 func microsText(micros uint32) string { return fmt.Sprintf("%.3g ms", millisOf(micros)) }
 
-// slowStages describes the stages (server/group/slow).
+// slowStages describes the stages (server/group/slowest).
 var slowStages = map[string]string{"room": "until the server had room", "turn": "until a turn of the group",
 	"encode": "in its turn before the log", "log": "until the log was written", "write": "in the write of the log",
 	"sync": "in the sync of the log", "commit": "until it was committed", "apply": "until it was executed",

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coordd/coordd/conformance/testlog"
-	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // openTerminal makes a terminal. What is written to user is typed, and what the program prints comes out of it.
@@ -68,7 +68,8 @@ func TestTopAtATerminal(t *testing.T) {
 	s := sessionOf(t, c)
 	for i := range 60 {
 		name := fmt.Sprintf("lock %02d %s", i, strings.Repeat("long ", 20))
-		if got, err := s.Acquire(t.Context(), client.Acquisition{Name: name, Count: 1 << 63, Ephemeral: true}); !got ||
+		got, err := s.Acquire(t.Context(), protocol.Acquisition{Name: name, Count: 1 << 63, Ephemeral: true})
+		if !got ||
 			err != nil {
 			t.Fatal(got, err)
 		}

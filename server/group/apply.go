@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/events"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -130,15 +130,15 @@ func (g *core) apply(e *raftstore.Entry, committed coordination.Instant) error {
 // timeEntry keeps the times of an entry that was executed, for the requests that it answers. own reports whether this
 // server has proposed it, with commands. The turn is held.
 func (g *core) timeEntry(e *raftstore.Entry, committed coordination.Instant, own bool) {
-	times := slow.Entry{slow.Commit: committed}
+	times := slowest.Entry{slowest.Commit: committed}
 	if a := e.Append; a != nil {
 		g.Slow.Wrote(a.Took, a.Syncing)
-		times[slow.Log] = g.clock.At(a.Begun)
-		times[slow.Sync] = times[slow.Log] + coordination.Instant(a.Took)
-		times[slow.Write] = times[slow.Sync] - coordination.Instant(a.Syncing)
+		times[slowest.Log] = g.clock.At(a.Begun)
+		times[slowest.Sync] = times[slowest.Log] + coordination.Instant(a.Took)
+		times[slowest.Write] = times[slowest.Sync] - coordination.Instant(a.Syncing)
 	}
 	if own && g.proposed.Next(&times) {
-		times[slow.Apply] = g.clock.Now()
+		times[slowest.Apply] = g.clock.Now()
 		g.Slow.Put(e.Index, &times)
 	}
 }
@@ -224,7 +224,7 @@ func (g eventPlace) Leads() bool { return g.replica.Reign() != 0 }
 // themselves, once they have their answers.
 func (g *core) setLeader() {
 	g.Slow.Led(g.clock.Now())
-	g.proposed = slow.Proposals{}
+	g.proposed = slowest.Proposals{}
 	g.quiet.Store(false)
 	g.inFlight, g.unsaid = 0, streams.Unsaid{}
 	if g.link != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -40,7 +40,7 @@ type shared struct {
 	comparer *compare.Comparer // of the states of servers
 	events   *events.Ring      // the last events, for watchers
 	limiter  *limiter.Limiter  // the buckets of this server
-	Slow     *slow.Recorder    // the slowest requests of this server's streams
+	Slow     *slowest.Recorder // the slowest requests of this server's streams
 	rounds   readRounds
 
 	ready     chan struct{} // closed when a leader serves, here or elsewhere, for the first time
@@ -93,7 +93,7 @@ type core struct {
 	barriers      []passedBarrier // whose index the machine has not executed yet
 	unsaid        streams.Unsaid
 	begun         coordination.Instant // the present turn
-	proposed      slow.Proposals       // in this reign, and not executed yet
+	proposed      slowest.Proposals    // in this reign, and not executed yet
 
 	// Room that turns use again: the entry that is executed, what is packed into one, and what was taken out
 	// of the queue.

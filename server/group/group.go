@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/server/group/compare"
 	"github.com/coordd/coordd/server/group/events"
 	"github.com/coordd/coordd/server/group/limiter"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 	"github.com/coordd/coordd/server/group/streams"
 )
 
@@ -75,7 +75,7 @@ func newGroup(config Config) *Group {
 	if g.shell = config.Shell; g.shell == (clock.Clock{}) {
 		g.shell = g.clock
 	}
-	g.Slow = slow.New(func() bool { return g.store.Checkpoints.Open() })
+	g.Slow = slowest.New(func() bool { return g.store.Checkpoints.Open() })
 	g.streams = streams.New(streams.Config{Core: self, Clock: g.clock, Room: g.queue.room, Linger: config.Linger,
 		OutboundBytes: config.OutboundBytes, Remind: config.Remind, Slow: g.Slow})
 	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })

@@ -12,12 +12,12 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 )
 
 // asked sends a request as a server does, and returns what is kept of it. between is called before the answer counts as
 // sent.
-func (c *testClient) asked(t *testing.T, g *Group, r *coordination.Request, between func()) *slow.Record {
+func (c *testClient) asked(t *testing.T, g *Group, r *coordination.Request, between func()) *slowest.Record {
 	t.Helper()
 	m := coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: 1, Request: r}
 	c.stream.AwaitRoom(t.Context(), &m)
@@ -41,9 +41,9 @@ func (c *testClient) asked(t *testing.T, g *Group, r *coordination.Request, betw
 // TestWhereRequestsAreSlow delays requests in one place after the other, and wants that place named.
 func TestWhereRequestsAreSlow(t *testing.T) {
 	const pause = 100 * time.Millisecond
-	var delayed atomic.Int64 // a slow.Stage
-	delay := func(s slow.Stage) {
-		if slow.Stage(delayed.Load()) == s {
+	var delayed atomic.Int64 // a slowest.Stage
+	delay := func(s slowest.Stage) {
+		if slowest.Stage(delayed.Load()) == s {
 			time.Sleep(pause)
 		}
 	}
@@ -52,17 +52,17 @@ func TestWhereRequestsAreSlow(t *testing.T) {
 	config.Log.Slow = func(step string) {
 		switch step {
 		case "write log":
-			delay(slow.Write)
+			delay(slowest.Write)
 		case "sync log":
-			delay(slow.Sync)
+			delay(slowest.Sync)
 		}
 	}
-	config.Executing = func(*coordination.Machine, *coordination.Entry) { delay(slow.Apply) }
+	config.Executing = func(*coordination.Machine, *coordination.Entry) { delay(slowest.Apply) }
 	g := startTest(t, config)
 	defer stopTest(t, g)
 	createNode(t, g, testNode)
 	client := openSession(t, g, 600_000)
-	for _, stage := range []slow.Stage{slow.Write, slow.Sync, slow.Apply, slow.Turn, slow.Send} {
+	for _, stage := range []slowest.Stage{slowest.Write, slowest.Sync, slowest.Apply, slowest.Turn, slowest.Send} {
 		tries := 0
 		eventually(t, stage.String()+" to be what is slow", func() bool { // something else may be slow as well
 			tries++
@@ -70,21 +70,22 @@ func TestWhereRequestsAreSlow(t *testing.T) {
 			delayed.Store(int64(stage))
 			defer delayed.Store(-1)
 			over := make(chan struct{})
-			if close(over); stage == slow.Turn {
+			if close(over); stage == slowest.Turn {
 				over = holdTurn(t, g, pause)
 			}
-			q := client.asked(t, g, take(fmt.Sprint(stage, tries)), func() { delay(slow.Send) })
+			q := client.asked(t, g, take(fmt.Sprint(stage, tries)), func() { delay(slowest.Send) })
 			<-over
 			if q == nil {
 				t.Fatal("a slow request is not kept")
 			}
-			most, sum := slow.Room, slow.Micros(0)
+			most, sum := slowest.Room, slowest.Micros(0)
 			for s, took := range q.Stages {
 				if sum += took; took > q.Stages[most] {
-					most = slow.Stage(s)
+					most = slowest.Stage(s)
 				}
 			}
-			if q.Stages[stage] < slow.MicrosOf(pause) || sum > q.Total || sum+slow.Micros(slow.Stages) < q.Total ||
+			if q.Stages[stage] < slowest.MicrosOf(pause) || sum > q.Total ||
+				sum+slowest.Micros(slowest.Stages) < q.Total ||
 				q.Session == 0 || q.Node == 0 {
 				t.Fatalf("%s is delayed, and this is kept: %+v", stage, q)
 			}
@@ -125,7 +126,7 @@ func TestSlowOnAFollower(t *testing.T) {
 			if q == nil {
 				t.Fatalf("nothing is kept on server %d", i)
 			}
-			if (q.Stages[slow.Leader] > 0) == q.Led {
+			if (q.Stages[slowest.Leader] > 0) == q.Led {
 				t.Errorf("server %d: %+v", i, q)
 			}
 			if q.Led != (i == leader) || q.NewLeader {

@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/clusterpb"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 	"github.com/coordd/coordd/server/meters"
 )
 
@@ -41,7 +41,7 @@ func (s *Service) Slow(ctx context.Context, r *adminpb.SlowRequest) (*adminpb.Sl
 	for _, answer := range answers {
 		response.Calls = append(response.Calls, answer.GetResponse().GetCalls()...)
 	}
-	response.Calls = slowest(response.GetCalls(), r)
+	response.Calls = slowestOf(response.GetCalls(), r)
 	looking, cancelLooking := context.WithTimeout(ctx, clientPatience)
 	defer cancelLooking()
 	_, _ = s.Group.Read(looking, func(m *coordination.Machine) outcome.Outcome { // without a turn paths are missing
@@ -55,8 +55,8 @@ func (s *Service) Slow(ctx context.Context, r *adminpb.SlowRequest) (*adminpb.Sl
 	return response, ctx.Err()
 }
 
-// slowest sorts requests, the slowest first, and returns as many as are wanted.
-func slowest(list []*adminpb.SlowCall, r *adminpb.SlowRequest) []*adminpb.SlowCall {
+// slowestOf sorts requests, the slowest first, and returns as many as are wanted.
+func slowestOf(list []*adminpb.SlowCall, r *adminpb.SlowRequest) []*adminpb.SlowCall {
 	slices.SortFunc(list, func(a, b *adminpb.SlowCall) int {
 		return cmp.Compare(b.GetTotalMicros(), a.GetTotalMicros())
 	})
@@ -67,7 +67,7 @@ func slowest(list []*adminpb.SlowCall, r *adminpb.SlowRequest) []*adminpb.SlowCa
 func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 	log, response := s.Group.Log(), &adminpb.SlowResponse{}
 	server := log.Members().NameOf(log.Member())
-	micros := func(d time.Duration) uint32 { return uint32(slow.MicrosOf(d)) }
+	micros := func(d time.Duration) uint32 { return uint32(slowest.MicrosOf(d)) }
 	for _, w := range s.Group.Slow.Windows() {
 		window := &adminpb.SlowWindow{EndsMillis: uint64(w.Ends.UnixMilli()), Collections: uint32(w.Collections),
 			PausedMicros: micros(w.CollectionPaused), CollectionMicros: micros(w.CollectionTook),
@@ -85,7 +85,7 @@ func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 			for stage, took := range q.Stages {
 				if took > 0 {
 					call.Stages = append(call.Stages,
-						&adminpb.SlowStage{Stage: slow.Stage(stage).String(), Micros: uint32(took)})
+						&adminpb.SlowStage{Stage: slowest.Stage(stage).String(), Micros: uint32(took)})
 				}
 			}
 			slices.SortStableFunc(call.Stages, func(a, b *adminpb.SlowStage) int {
@@ -94,6 +94,6 @@ func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 			response.Calls = append(response.Calls, call)
 		}
 	}
-	response.Calls = slowest(response.GetCalls(), r)
+	response.Calls = slowestOf(response.GetCalls(), r)
 	return response
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/coordd/coordd/internal/client"
+	"github.com/coordd/coordd/internal/protocol"
 )
 
 // TestScrapeOfSemaphores wants the semaphores that are named, one that does not exist included, with labels that
@@ -28,13 +28,14 @@ func TestScrapeOfSemaphores(t *testing.T) {
 		&Ydb_Coordination.CreateNodeRequest{Path: node}); err != nil {
 		t.Fatal(err)
 	}
-	c := client.New(client.Config{Address: s.Addr().String(), Database: "/local", Name: "test",
+	c := protocol.New(protocol.Config{Address: s.Addr().String(), Database: "/local", Name: "test",
 		Dial: func(address string) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		}})
 	defer c.Close()
-	open := func() *client.Session {
-		session, err := c.Open(t.Context(), client.SessionConfig{Node: node, Timeout: time.Minute, Description: "test"})
+	open := func() *protocol.Session {
+		session, err := c.Open(t.Context(), protocol.SessionConfig{Node: node, Timeout: time.Minute,
+			Description: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,7 @@ func TestScrapeOfSemaphores(t *testing.T) {
 	}
 	owner := open()
 	for range 5 {
-		if got, err := owner.Acquire(t.Context(), client.Acquisition{Name: odd, Count: 1, Ephemeral: true}); !got {
+		if got, err := owner.Acquire(t.Context(), protocol.Acquisition{Name: odd, Count: 1, Ephemeral: true}); !got {
 			t.Fatal(got, err)
 		}
 		if got, err := owner.Release(t.Context(), odd); !got {
@@ -51,16 +52,16 @@ func TestScrapeOfSemaphores(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"held", odd, "other"} {
-		if got, err := owner.Acquire(t.Context(), client.Acquisition{Name: name, Count: 1, Ephemeral: true}); !got {
+		if got, err := owner.Acquire(t.Context(), protocol.Acquisition{Name: name, Count: 1, Ephemeral: true}); !got {
 			t.Fatal(got, err)
 		}
 	}
 	waits := make(chan struct{}, 2)
-	for _, wait := range []time.Duration{client.Forever, time.Hour} {
+	for _, wait := range []time.Duration{protocol.Forever, time.Hour} {
 		waiter := open()
 		go func() {
-			_, _ = waiter.Acquire(t.Context(), client.Acquisition{Name: "held", Count: math.MaxUint64, Ephemeral: true,
-				Wait: wait, Waiting: func() { waits <- struct{}{} }})
+			_, _ = waiter.Acquire(t.Context(), protocol.Acquisition{Name: "held", Count: math.MaxUint64,
+				Ephemeral: true, Wait: wait, Waiting: func() { waits <- struct{}{} }})
 		}()
 	}
 	<-waits

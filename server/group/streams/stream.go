@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/hooks"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 )
 
 const (
@@ -122,7 +122,7 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 		return
 	}
 	now := s.set.config.Clock.Now()
-	message.RoomMicros = uint32(slow.MicrosOf(now - begun))
+	message.RoomMicros = uint32(slowest.MicrosOf(now - begun))
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.front.Read(now)
@@ -415,7 +415,8 @@ func (s *Stream) Sent(r *coordination.Reply) {
 	if !s.set.config.Slow.Wants(r.Received, now) {
 		return
 	}
-	q := slow.Request{Kind: r.Asked.Kind, Name: r.Asked.Name, Received: r.Received, Delivered: r.Delivered, Sent: now,
+	q := slowest.Request{Kind: r.Asked.Kind, Name: r.Asked.Name, Received: r.Received, Delivered: r.Delivered,
+		Sent: now,
 		Room: coordination.Instant(r.RoomMicros) * coordination.Instant(time.Microsecond), Index: r.Index}
 	s.mutex.Lock()
 	q.Node, q.Session = s.front.Session()

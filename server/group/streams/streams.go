@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/budget"
 	"github.com/coordd/coordd/internal/clock"
-	"github.com/coordd/coordd/server/group/slow"
+	"github.com/coordd/coordd/server/group/slowest"
 )
 
 const (
@@ -55,7 +55,7 @@ type Config struct {
 	// OutboundBytes bounds the replies that wait for a client before it is cut off.
 	OutboundBytes int
 	// Slow keeps the slowest requests.
-	Slow *slow.Recorder
+	Slow *slowest.Recorder
 	// Remind reports whether clients are pinged by the real clock, too; nil: never.
 	Remind func() bool
 }

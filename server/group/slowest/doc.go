@@ -1,4 +1,4 @@
-// Package slow keeps the slowest requests of this server's Session streams, with the time that each spent in each
+// Package slowest keeps the slowest requests of this server's Session streams, with the time that each spent in each
 // stage.
 //
 // A request brings the time of its arrival and that of its answer. What all requests of an entry share, from the
@@ -13,4 +13,4 @@
 // message is received when gRPC has all of it, and sent when gRPC has taken it for the connection: the sockets'
 // buffers are not seen, nor requests that gRPC holds while the stream is not read. Starts and stops of sessions,
 // pings and unary calls are left out. On a server that does not lead, the leader and the way there are one stage.
-package slow
+package slowest

@@ -1,4 +1,4 @@
-// Package client is a small client of YDB's coordination protocol, for coordd's own commands and for the exported
+// Package protocol is a small client of YDB's coordination protocol, for coordd's own commands and for the exported
 // package client. It works on any server of that protocol, and hides no status and no loss.
 //
 // A Client knows where servers are and who calls. Its Call is for the unary services. A Session is one
@@ -10,4 +10,4 @@
 // nothing, since it may have been long on its way.
 //
 // All methods may be called by several goroutines at a time.
-package client
+package protocol
