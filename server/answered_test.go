@@ -30,7 +30,7 @@ var localMethods = []string{
 	"/Ydb.Monitoring.V1.MonitoringService/",
 	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status",
 	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Limits", healthService,
-	"/" + adminpb.Console_ServiceDesc.ServiceName + "/",
+	"/" + adminpb.Console_ServiceDesc.ServiceName + "/", adminpb.Inspect_Slow_FullMethodName,
 }
 
 // askedFor has valid values for the fields of any request, by their names.

@@ -24,12 +24,12 @@ func TestRefusals(t *testing.T) {
 			[]string{"no command given",
 				"bench, cert, check, chown, cluster, completion, config, console, discover, doctor, " +
 					"elect, events, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
-					"ratelimiter, revoke, rmdir, semaphore, serve, session, top, user, version"}},
+					"ratelimiter, revoke, rmdir, semaphore, serve, session, slow, top, user, version"}},
 		{"unknown command", "bogus", nil, "", exit.Usage,
 			[]string{`unknown command "bogus"`,
 				"bench, cert, check, chown, cluster, completion, config, console, discover, doctor, " +
 					"elect, events, export, grant, health, help, import, licenses, lock, ls, mkdir, node, " +
-					"ratelimiter, revoke, rmdir, semaphore, serve, session, top, user, version"}},
+					"ratelimiter, revoke, rmdir, semaphore, serve, session, slow, top, user, version"}},
 		{"slip in a command", "srve", nil, "", exit.Usage,
 			[]string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exit.Usage,

@@ -94,9 +94,7 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 		return AboutDataDir(p.ended(server, signals, logger), s.DataDir, values)
 	case received := <-signals:
 		logger.Info("stopping", "signal", received.String())
-		if err := notify.Of(p.Environ.Value).Send(notify.Stopping); err != nil {
-			logger.Warn("cannot notify the service manager", "error", err)
-		}
+		p.notifyStopping(logger)
 		err := p.stop(server, logger, signals)
 		if reason := server.Err(); reason != nil { // it failed at the same time, or while it stopped
 			err = AboutDataDir(reason, s.DataDir, values)
@@ -105,6 +103,12 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 			logger.Info("stopped")
 		}
 		return err
+	}
+}
+
+func (p *Process) notifyStopping(logger *slog.Logger) {
+	if err := notify.Of(p.Environ.Value).Send(notify.Stopping); err != nil {
+		logger.Warn("cannot notify the service manager", "error", err)
 	}
 }
 
@@ -146,6 +150,7 @@ func (p *Process) launch(ctx context.Context, giveUp func(), s Settings, values 
 		return r.server, r.err
 	case received := <-signals:
 		logger.Info("stopping before the server is ready", "signal", received.String())
+		p.notifyStopping(logger) // which may have been notified that it is
 		giveUp()
 	}
 	select {
