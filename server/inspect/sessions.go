@@ -161,7 +161,8 @@ func (s *Service) ask(ctx context.Context, members raftstore.Members, server uin
 }
 
 // askAll puts a question to all members at once; here answers for this server. It returns the members by their names,
-// their answers, empty or nil ones of those that did not answer, and the reasons.
+// their answers, empty or nil ones of those that did not answer, and the reasons. The answer of this server comes last
+// if it is no member any more.
 func askAll[Answer any](ctx context.Context, s *Service, question proto.Message,
 	here func() *Answer) (members raftstore.Members, answers []*Answer, unknown []string) {
 	members = s.Group.Log().Members()
@@ -180,6 +181,8 @@ func askAll[Answer any](ctx context.Context, s *Service, question proto.Message,
 	asked.Wait()
 	if i := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == s.Group.Log().Member() }); i >= 0 {
 		answers[i] = own
+	} else { // it was removed, and still knows what it has seen
+		answers = append(answers, own)
 	}
 	return members, answers, slices.DeleteFunc(unknown, func(why string) bool { return why == "" })
 }
