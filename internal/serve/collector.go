@@ -51,7 +51,8 @@ func (c *collections) done() {
 	metrics.Read(samples)
 	live, made, spent := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Float64()
 	now := time.Now()
-	percent := nextPercent(float64(live), float64(made-c.made)/now.Sub(c.at).Seconds(), spent-c.spent, c.memory)
+	passed := max(now.Sub(c.at), time.Millisecond) // some clocks are coarse
+	percent := nextPercent(float64(live), float64(made-c.made)/passed.Seconds(), spent-c.spent, c.memory)
 	c.at, c.made, c.spent = now, made, spent
 	if 10*max(percent, c.percent) > 11*min(percent, c.percent) { // setting it stops the process for a moment
 		c.percent = percent
