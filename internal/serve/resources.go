@@ -43,7 +43,9 @@ func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 	} else if memory == math.MaxInt64 { // switched off by name
 		memory, from = memoryOf(os.DirFS("/"))
 	}
-	spaceCollections(memory)
+	if onDisk { // one in memory is for tests and laptops: little memory goes before speed
+		spaceCollections(memory)
+	}
 	resources := server.Resources{MemoryBytes: memory, Descriptors: RaiseDescriptors()}
 	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from,
 		"runtime_limit_bytes", debug.SetMemoryLimit(-1), "descriptors", resources.Descriptors,

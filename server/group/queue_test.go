@@ -41,19 +41,16 @@ func TestRoomIsForOne(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	entered := make(chan *streams.Stream, clients)
-	message := &coordination.ClientMessage{Kind: coordination.ClientSemaphore,
-		Request: &coordination.Request{Data: make([]byte, each)}}
+	data := make([]byte, each)
 	for range clients {
 		s := g.NewStream(nil, streams.Caller{}, &coordination.PingPolicy{})
 		go func() {
-			s.AwaitRoom(ctx, message)
+			s.AwaitRoom(ctx, &coordination.ClientMessage{Kind: coordination.ClientSemaphore,
+				Request: &coordination.Request{Data: data}})
 			entered <- s
 		}()
 	}
-	waiting := func() int {
-		waiting := g.queue.room.Waiting()
-		return waiting
-	}
+	waiting := g.queue.room.Waiting
 	eventually(t, "all to wait", func() bool { return waiting() == clients })
 	g.queue.takeRequests(nil)
 	const most = maxQueuedBytes / (each + streams.EventBytes)
