@@ -48,6 +48,7 @@ type History struct {
 	config  Config
 	lost    atomic.Uint64
 	hidden  atomic.Uint64    // events of this index and later ones are being written; 0: none are
+	version atomic.Uint64    // counts batches, with those that could not be written
 	written atomic.Uint64    // no event of a batch that was written since the start has a larger index; 0: no batch was
 	reading [2]chan struct{} // one scan at a time for administrators, and one for all others
 	stop    chan struct{}
@@ -94,6 +95,10 @@ func (h *History) Stop() {
 
 // Lost returns how many events could not be kept.
 func (h *History) Lost() uint64 { return h.lost.Load() }
+
+// Version changes whenever Read may return other events than before. A version from before a Read is that of its events
+// or an older one.
+func (h *History) Version() uint64 { return h.version.Load() }
 
 func (h *History) run() {
 	defer close(h.ended)
@@ -148,6 +153,7 @@ func (h *History) keep(now time.Time, taken []events.Rare, holed bool) {
 	defer func() {
 		h.written.Store(newest)
 		h.hidden.Store(0)
+		h.version.Add(1)
 	}()
 	switch {
 	case h.config.FS == nil:

@@ -138,7 +138,37 @@ func limitOf(r *adminpb.EventsRequest) int {
 // eventsHere returns the events that this server keeps, and the holds that it knows.
 func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	caller coordination.Caller) (*adminpb.EventsResponse, error) {
-	seen, limit, response := s.eyes(ctx, caller), limitOf(r), &adminpb.EventsResponse{}
+	seen, response, version := s.eyes(ctx, caller), &adminpb.EventsResponse{}, s.History.Version()
+	if !seen.all || !s.repeats.find(version, r, response) {
+		if err := s.readEvents(ctx, r, seen, response); ctx.Err() != nil {
+			return nil, ctx.Err()
+		} else if err != nil {
+			s.Logger.Warn("not all events can be read", "error", err)
+			response.Unknown = append(response.Unknown, fmt.Sprintf("server %s cannot read all of its events",
+				s.Group.Log().Members().NameOf(s.Group.Log().Member())))
+		} else if seen.all {
+			s.repeats.keep(version, r, response)
+		}
+	}
+	if len(r.GetSemaphore()) == 0 {
+		return response, nil
+	}
+	_, err := s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		entry, there := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
+		if there && entry.Node != 0 && seen.mayRead(m, place{node: entry.Node}) {
+			for _, h := range s.Group.Events().Holds(entry.Node, string(r.GetSemaphore())) {
+				response.Holds = append(response.Holds, history.HoldOf(&h))
+			}
+		}
+		return outcome.Done()
+	})
+	return response, cmp.Or(ctx.Err(), err)
+}
+
+// readEvents adds to an answer the events and the gaps of this server's files.
+func (s *Service) readEvents(ctx context.Context, r *adminpb.EventsRequest, seen *eyes,
+	response *adminpb.EventsResponse) error {
+	limit := limitOf(r)
 	found, err := s.History.Read(ctx, &history.Query{Before: r.GetBefore(), After: r.GetAfter(),
 		SinceMillis: r.GetSinceMillis(), Limit: limit + 1, Administers: seen.all,
 		Wanted: func(e *adminpb.Event) bool {
@@ -149,25 +179,8 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 			}
 			return history.Wants(r, e)
 		}, Permit: seen.permit})
-	if err != nil && ctx.Err() == nil {
-		s.Logger.Warn("not all events can be read", "error", err)
-		response.Unknown = append(response.Unknown, fmt.Sprintf("server %s cannot read all of its events",
-			s.Group.Log().Members().NameOf(s.Group.Log().Member())))
-		err = nil
-	}
 	response.Events, response.More = found[:min(limit, len(found))], len(found) > limit
-	if len(r.GetSemaphore()) > 0 && ctx.Err() == nil {
-		_, err = s.Group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
-			entry, there := m.Tree().Lookup(scheme.SplitLoose(r.GetPath()))
-			if there && entry.Node != 0 && seen.mayRead(m, place{node: entry.Node}) {
-				for _, h := range s.Group.Events().Holds(entry.Node, string(r.GetSemaphore())) {
-					response.Holds = append(response.Holds, history.HoldOf(&h))
-				}
-			}
-			return outcome.Done()
-		})
-	}
-	return response, cmp.Or(ctx.Err(), err)
+	return err
 }
 
 // eyes decide which events a caller sees, by the rights as they are now.

@@ -56,3 +56,44 @@ func TestLaggingServersForget(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatedQuestions shows which answers are kept: those of the present version of the history, within their bound.
+func TestRepeatedQuestions(t *testing.T) {
+	var kept repeats
+	find := func(version uint64, r *adminpb.EventsRequest) int {
+		found := &adminpb.EventsResponse{}
+		if !kept.find(version, r, found) {
+			return -1
+		}
+		found.Events = append(found.Events, nil) // the caller's answer is its own
+		return len(found.GetEvents()) - 1
+	}
+	of := func(limit uint32) *adminpb.EventsRequest { return &adminpb.EventsRequest{Path: "/local/a", Limit: limit} }
+	two := &adminpb.EventsResponse{Events: []*adminpb.Event{{Index: 1}, {Index: 2}}}
+	kept.keep(1, of(1), two)
+	kept.keep(1, &adminpb.EventsRequest{WithinMillis: 1000}, two) // of another time when it is repeated
+	for _, c := range []struct {
+		version uint64
+		request *adminpb.EventsRequest
+		want    int
+	}{{1, of(1), 2}, {1, of(1), 2}, {1, of(2), -1}, {2, of(1), -1}, {1, &adminpb.EventsRequest{WithinMillis: 1000}, -1}} {
+		if found := find(c.version, c.request); found != c.want {
+			t.Errorf("version %d of %v has %d events, want %d", c.version, c.request, found, c.want)
+		}
+	}
+	kept.keep(2, of(1), &adminpb.EventsResponse{})
+	kept.keep(1, of(1), two) // was read before
+	if found := find(2, of(1)); found != 0 {
+		t.Errorf("the newer answer has %d events", found)
+	}
+	large := &adminpb.EventsResponse{Unknown: []string{string(make([]byte, maxRepeatsBytes/2))}}
+	for limit := range uint32(10) {
+		if kept.keep(2, of(limit), large); find(2, of(limit)) != 0 || kept.bytes > maxRepeatsBytes {
+			t.Errorf("%d bytes are kept", kept.bytes)
+		}
+	}
+	large.Unknown = append(large.Unknown, large.GetUnknown()...)
+	if kept.keep(3, of(1), large); find(3, of(1)) != -1 {
+		t.Error("an answer that is too large is kept")
+	}
+}

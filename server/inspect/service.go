@@ -28,6 +28,8 @@ type Service struct {
 	Usage   Usage
 	// Database is its path.
 	Database string
+
+	repeats repeats
 }
 
 // begin admits a call and bounds it.

@@ -1,0 +1,59 @@
+package inspect
+
+import (
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// maxRepeatsBytes bounds the answers of a server's history that are kept.
+const maxRepeatsBytes = 4 << 20
+
+// repeats are answers to administrators since the history last grew: consoles repeat their questions, each of which
+// reads up to 64 MiB. The zero value is ready.
+type repeats struct {
+	mutex   sync.Mutex
+	version uint64            // of the history
+	answers map[string][]byte // encoded, since an answer is changed on its way to the caller
+	bytes   int
+}
+
+// keyOf identifies a request. It is empty for one that asks for another time whenever it is repeated.
+func keyOf(r *adminpb.EventsRequest) string {
+	if r.GetWithinMillis() > 0 {
+		return ""
+	}
+	key, _ := proto.MarshalOptions{Deterministic: true}.Marshal(r) // nothing about it is required
+	return string(key)
+}
+
+// find sets response to the answer to a request, if that of this version of the history is kept.
+func (k *repeats) find(version uint64, r *adminpb.EventsRequest, response *adminpb.EventsResponse) bool {
+	key := keyOf(r)
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	answer, found := k.answers[key]
+	return found && k.version == version && proto.Unmarshal(answer, response) == nil
+}
+
+// keep keeps the answer to a request, of a version of the history that was read before the answer.
+func (k *repeats) keep(version uint64, r *adminpb.EventsRequest, response *adminpb.EventsResponse) {
+	key := keyOf(r)
+	answer, err := proto.Marshal(response)
+	bytes := len(key) + len(answer)
+	if key == "" || err != nil || bytes > maxRepeatsBytes {
+		return
+	}
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	switch {
+	case k.version > version:
+		return
+	case k.version < version, k.bytes+bytes > maxRepeatsBytes, k.answers == nil:
+		k.version, k.answers, k.bytes = version, map[string][]byte{}, 0
+	}
+	k.answers[key] = answer
+	k.bytes += bytes
+}
