@@ -258,7 +258,8 @@ func (o *openBench) knee(ctx context.Context, cell openCell) (float64, error) {
 }
 
 func (o *openBench) kneeTable() string {
-	text := "The knee, the highest rate with p99 below 10 x p50, requests a second:\n\n| | |\n| --- | --- |\n"
+	text := "The knee, the highest rate with p99 below 10 x p50, and p50 below 10 x that at low rates, requests a " +
+		"second:\n\n| | |\n| --- | --- |\n"
 	for _, key := range slices.Sorted(maps.Keys(o.knees)) {
 		text += fmt.Sprintf("| %s | %s |\n", key, page.Number(o.knees[key]))
 	}

@@ -142,11 +142,20 @@ func TestKnee(t *testing.T) {
 	if knee, _ := Knee(100, 130, below(1e9, 0)); knee != 125 {
 		t.Errorf("%v, want none above 130", knee)
 	}
+	growing := load.Times{100 * ms, 100 * ms, 200 * ms} // of a server that answers at 1000 requests a second and no more
+	if knee, _ := Knee(500, 10_000, func(rate float64) (*Row, error) {
+		if rate > 1000 {
+			return &Row{Took: growing}, nil
+		}
+		return &Row{Took: good}, nil
+	}); knee != 500*1.25*1.25*1.25 {
+		t.Errorf("%v where the queue grows above 1000", knee)
+	}
 	failed := errors.New("no server")
 	if _, err := Knee(100, 130, func(float64) (*Row, error) { return nil, failed }); err != failed {
 		t.Errorf("the error is %v", err)
 	}
-	if (&Row{Took: good, Unanswered: 1}).Holds() || (&Row{Took: nil}).Holds() {
+	if (&Row{Took: good, Unanswered: 1}).holds(ms) || (&Row{Took: nil}).holds(ms) {
 		t.Error("a rate holds without answers")
 	}
 }

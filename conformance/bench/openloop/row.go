@@ -2,6 +2,7 @@ package openloop
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/coordd/coordd/internal/load"
@@ -13,7 +14,8 @@ const (
 	lateMost = 0.1
 	// othersMost bounds the processor time of other programs, in cores.
 	othersMost = 0.1
-	// kneeRatio is the ratio of the 99th percentile to the median from which on a rate is beyond the knee.
+	// kneeRatio is the ratio of the 99th percentile to the median, and of the median to that at low rates, from which on
+	// a rate is beyond the knee.
 	kneeRatio = 10
 	// kneeStep is the factor from one rate that is tried to the next.
 	kneeStep = 1.25
@@ -61,15 +63,17 @@ func (r *Row) Void() []string {
 	return reasons
 }
 
-// Holds reports whether the rate of a row is below the knee.
-func (r *Row) Holds() bool {
-	return r.Unanswered == 0 && len(r.Took) > 0 && r.Took.Percentile(99) < kneeRatio*r.Took.Percentile(50)
+// holds reports whether the rate of a row is below the knee; usual is the median at low rates. Above the knee the queue
+// grows until the end of the run, so that the median is of the size of the run and the 99th percentile just twice that.
+func (r *Row) holds(usual time.Duration) bool {
+	return r.Unanswered == 0 && len(r.Took) > 0 && r.Took.Percentile(99) < kneeRatio*r.Took.Percentile(50) &&
+		r.Took.Percentile(50) < kneeRatio*usual
 }
 
 // Knee returns the highest rate that holds: from a first rate on it tries higher ones until one does not hold twice
 // in a row, or most is reached. It is 0 if the first one does not hold.
-func Knee(first, most float64, try func(rate float64) (*Row, error)) (float64, error) {
-	knee := 0.0
+func Knee(first, most float64, try func(rate float64) (*Row, error)) (knee float64, err error) {
+	usual := time.Duration(math.MaxInt64 / kneeRatio)
 	for rate := first; rate <= most; rate *= kneeStep {
 		holds := false
 		for attempt := 0; attempt < 2 && !holds; attempt++ {
@@ -77,7 +81,10 @@ func Knee(first, most float64, try func(rate float64) (*Row, error)) (float64, e
 			if err != nil {
 				return 0, err
 			}
-			holds = row.Holds()
+			if len(row.Took) > 0 {
+				usual = min(usual, row.Took.Percentile(50))
+			}
+			holds = row.holds(usual)
 		}
 		if !holds {
 			return knee, nil
