@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coordd/internal/protocol"
+	"github.com/coordd/coordd/internal/testserver"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -28,8 +31,24 @@ const (
 	sessionTimeout = 3 * time.Second
 )
 
+// serveVariable makes the test's program a server, which a test can pause.
+const serveVariable = "COORDD_CLIENT_TEST_SERVES"
+
 // No test leaves a goroutine behind, so no session does after its end.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(serveVariable) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	s, err := server.Start(context.Background(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
+		InMemory: true})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Printf("grpc://%s/local\n", s.Addr())
+	<-s.Done() // or until it is killed
+}
 
 // start starts a server with a node.
 func start(t *testing.T) (c *Client, address string, stop func()) {
@@ -106,11 +125,11 @@ func wantIs(t *testing.T, err error, wanted ...error) {
 	}
 }
 
-// queued waits until the queue of the lock has a length.
-func queued(t *testing.T, s *Session, length int) {
+// queued waits until the queue of a lock has a length.
+func queued(t *testing.T, s *Session, name string, length int) {
 	t.Helper()
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		d, _, err := s.protocol.Describe(t.Context(), "lock", protocol.Wanted{Waiters: true})
+		d, _, err := s.protocol.Describe(t.Context(), name, protocol.Wanted{Waiters: true})
 		if err != nil || time.Since(begun) > waitMax {
 			t.Fatalf("%v, %v", d, err)
 		}
@@ -236,6 +255,72 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// A server is paused for longer than the timeout of one session, for less than that of another one, and for about that
+// of a third one. The first lease ends while the server is paused, so before another client is granted its lock, with a
+// larger token. The second goes on. Nor is the third believed when another client has its lock, however it ends.
+func TestServerPaused(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	process := testserver.Launch(t, testserver.Config{Program: os.Args[0],
+		Env: append(os.Environ(), serveVariable+"=1")})
+	address, err := process.Ready()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, address)
+	if err := c.CreateNode(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	next := open(t, connect(t, address), time.Minute)
+	type succession struct {
+		before, after *Lease
+		left          time.Duration // of before when after was granted
+	}
+	take := func(name string, timeout time.Duration) (*Lease, chan succession) {
+		before := granted(t)(open(t, c, timeout).Lock(ctx, name))
+		taken := make(chan succession, 1)
+		go func() {
+			after, err := next.Lock(ctx, name)
+			left := before.Left()
+			if err != nil {
+				t.Error(name, err)
+			}
+			taken <- succession{before, after, left}
+		}()
+		queued(t, before.session, name, 1)
+		return before, taken
+	}
+	long, longTaken := take("long", sessionTimeout*4/3)
+	edge, edgeTaken := take("edge", sessionTimeout/2+lookPause)
+	short, shortTaken := take("short", sessionTimeout/2)
+	if err := process.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, short.Done())
+	wantIs(t, short.Err(), ErrLost, ErrUnanswered)
+	if len(shortTaken)+len(longTaken)+len(edgeTaken) > 0 {
+		t.Fatal("a server that is paused has granted a lock")
+	}
+	if err := process.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	got := <-shortTaken
+	if long.Err() != nil || len(longTaken) > 0 {
+		t.Errorf("the lease of a session that outlives the pause: %v", long.Err())
+	}
+	wantIs(t, short.Release(ctx), ErrLost)
+	if err := long.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	_ = edge.Release(ctx) // it may be lost
+	for _, s := range []succession{got, <-longTaken, <-edgeTaken} {
+		if s.after != nil && (s.left > 0 || s.after.Token() <= s.before.Token()) {
+			t.Errorf("%s: the next client has token %d after %d, and the lease before it was believed for another %v",
+				s.before.name, s.after.Token(), s.before.Token(), s.left)
+		}
+	}
+}
+
 // Refusals keep their status and text, and bad settings name the field.
 func TestRefusals(t *testing.T) {
 	c, _, _ := start(t)
@@ -324,10 +409,10 @@ func TestContextEndsWait(t *testing.T) {
 			_, err := waiter.Lock(ctx, "lock")
 			result <- err
 		}()
-		queued(t, holder, 1)
+		queued(t, holder, "lock", 1)
 		cancel()
 		wantIs(t, <-result, context.Canceled)
-		queued(t, holder, 0)
+		queued(t, holder, "lock", 0)
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -376,7 +461,7 @@ func TestRWLock(t *testing.T) {
 		}
 		written <- lease
 	}()
-	queued(t, sessions[0], 1)
+	queued(t, sessions[0], "lock", 1)
 	_, err := locks[3].RLock(ctx, Wait(0))
 	wantIs(t, err, ErrTaken)
 	for _, reader := range readers {
