@@ -13,7 +13,7 @@ import (
 )
 
 // TestSlowEverywhere makes requests through all servers of a cluster. Each server lists those of all, the slowest
-// first, and names the server that does not answer.
+// first, and names the server that does not answer. One that was started anew lists the others' requests, as theirs.
 func TestSlowEverywhere(t *testing.T) {
 	c := startClusterWith(t, 3, inRealTime)
 	leader, _ := c.leader()
@@ -43,6 +43,7 @@ func TestSlowEverywhere(t *testing.T) {
 				longest = max(longest, s.GetMicros())
 			}
 			if q.GetSession() == 0 || q.GetServer() == "" || q.GetEndedMillis() == 0 ||
+				strings.TrimPrefix(q.GetServer(), "server-") != strings.TrimPrefix(string(q.GetSemaphore()), "lock-") ||
 				q.GetWindow().GetEndsMillis() < q.GetEndedMillis() || longest != q.GetStages()[0].GetMicros() ||
 				sum > q.GetTotalMicros() || n > 0 && q.GetTotalMicros() > answer.GetCalls()[n-1].GetTotalMicros() {
 				t.Errorf("request %d: %v", n, q)
@@ -72,6 +73,16 @@ func TestSlowEverywhere(t *testing.T) {
 	answer, _ := ask(0, 0)
 	if len(answer.GetUnknown()) != 1 || !strings.Contains(answer.GetUnknown()[0], "does not answer") {
 		t.Errorf("unknown: %q", answer.GetUnknown())
+	}
+	if err := c.start(2); err != nil {
+		t.Fatal(err)
+	}
+	want = slices.DeleteFunc(want, func(found string) bool { return strings.Contains(found, "lock-2") })
+	for i := range c.servers {
+		c.eventually("the requests of the servers that went on, and no others", func() bool {
+			answer, found := ask(i, 0)
+			return slices.Equal(found, want) && len(answer.GetUnknown()) == 0
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,9 +20,20 @@ import (
 // sent.
 func (c *testClient) asked(t *testing.T, g *Group, r *coordination.Request, between func()) *slowest.Record {
 	t.Helper()
+	c.askTimed(t, r)
+	return c.recorded(t, g, r, between)
+}
+
+// askTimed sends a request as a server does.
+func (c *testClient) askTimed(t *testing.T, r *coordination.Request) {
 	m := coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: 1, Request: r}
 	c.stream.AwaitRoom(t.Context(), &m)
 	c.stream.Receive(&m)
+}
+
+// recorded waits for the answer to a request, and returns what is kept of it.
+func (c *testClient) recorded(t *testing.T, g *Group, r *coordination.Request, between func()) *slowest.Record {
+	t.Helper()
 	reply := c.next(t)
 	if reply.Kind != coordination.ReplyResult || !reply.Done {
 		t.Fatalf("got %+v", reply)
@@ -135,6 +147,69 @@ func TestSlowOnAFollower(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestSlowOverALeaderChange: two servers cannot write, so the leader cannot commit what their clients ask for. It is
+// stopped, and one of the others answers. No request took longer than its stages, nor a stage longer than the request,
+// and the time under the old leader is charged to no turn. So it is with requests of the old leader after it was
+// started anew.
+func TestSlowOverALeaderChange(t *testing.T) {
+	var stuck [3]atomic.Bool
+	goOn := make(chan struct{})
+	c := openClusterWith(t, 3, func(i int, config *Config) {
+		config.Log.Slow = func(step string) {
+			if step == "write log" && stuck[i].Load() {
+				<-goOn
+			}
+		}
+	})
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(release)
+	old, _ := c.leader()
+	createNode(t, c.groups[old], testNode)
+	clients, begun := make(map[int]*testClient), time.Now()
+	for i, g := range c.groups {
+		if i != old {
+			clients[i] = openSession(t, g, 600_000)
+		}
+	}
+	for i := range clients {
+		stuck[i].Store(true)
+	}
+	for i, client := range clients {
+		client.askTimed(t, take(fmt.Sprint("lock-", i)))
+	}
+	eventually(t, "a request to be in the leader's log", func() bool {
+		core := c.groups[old].hold(c.groups[old].turn.Lock())
+		defer c.groups[old].turn.Unlock()
+		return core.inFlight > 0 || core.replica.Reign() == 0
+	})
+	led := c.groups[old].Leads() // a busy machine may have lost it before the requests came
+	stopTest(t, c.groups[old])
+	release()
+	sane := func(i int, q *slowest.Record) {
+		t.Helper()
+		if q == nil {
+			t.Fatalf("server %d keeps nothing", i)
+		}
+		sum := slowest.Micros(0)
+		for _, took := range q.Stages {
+			sum += took
+		}
+		if sum > q.Total || sum+slowest.Micros(slowest.Stages) < q.Total ||
+			q.Total > slowest.MicrosOf(time.Since(begun)) {
+			t.Errorf("server %d: %v of %d", i, q.Stages, q.Total)
+		}
+	}
+	for i, client := range clients {
+		q := client.recorded(t, c.groups[i], take(fmt.Sprint("lock-", i)), func() {})
+		if sane(i, q); led && (!q.NewLeader || q.Stages[slowest.Leader] == 0) {
+			t.Errorf("server %d: %+v", i, q)
+		}
+	}
+	c.open(old)
+	begun = time.Now()
+	sane(old, openSession(t, c.groups[old], 600_000).asked(t, c.groups[old], take("anew"), func() {}))
 }
 
 // TestRecordingAllocatesNothing compares requests that are recorded with those whose times are not known.

@@ -102,9 +102,9 @@ func (r *Recorder) Wants(received, now coordination.Instant) bool {
 
 // Add keeps a request if it is among the slowest.
 func (r *Recorder) Add(q Request) {
-	now := time.Now()
+	now, changed := time.Now(), coordination.Instant(r.led.Load())
 	record := Record{Request: q, Ended: now.UnixNano(), Total: MicrosOf(q.Sent - q.Received),
-		Stages: r.entries.split(&q), Checkpoint: r.checkpoint(), NewLeader: r.led.Load() > int64(q.Received)}
+		Stages: r.entries.split(&q, changed), Checkpoint: r.checkpoint(), NewLeader: changed > q.Received}
 	if begun := r.turnBegun.Load(); begun+r.turn.Load() > int64(q.Received) && begun < int64(q.Delivered) {
 		record.LongTurn = MicrosOf(coordination.Instant(r.turn.Load()))
 	}

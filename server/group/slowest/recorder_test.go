@@ -77,6 +77,36 @@ func TestWithoutAnEntry(t *testing.T) {
 	}
 }
 
+// TestStagesOverALeaderChange: of a request that began under another leader, or under none, the time until this server
+// led is not charged to a turn of its own. A change after the answer charges nothing.
+func TestStagesOverALeaderChange(t *testing.T) {
+	here := [Stages]Micros{Room: 1000, Turn: 34_000, Encode: 1000, Apply: 4000, Answer: 1000, Send: 2000}
+	later, elsewhere := here, [Stages]Micros{Room: 1000, Leader: 40_000, Send: 2000}
+	later[Leader], later[Turn] = 29_000, 5000
+	for name, test := range map[string]struct {
+		changed  coordination.Instant
+		led, own bool // own: the entry of the request is this server's
+		want     [Stages]Micros
+	}{
+		"executed here":                 {40 * milli, true, true, later},
+		"executed by an earlier leader": {40 * milli, true, false, elsewhere},
+		"another server leads":          {40 * milli, false, false, elsewhere},
+		"before the request":            {10 * milli, true, true, here},
+		"after the answer":              {52 * milli, true, true, here},
+	} {
+		r := newTest()
+		if test.own {
+			r.Put(7, &Entry{Turn: 45 * milli, Encode: 46 * milli, Apply: 50 * milli})
+		}
+		r.Led(test.changed)
+		r.Add(Request{Received: 10 * milli, Room: milli, Delivered: 51 * milli, Sent: 53 * milli, Index: 7,
+			Led: test.led})
+		if got := one(t, r); got.Stages != test.want || got.NewLeader != (test.changed > 10*milli) {
+			t.Errorf("%s: %+v, want %v", name, got, test.want)
+		}
+	}
+}
+
 // TestEarlierAppends: the wait for a turn, and that in the log, belong to the appends of earlier entries that were
 // under way meanwhile, each of them counted once.
 func TestEarlierAppends(t *testing.T) {

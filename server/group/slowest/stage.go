@@ -23,7 +23,7 @@ const (
 	Apply               // waits for a turn, and is executed with its entry
 	Answer              // waits until the turn hands out the answers
 	Send                // the answer waits for its stream's writer, or for its client
-	Leader              // on a server that does not lead: all but Room and Send
+	Leader              // until this server led; on one that does not lead: all but Room and Send
 	Stages              // their number
 )
 
@@ -109,8 +109,8 @@ func MicrosOf[D coordination.Instant | time.Duration](d D) Micros {
 	return Micros(min(max(int64(d), 0)/int64(time.Microsecond), math.MaxUint32))
 }
 
-// split divides the time of a request among the stages.
-func (l *entries) split(q *Request) (stages [Stages]Micros) {
+// split divides the time of a request among the stages. The leader has changed last at an instant.
+func (l *entries) split(q *Request, changed coordination.Instant) (stages [Stages]Micros) {
 	var took [Stages]coordination.Instant
 	at := q.Received
 	leave := func(stage Stage, to coordination.Instant) {
@@ -118,15 +118,18 @@ func (l *entries) split(q *Request) (stages [Stages]Micros) {
 		took[stage], at = to-at, to
 	}
 	leave(Room, q.Received+q.Room)
-	admitted := at
 	switch e, known := l.get(uint64(q.Index)); {
 	case known:
+		if changed < q.Delivered { // until then it waited for another leader, or for any
+			leave(Leader, changed)
+		}
+		admitted := at
 		for stage := Turn; stage <= Apply; stage++ {
 			leave(stage, e[stage])
 		}
 		leave(Answer, q.Delivered)
 		l.chargeDisk(&took, uint64(q.Index), &e, admitted)
-	case q.Led:
+	case q.Led && changed <= at:
 		leave(Turn, q.Delivered)
 	default:
 		leave(Leader, q.Delivered)
