@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/server/admin"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/calls"
@@ -115,15 +114,15 @@ func (s *Server) enforce(ctx context.Context) {
 	ticker := time.NewTicker(enforcerPeriod)
 	defer ticker.Stop()
 	checked := s.group.AccessVersion()
-	for tick := time.Duration(0); ; tick++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if tick%(admin.ChartPeriod/enforcerPeriod) == 0 {
+		if now := time.Now(); s.admin.Charts.Due(now) {
 			s.admin.Charts.Add(s.reading())
-			s.inspect.Load().Usage.Sample(time.Now(), s.group.Limiter())
+			s.inspect.Load().Usage.Sample(now, s.group.Limiter())
 		}
 		s.stateLimit.SetFirst(ctx)
 		s.stateLimit.Log()

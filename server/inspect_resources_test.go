@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -94,6 +95,56 @@ func TestInspectResources(t *testing.T) {
 	c.servers[1].inspect.Store(asked)
 	clients[0].alter("s", 1e6)
 	clients[2].ends(answers, 2, "SUCCESS")
+}
+
+// TestUnitsOverALeaderChange: what goes out on each server before and after a change of the leader is counted once, and
+// no sample is negative. A server that was started anew counts from then on, and the others go on.
+func TestUnitsOverALeaderChange(t *testing.T) {
+	c := startCluster(t, 3)
+	c.awaitFormat(codec.Version)
+	c.createNode(0, testNode)
+	clients := make([]*limiterClient, 3)
+	for i := range clients {
+		clients[i] = newLimiterClient(t, c.conns[i], testNode)
+	}
+	clients[0].create("r", 1e6)
+	var want [3]float64
+	round := func() {
+		t.Helper()
+		for i, client := range clients {
+			client.use("r", uint64(100+i))
+			want[i] += float64(100 + i)
+			c.servers[i].inspect.Load().Usage.Sample(time.Now(), c.servers[i].group.Limiter())
+		}
+		for i, conn := range c.conns {
+			c.eventually("all servers to answer, each with its own units", func() bool {
+				all, unknown := listResources(t, t.Context(), conn, &adminpb.PageRequest{
+					Kind: adminpb.PageRequest_RESOURCES, Path: testNode, Resource: "r", Samples: true})
+				if len(all) != 1 || len(all[0].GetBuckets()) != 3 || len(unknown) > 0 {
+					return false
+				}
+				for j, b := range all[0].GetBuckets() {
+					if b.GetUsed()+b.GetGranted() != want[j] || b.GetPerSecond() < 0 || len(b.GetSamples()) == 0 ||
+						slices.ContainsFunc(b.GetSamples(),
+							func(s *adminpb.ResourceSample) bool { return !(s.GetPerSecond() >= 0) }) {
+						t.Errorf("server %d shows %v of server %d, want %v units", i, b, j, want[j])
+					}
+				}
+				return true
+			})
+		}
+	}
+	round()
+	leader, follower := c.leader()
+	c.leadWith(follower)
+	round()
+	c.stop(leader)
+	if err := c.start(leader); err != nil {
+		t.Fatal(err)
+	}
+	want[leader] = 0
+	c.leadWith(leader)
+	round()
 }
 
 // TestManyInspectedResources wants a page of them in time, and nobody to be made to look at more.

@@ -27,9 +27,18 @@ type Reading struct {
 
 // Charts keep samples of the last hour. The zero value is empty.
 type Charts struct {
+	period  int64 // in which Due was called last
 	mutex   sync.Mutex
 	before  Reading
 	samples []*adminpb.Sample // the oldest first; a sample does not change
+}
+
+// Due reports whether a sample is due: with the first call in each ten seconds of the day. The console adds up what the
+// servers have of the same ten seconds, so a server must not have two. One goroutine at a time may call it.
+func (c *Charts) Due(now time.Time) bool {
+	before := c.period
+	c.period = now.UnixNano() / int64(ChartPeriod)
+	return c.period != before
 }
 
 // Add adds the sample of the time since the reading before.

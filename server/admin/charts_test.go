@@ -38,3 +38,20 @@ func TestCharts(t *testing.T) {
 		}
 	}
 }
+
+// TestOneSampleAPeriod: of calls that come late, or are left out, one in each ten seconds of the day is due.
+func TestOneSampleAPeriod(t *testing.T) {
+	var charts Charts
+	due := make(map[int64]int)
+	at := time.Unix(1_000_000_003, 0)
+	for i := range 2000 {
+		if at = at.Add(time.Duration(i%7) * 300 * time.Millisecond); charts.Due(at) {
+			due[at.Unix()/10]++
+		}
+	}
+	for period := int64(100_000_000); period <= at.Unix()/10; period++ {
+		if due[period] != 1 {
+			t.Fatalf("period %d has %d samples", period, due[period])
+		}
+	}
+}

@@ -28,6 +28,8 @@ type Usage struct {
 type usage struct {
 	samples []usageSample // the oldest first
 	units   float64       // sum of perSecond
+	at      time.Time     // of the last sample
+	total   float64       // units that had gone out by then
 }
 
 type usageSample struct {
@@ -42,7 +44,7 @@ type Buckets interface {
 	States(keys []coordination.ResourceKey, yield func(int, quota.State))
 }
 
-// Sample adds a sample of each resource that is kept. It is to be called each ten seconds.
+// Sample adds a sample of each resource that is kept. It is to be called each ten seconds (admin.Charts.Due).
 func (u *Usage) Sample(now time.Time, of Buckets) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
@@ -83,11 +85,18 @@ func (u *Usage) admit(key coordination.ResourceKey, now time.Time, state *quota.
 	u.known[key].add(now, state)
 }
 
+// add adds a sample of the units since the last one, each of which is in one sample. The first has the bucket's own
+// rate, and so has that of a bucket which was made anew.
 func (u *usage) add(now time.Time, state *quota.State) {
+	perSecond, total := state.PerSecond, state.Granted+state.Used
+	if passed, more := now.Sub(u.at).Seconds(), total-u.total; len(u.samples) > 0 && passed > 0 && more >= 0 {
+		perSecond = more / passed
+	}
+	u.at, u.total = now, total
 	if len(u.samples) >= maxSamples {
 		u.samples = append(make([]usageSample, 0, maxSamples), u.samples[1:]...)
 	}
-	u.samples = append(u.samples, usageSample{uint32(now.Unix()), uint32(state.Waiters), float32(state.PerSecond),
+	u.samples = append(u.samples, usageSample{uint32(now.Unix()), uint32(state.Waiters), float32(perSecond),
 		float32(state.Level)})
 	u.units = 0 // anew, so that nothing is lost to rounding
 	for _, s := range u.samples {
