@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -286,6 +287,85 @@ func TestManyUsers(t *testing.T) {
 	}
 	if kept != seconds/60 {
 		t.Errorf("%d of %d acts of the administrator are kept", kept, seconds/60)
+	}
+}
+
+// ledPlace is tenantsPlace on a server that may lead.
+type ledPlace struct {
+	tenantsPlace
+	leads bool
+}
+
+func (p ledPlace) Leads() bool { return p.leads }
+
+// TestSharesOverALeaderChangeAndASnapshot: a tenant floods three servers with ends and a user with acts, while the
+// leader changes, and one of the servers gets the state of a part of the log instead of its entries. All servers keep
+// what a calm tenant and an administrator do, as far as they have the log, and the two that have all of it keep the
+// same events. The third one keeps its gap.
+func TestSharesOverALeaderChangeAndASnapshot(t *testing.T) {
+	const seconds, each, calm = 90, 1000, 1 << 40
+	rings, kept, seen := []*Ring{New(1), New(2), New(3)}, make([][]string, 3), make([][2]int, 3)
+	note := func(i int, taken []Rare, lost uint64) {
+		t.Helper()
+		if lost > 0 {
+			t.Fatalf("server %d loses %d events", i, lost)
+		}
+		for _, e := range taken {
+			kept[i] = append(kept[i], fmt.Sprintf("%d.%d +%d", e.Index, e.Number, e.Skipped))
+			switch {
+			case e.Node == calm && !e.SumsKind:
+				seen[i][0]++
+			case e.More.User == "root" && !e.SumsKind:
+				seen[i][1]++
+			case e.Kind == coordination.OccurSkipped && (e.Index != 30*each*2+1 || e.Before != 60*each*2 || i != 2):
+				t.Errorf("server %d has a gap from %d to %d", i, e.Index, e.Before)
+			case e.Kind == coordination.OccurSkipped:
+				seen[i][0] += 100
+			}
+		}
+	}
+	for second := range seconds {
+		var log [][]coordination.Occurrence
+		add := func(kind coordination.OccurrenceKind, node coordination.NodeID, more coordination.OccurrenceMore) {
+			list := occurred(kind, second*2*each+len(log)+1, node, more)
+			list[0].StampMillis = uint64(second) * 1000
+			log = append(log, list)
+		}
+		for i := range each - 1 {
+			add(coordination.OccurSessionExpired, coordination.NodeID(1+i%512), coordination.OccurrenceMore{Held: 1})
+			add(coordination.OccurAdministered, 0, coordination.OccurrenceMore{User: "flood", Act: "make directory"})
+		}
+		node, user := coordination.NodeID(1), "flood"
+		if second%10 == 9 {
+			node, user = calm, "root"
+		}
+		add(coordination.OccurSessionExpired, node, coordination.OccurrenceMore{Held: 1})
+		add(coordination.OccurAdministered, 0, coordination.OccurrenceMore{User: user, Act: "change permissions"})
+		for i, r := range rings {
+			if i == 2 && second >= 30 && second < 60 {
+				continue
+			}
+			place := ledPlace{tenantsPlace{nodes: 1 << 30}, i == second/45}
+			if i == 2 && second == 60 {
+				r.Add(uint64(second)*1000, []coordination.Occurrence{{Kind: coordination.OccurSkipped,
+					Index: 30*each*2 + 1, Before: 60 * each * 2}}, place)
+			}
+			for _, list := range log {
+				r.Add(1, list, place)
+			}
+			taken, lost := r.Take(false)
+			note(i, taken, lost)
+		}
+	}
+	for i, r := range rings {
+		taken, lost := r.Take(true)
+		note(i, taken, lost)
+	}
+	if seen[0] != [2]int{9, 9} || seen[1] != seen[0] || seen[2] != [2]int{106, 6} {
+		t.Errorf("kept of the calm tenant and the administrator: %d", seen)
+	}
+	if !slices.Equal(kept[0], kept[1]) || len(kept[0]) > seconds*each/2 {
+		t.Errorf("two servers with the same log keep %d and %d events", len(kept[0]), len(kept[1]))
 	}
 }
 
