@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/internal/exit"
+	"github.com/coordd/coordd/internal/hooks"
+	"github.com/coordd/coordd/server"
 )
 
 // versionOf returns the version that `config get --meta` prints.
@@ -63,10 +66,24 @@ func TestConfigVersions(t *testing.T) {
 		"There is no such directory")
 }
 
-// TestConfigHistory: former versions are listed with what the history of the node keeps of them.
+// TestConfigHistory: former versions are listed with what the history of the node keeps of them. A second of the log
+// passes with each entry, so that each version lasts for long enough.
 func TestConfigHistory(t *testing.T) {
 	t.Parallel()
-	_, endpoint, _ := lockServer(t)
+	s, err := server.StartWith(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+		LoopbackAdmin: true}, hooks.Hooks{Executed: func(m *coordination.Machine, e *coordination.Entry) {
+		e.StampMillis = max(e.StampMillis, m.StampMillis()+1000)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	endpoint := "grpc://" + s.Addr().String() + "/local"
+	nodeOf(t, endpoint)
 	history := func(node string) any {
 		return parsed(t, does(t, endpoint, "config history "+node+" settings -o json"))
 	}
@@ -78,11 +95,6 @@ func TestConfigHistory(t *testing.T) {
 			t.Error(node, shown)
 		}
 	}
-	waitFor(t, "the versions to have lasted for a second", func() bool {
-		shown := parsed(t, does(t, endpoint, "config get quiet settings --meta -o json"))
-		since, err := time.Parse(time.RFC3339, at(t, shown, "changed").(string))
-		return err == nil && time.Since(since) > 2*time.Second // it has no parts of seconds
-	})
 	for _, node := range []string{"app", "other", "quiet"} {
 		does(t, endpoint, "config set "+node+" settings second")
 	}
