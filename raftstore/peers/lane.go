@@ -33,6 +33,7 @@ type lane struct {
 	tried      atomic.Bool                     // it was up, or could not be connected, at least once
 	sentClient atomic.Pointer[string]          // the client address in the last header sent
 	announcing bool                            // the header has changed
+	dialing    time.Time                       // since when the stream is being opened; zero: it is not
 	anew       bool                            // the stream was ended to be opened again
 	shut       bool                            // the stream was ended, and is not opened for now
 }
@@ -120,6 +121,16 @@ func (l *lane) renew() {
 	}
 }
 
+// redial repeats a dial that hangs: it waits for an address that the member may no longer have.
+func (l *lane) redial() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.dialing.IsZero() && time.Since(l.dialing) >= dialHangs {
+		l.anew = true
+		l.stream()
+	}
+}
+
 func (l *lane) shutDown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,13 +206,16 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.mu.Lock()
-	if l.stream = cancel; l.shut {
+	if l.stream, l.dialing = cancel, time.Now(); l.shut {
 		cancel()
 	}
 	l.mu.Unlock()
 	header := l.p.self.Header(l.to.id, l.urgent)
 	l.sentClient.Store(&header.ClientAddress)
 	out, err := l.p.network.Messages(ctx, l.to.address, header)
+	l.mu.Lock()
+	l.dialing = time.Time{}
+	l.mu.Unlock()
 	if err != nil {
 		return false, err
 	}

@@ -21,7 +21,8 @@ const (
 	peerWindow        = 8 << 20  // bytes that a member may send before they are read
 	reconnectPauseMin = 20 * time.Millisecond
 	peerKeepalive     = 10 * time.Second
-	peerHandshakeMax  = 3 * time.Second // until a new connection talks
+	peerHandshakeMax  = 3 * time.Second        // until a new connection talks
+	dialHangs         = 250 * time.Millisecond // from the beginning of a dial
 	probeInterval     = time.Second
 	probePatience     = 2 * time.Second // until a probe counts as not answered
 	acceptGrace       = 3 * time.Second // after which a stream that has not ended counts as accepted

@@ -127,10 +127,15 @@ func (p *Transport) open(id uint64, address string) *peer {
 	return to
 }
 
-// Learn notes where an accepted sender listens.
+// Learn notes where a sender that was just accepted listens. A dial to it that hangs is repeated: the sender may have
+// been started anew on another machine, and its name stands for another address since.
 func (p *Transport) Learn(id uint64, address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if to := p.peers[id]; to != nil {
+		to.urgent.redial()
+		to.bulk.redial()
+	}
 	if len(p.learned) < membership.MaxMembers || p.learned[id] != "" {
 		p.learned[id] = address
 	}

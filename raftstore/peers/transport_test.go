@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -105,4 +107,47 @@ func TestSendSnapshot(t *testing.T) {
 			t.Errorf("%d ends, %d chunks left", ends, left)
 		}
 	}
+}
+
+// hanging is a network on which nobody answers a dial.
+type hanging struct {
+	Network
+	dials chan string
+}
+
+func (n hanging) Messages(ctx context.Context, address string, _ *peerpb.Header) (Stream, error) {
+	n.dials <- address
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// headed is a member with a header.
+type headed struct{ listed }
+
+func (headed) Header(uint64, bool) *peerpb.Header { return &peerpb.Header{} }
+
+// A member that was started anew at another address calls, while this one still dials the old address. Both lanes dial
+// at once, and not when the dial is given up. A dial that has just begun goes on, and so does one to another member.
+func TestCallersAreDialedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conf := membership.Conf{Voters: []uint64{1, 2}, Members: []membership.Record{{ID: 1}, {ID: 2, Peer: "b:1"}}}
+		network := hanging{dials: make(chan string, 10)}
+		p := New(&headed{listed{list: membership.NewList(conf, membership.Conf{}, nil)}}, 1, network,
+			slog.New(slog.DiscardHandler))
+		defer p.Close()
+		p.Update(conf)
+		for _, step := range []struct {
+			after  time.Duration
+			caller uint64
+			dials  int
+		}{{0, 2, 2}, {dialHangs, 3, 2}, {0, 2, 4}, {0, 2, 4}, {dialHangs, 2, 6}} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			p.Learn(step.caller, "b:1")
+			synctest.Wait()
+			if got := len(network.dials); got != step.dials {
+				t.Fatalf("%+v: %d dials", step, got)
+			}
+		}
+	})
 }
