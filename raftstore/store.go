@@ -170,6 +170,7 @@ type Store struct {
 	rowStore rowDevice
 	log      *raftlog.Log
 	loaded   uint64         // index of the checkpoint that was opened
+	received uint64         // see Received
 	learnt   datadir.Learnt // by an earlier run
 	lineage  atomic.Uint64
 	forced   atomic.Uint64 // see datadir.Meta
@@ -263,7 +264,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.identity, s.loaded = img.Identity, img.Meta.Index
+	s.identity, s.loaded, s.received = img.Identity, img.Meta.Index, img.Meta.Restored
 	s.lineage.Store(img.Meta.Lineage)
 	s.forced.Store(img.Meta.Forced)
 	first, runs := img.Visible()
@@ -302,6 +303,10 @@ func (s *Store) MaySpeak() bool { return s.lease.Holds() }
 // LoggedIndex is the last entry that the log had when it was opened. What lies between the checkpoint's index and it
 // comes again: all of it, unless another member that leads has other entries in its place.
 func (s *Store) LoggedIndex() uint64 { return s.log.Found() }
+
+// Received returns the last entry that had come with a checkpoint of another member, or with a backup, when the log was
+// opened; 0: none had. This member has not executed the entries up to it one by one since.
+func (s *Store) Received() uint64 { return s.received }
 
 // Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The
 // slices are valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start,

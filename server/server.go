@@ -276,7 +276,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 // newHistory makes the history of what happens on this server.
 func (s *Server) newHistory() *history.History {
 	c := history.Config{Server: s.store.Member(), Logger: s.config.Logger, Take: s.group.Events().Take,
-		Base: s.group.Events().Base,
+		Base: s.group.Events().Base, Received: s.store.Received,
 		Name: func(id uint64) string { return s.store.Members().NameOf(id) }, Space: s.store.Space.Writable}
 	if !s.config.InMemory {
 		c.FS, c.Dir = files.Disk{}, filepath.Join(s.config.DataDir, history.Dir)

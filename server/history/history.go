@@ -37,6 +37,9 @@ type Config struct {
 	// Base returns the index of the state with which this server began. A history without files lacks everything up to
 	// there: the state was restored from a backup, say.
 	Base func() uint64
+	// Received returns the last entry that had come as a part of another server's state when this server began, 0 for
+	// none. If the server ended before it wrote that gap, the files lack what is after their newest event.
+	Received func() uint64
 	// Name returns the name of a server.
 	Name func(uint64) string
 	// Space returns an error while the disk is too full to write.
@@ -238,6 +241,27 @@ func (h *History) isNew() bool {
 	return !slices.ContainsFunc(h.classes[:], func(w writer) bool { return w.sequence > 0 })
 }
 
+// lacking returns the entries of the log that came as a state, and of which the files have no gap; from > to: none.
+func (h *History) lacking() (from, to uint64) {
+	if from, to = 1, h.config.Received(); h.isNew() {
+		return from, h.config.Base()
+	}
+	for i := range h.classes {
+		w := &h.classes[i]
+		if to == 0 || w.sequence == 0 {
+			continue
+		}
+		content, err := files.Read(h.config.FS, filepath.Join(h.config.Dir, segmentName(w.class, w.sequence)))
+		if err != nil { // it may have the gap
+			return 1, 0
+		}
+		scan(content, w.class, w.sequence, func(e *adminpb.Event) {
+			from = max(from, e.GetIndex()+1, e.GetLastIndex()+1)
+		})
+	}
+	return from, to
+}
+
 // write writes a batch, of which the last event has that time.
 func (h *History) write(batch *[events.Classes][]*adminpb.Event, now uint64) error {
 	if !h.opened {
@@ -245,9 +269,9 @@ func (h *History) write(batch *[events.Classes][]*adminpb.Event, now uint64) err
 			return err
 		}
 		h.opened = true
-		if base := h.config.Base(); h.isNew() && base > 0 {
-			batch[events.Audit] = append(batch[events.Audit], &adminpb.Event{Kind: adminpb.Event_GAP, Index: 1,
-				LastIndex: base, TimeMillis: now})
+		if from, to := h.lacking(); from <= to {
+			batch[events.Audit] = append(batch[events.Audit], &adminpb.Event{Kind: adminpb.Event_GAP, Index: from,
+				LastIndex: to, TimeMillis: now})
 		}
 	}
 	for class, list := range batch {

@@ -29,6 +29,7 @@ type source struct {
 	log   strings.Builder
 	full  error
 	base  uint64 // of the state
+	came  uint64 // Received
 }
 
 // add adds an event of a class with so much text.
@@ -47,7 +48,7 @@ func (s *source) open(fs files.FS) *History {
 			s.next = nil
 			return taken, 0
 		}, Name: func(id uint64) string { return fmt.Sprint("server ", id) }, Space: func() error { return s.full },
-		Base: func() uint64 { return s.base }})
+		Base: func() uint64 { return s.base }, Received: func() uint64 { return s.came }})
 }
 
 // indexes returns the indexes of the events that are found, the newest first.
@@ -127,6 +128,28 @@ func TestGapOfARestoredState(t *testing.T) {
 		if want := []uint64{1, base}; base == 0 && gaps != nil || base > 0 && !slices.Equal(gaps, want) {
 			t.Errorf("the gaps of a history that began with entry %d are %d", base, gaps)
 		}
+	}
+}
+
+// TestGapOfACrashAfterAnInstall: a server gets a state in the place of the log, and ends before it writes that. What is
+// between its newest event and that state is a gap, once. A state that its files go beyond has its gap there.
+func TestGapOfACrashAfterAnInstall(t *testing.T) {
+	memory, s := rig.New("data"), &source{}
+	for _, step := range []struct {
+		came, index uint64
+		want        [][2]uint64
+	}{{0, 0, nil}, {0, 3, nil}, {3, 5, nil}, {40, 40, [][2]uint64{{8, 40}}}, {40, 41, [][2]uint64{{8, 40}}}} {
+		s.came, s.index = step.came, coordination.Index(step.index)
+		h := s.open(memory)
+		for range 2 {
+			s.add(events.OtherEnds, 10)
+			h.step(time.UnixMilli(0), false)
+		}
+		if got := gaps(t, h); !slices.Equal(got, step.want) {
+			t.Errorf("a state as of entry %d, events from %d on: the gaps are %d, want %d", step.came, step.index+1,
+				got, step.want)
+		}
+		h.close()
 	}
 }
 
