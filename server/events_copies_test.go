@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -103,7 +106,7 @@ func TestElectionsAreInTheLog(t *testing.T) {
 }
 
 // TestGapOfASnapshot: a server that was down gets the state of another one instead of the log. It keeps that it lacks
-// that part. The others fill it; without them the answer names its entries.
+// that part, also if it crashes before it can write so. The others fill it; without them the answer names its entries.
 func TestGapOfASnapshot(t *testing.T) {
 	c := startClusterWith(t, 3, func(config *Config) {
 		inRealTime(config)
@@ -117,6 +120,10 @@ func TestGapOfASnapshot(t *testing.T) {
 		return slices.Contains(eventWords(c.keptBy(absent)), `ADMINISTERED /local/before 0 create node by ""`)
 	})
 	c.stop(absent)
+	files, older := filepath.Join(c.dir, fmt.Sprint("server-", absent), history.Dir), filepath.Join(t.TempDir(), "older")
+	if err := os.CopyFS(older, os.DirFS(files)); err != nil {
+		t.Fatal(err)
+	}
 	const nodes = 60
 	for i := range nodes {
 		c.createNode(leader, fmt.Sprint("/local/n", i))
@@ -155,6 +162,20 @@ func TestGapOfASnapshot(t *testing.T) {
 	if len(answer.GetUnknown())+len(answer.GetGaps()) > 0 {
 		t.Errorf("filled, but unknown are %q", answer.GetUnknown())
 	}
+	// It crashes after the receipt of the state, and has no more than the files of before that.
+	c.stop(absent)
+	if err := errors.Join(os.RemoveAll(files), os.CopyFS(files, os.DirFS(older))); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.start(absent); err != nil {
+		t.Fatal(err)
+	}
+	c.createNode(absent, "/local/after")
+	c.eventually("the gap of a server that crashed", func() bool {
+		return slices.ContainsFunc(c.keptBy(absent), func(e *adminpb.Event) bool {
+			return e.GetKind() == adminpb.Event_GAP && e.GetLastIndex() == c.servers[absent].store.Received()
+		})
+	})
 	for i := range c.servers {
 		if i != absent {
 			c.stop(i)
