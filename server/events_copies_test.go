@@ -120,7 +120,8 @@ func TestGapOfASnapshot(t *testing.T) {
 		return slices.Contains(eventWords(c.keptBy(absent)), `ADMINISTERED /local/before 0 create node by ""`)
 	})
 	c.stop(absent)
-	files, older := filepath.Join(c.dir, fmt.Sprint("server-", absent), history.Dir), filepath.Join(t.TempDir(), "older")
+	files := filepath.Join(c.dir, fmt.Sprint("server-", absent), history.Dir)
+	older := filepath.Join(t.TempDir(), "older")
 	if err := os.CopyFS(older, os.DirFS(files)); err != nil {
 		t.Fatal(err)
 	}
@@ -184,5 +185,42 @@ func TestGapOfASnapshot(t *testing.T) {
 	alone, err := adminpb.NewInspectClient(c.conns[absent]).Events(context.Background(), &adminpb.EventsRequest{})
 	if err != nil || !strings.Contains(strings.Join(alone.GetUnknown(), "\n"), "of the log, which no asked server") {
 		t.Errorf("alone: %q, %v", alone.GetUnknown(), err)
+	}
+}
+
+// TestEventsOfARemovedServer removes the leader from the members. The servers that stay have all events, its removal
+// among them, and miss nothing of it. As long as the removed one answers, it has what it has seen.
+func TestEventsOfARemovedServer(t *testing.T) {
+	c := startCluster(t, 3)
+	c.awaitFormat(codec.Version)
+	removed, asking := c.leader()
+	name := fmt.Sprint("server-", removed)
+	c.createNode(removed, testNode)
+	has := func(list []*adminpb.Event, act, target string) bool {
+		return slices.ContainsFunc(list, func(e *adminpb.Event) bool {
+			return e.GetAct() == act && (e.GetPath() == target || e.GetTarget() == target)
+		})
+	}
+	for i := range c.servers {
+		c.eventually("what was before the removal", func() bool { return has(c.keptBy(i), "create node", testNode) })
+	}
+	c.mustManage(asking, "Remove", &adminpb.RemoveMemberRequest{Member: name}, new(adminpb.RemoveMemberResponse))
+	c.wantRemoved(removed)
+	for i, conn := range c.conns {
+		c.eventually("the events of all times", func() bool {
+			answer := askEvents(t, t.Context(), conn, &adminpb.EventsRequest{})
+			return has(answer.GetEvents(), "create node", testNode) &&
+				(i == removed || has(answer.GetEvents(), "remove member", name)) &&
+				(i == removed) == (len(answer.GetUnknown()) > 0)
+		})
+	}
+	for i := range c.servers {
+		if i != removed {
+			c.stop(i)
+		}
+	}
+	alone := askEvents(t, t.Context(), c.conns[removed], &adminpb.EventsRequest{})
+	if !has(alone.GetEvents(), "create node", testNode) || len(alone.GetUnknown()) == 0 {
+		t.Errorf("the removed server alone: %v", alone)
 	}
 }
