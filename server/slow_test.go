@@ -69,6 +69,11 @@ func TestSlowEverywhere(t *testing.T) {
 	if answer, _ := ask(0, 2); len(answer.GetCalls()) != 2 {
 		t.Errorf("limited to 2: %v", answer)
 	}
+	of, err := adminpb.NewInspectClient(c.conns[0]).Slow(t.Context(), &adminpb.SlowRequest{Server: "server-1"})
+	if err != nil || len(of.GetCalls()) != 2 || of.GetCalls()[0].GetServer() != "server-1" ||
+		of.GetCalls()[0].GetCause() == "" {
+		t.Errorf("of one server: %v, %v", of, err)
+	}
 	c.stop(2)
 	answer, _ := ask(0, 0)
 	if len(answer.GetUnknown()) != 1 || !strings.Contains(answer.GetUnknown()[0], "does not answer") {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +31,7 @@ type slowShown struct {
 func showSlow(q *adminpb.SlowCall) *slowShown {
 	w := q.GetWindow()
 	shown := &slowShown{Time: timeShown(q.GetEndedMillis()), Server: q.GetServer(), Request: q.GetKind(),
-		Node: q.GetPath(), Session: q.GetSession(), Semaphore: string(q.GetSemaphore()), Cause: slowCause(q),
+		Node: q.GetPath(), Session: q.GetSession(), Semaphore: string(q.GetSemaphore()), Cause: q.GetCause(),
 		Total: millisOf(q.GetTotalMicros()), Stages: make(map[string]float64),
 		Window: map[string]float64{"collections": float64(w.GetCollections()),
 			"paused_millis":        millisOf(w.GetPausedMicros()),
@@ -49,39 +47,6 @@ func showSlow(q *adminpb.SlowCall) *slowShown {
 }
 
 func millisOf(micros uint32) float64 { return float64(micros) / 1000 }
-
-// microsText is a time with three digits.
-func microsText(micros uint32) string { return fmt.Sprintf("%.3g ms", millisOf(micros)) }
-
-// slowStages describes the stages (server/group/slowest).
-var slowStages = map[string]string{"room": "until the server had room", "turn": "until a turn of the group",
-	"encode": "in its turn before the log", "log": "until the log was written", "write": "in the write of the log",
-	"sync": "in the sync of the log", "commit": "until it was committed", "apply": "until it was executed",
-	"answer": "until its turn answered", "send": "until the answer was sent", "leader": "until the leader answered"}
-
-// slowCause describes where a request spent most of its time, and what went on meanwhile.
-func slowCause(q *adminpb.SlowCall) string {
-	var parts []string
-	for i, s := range q.GetStages() {
-		if i == 0 || i < 3 && s.GetMicros() > q.GetTotalMicros()/5 {
-			parts = append(parts, microsText(s.GetMicros())+" "+cmp.Or(slowStages[s.GetStage()], "in "+s.GetStage()))
-		}
-	}
-	text := strings.Join(parts, ", ")
-	if turn := q.GetLongTurnMicros(); turn > q.GetTotalMicros()/5 {
-		text += "; a turn took " + microsText(turn)
-	}
-	if q.GetCollectingMicros() > 0 {
-		text += fmt.Sprintf("; garbage was collected for about %s", microsText(q.GetCollectingMicros()))
-	}
-	if q.GetCheckpoint() {
-		text += "; a checkpoint was being written"
-	}
-	if q.GetLeaderChanged() {
-		text += "; the leader changed"
-	}
-	return text
-}
 
 func slowCommand(env *cmdline.Env) *cobra.Command {
 	out, since, limit := new(outputFlag), time.Duration(0), uint32(0)
@@ -115,7 +80,7 @@ func slowCommand(env *cmdline.Env) *cobra.Command {
 			for _, q := range answer.GetCalls() {
 				shown := showSlow(q)
 				if err := rows.add(shown, dayText(q.GetEndedMillis()), shown.Server, shown.Request, shown.Node,
-					fmt.Sprintf("%q", shown.Semaphore), fmt.Sprint(shown.Session), microsText(q.GetTotalMicros()),
+					fmt.Sprintf("%q", shown.Semaphore), fmt.Sprint(shown.Session), fmt.Sprintf("%.1f ms", shown.Total),
 					shown.Cause); err != nil {
 					return err
 				}

@@ -3473,6 +3473,7 @@ type SlowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SinceMillis   uint64                 `protobuf:"varint,1,opt,name=since_millis,json=sinceMillis,proto3" json:"since_millis,omitempty"` // since 1970
 	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`                                // up to 1000; 0: 1000
+	Server        string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`                               // only the requests of this one; empty: of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3519,6 +3520,13 @@ func (x *SlowRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *SlowRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
 }
 
 type SlowResponse struct {
@@ -3591,6 +3599,7 @@ type SlowCall struct {
 	Checkpoint       bool        `protobuf:"varint,12,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // one was being written at its end
 	LeaderChanged    bool        `protobuf:"varint,13,opt,name=leader_changed,json=leaderChanged,proto3" json:"leader_changed,omitempty"`
 	Window           *SlowWindow `protobuf:"bytes,14,opt,name=window,proto3" json:"window,omitempty"`
+	Cause            string      `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"` // in words, such as "66 ms in the write of the log"
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -3721,6 +3730,13 @@ func (x *SlowCall) GetWindow() *SlowWindow {
 		return x.Window
 	}
 	return nil
+}
+
+func (x *SlowCall) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
 }
 
 type SlowStage struct {
@@ -4216,13 +4232,14 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fLOST_UNKNOWN\x10\x00\x12\x10\n" +
 	"\fSTREAM_ENDED\x10\x01\x12\x0f\n" +
 	"\vSERVER_LOST\x10\x02\x12\x12\n" +
-	"\x0eLEADER_CHANGED\x10\x03\"F\n" +
+	"\x0eLEADER_CHANGED\x10\x03\"^\n" +
 	"\vSlowRequest\x12!\n" +
 	"\fsince_millis\x18\x01 \x01(\x04R\vsinceMillis\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"Y\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\"Y\n" +
 	"\fSlowResponse\x12/\n" +
 	"\x05calls\x18\x01 \x03(\v2\x19.coordd.admin.v1.SlowCallR\x05calls\x12\x18\n" +
-	"\aunknown\x18\x02 \x03(\tR\aunknown\"\xe3\x03\n" +
+	"\aunknown\x18\x02 \x03(\tR\aunknown\"\xf9\x03\n" +
 	"\bSlowCall\x12!\n" +
 	"\fended_millis\x18\x01 \x01(\x04R\vendedMillis\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12\x12\n" +
@@ -4240,7 +4257,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"checkpoint\x18\f \x01(\bR\n" +
 	"checkpoint\x12%\n" +
 	"\x0eleader_changed\x18\r \x01(\bR\rleaderChanged\x123\n" +
-	"\x06window\x18\x0e \x01(\v2\x1b.coordd.admin.v1.SlowWindowR\x06window\"9\n" +
+	"\x06window\x18\x0e \x01(\v2\x1b.coordd.admin.v1.SlowWindowR\x06window\x12\x14\n" +
+	"\x05cause\x18\x0f \x01(\tR\x05cause\"9\n" +
 	"\tSlowStage\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
 	"\x06micros\x18\x02 \x01(\rR\x06micros\"\xdc\x02\n" +

@@ -3,7 +3,9 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -42,6 +44,9 @@ func (s *Service) Slow(ctx context.Context, r *adminpb.SlowRequest) (*adminpb.Sl
 		response.Calls = append(response.Calls, answer.GetResponse().GetCalls()...)
 	}
 	response.Calls = slowestOf(response.GetCalls(), r)
+	for _, c := range response.GetCalls() {
+		c.Cause = slowCause(c)
+	}
 	looking, cancelLooking := context.WithTimeout(ctx, clientPatience)
 	defer cancelLooking()
 	_, _ = s.Group.Read(looking, func(m *coordination.Machine) outcome.Outcome { // without a turn paths are missing
@@ -67,6 +72,9 @@ func slowestOf(list []*adminpb.SlowCall, r *adminpb.SlowRequest) []*adminpb.Slow
 func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 	log, response := s.Group.Log(), &adminpb.SlowResponse{}
 	server := log.Members().NameOf(log.Member())
+	if r.GetServer() != "" && r.GetServer() != server {
+		return response
+	}
 	micros := func(d time.Duration) uint32 { return uint32(slowest.MicrosOf(d)) }
 	for _, w := range s.Group.Slow.Windows() {
 		window := &adminpb.SlowWindow{EndsMillis: uint64(w.Ends.UnixMilli()), Collections: uint32(w.Collections),
@@ -96,4 +104,42 @@ func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 	}
 	response.Calls = slowestOf(response.GetCalls(), r)
 	return response
+}
+
+// microsText is a time with three digits, or in seconds.
+func microsText(micros uint32) string {
+	if millis := float64(micros) / 1000; millis < 999.5 {
+		return fmt.Sprintf("%.3g ms", millis)
+	}
+	return fmt.Sprintf("%.1f s", float64(micros)/1e6)
+}
+
+// stageTexts describes the stages (server/group/slowest).
+var stageTexts = map[string]string{"room": "until the server had room", "turn": "until a turn of the group",
+	"encode": "in its turn before the log", "log": "until the log was written", "write": "in the write of the log",
+	"sync": "in the sync of the log", "commit": "until it was committed", "apply": "until it was executed",
+	"answer": "until its turn answered", "send": "until the answer was sent", "leader": "until the leader answered"}
+
+// slowCause describes where a request spent most of its time, and what went on meanwhile.
+func slowCause(q *adminpb.SlowCall) string {
+	var parts []string
+	for i, s := range q.GetStages() {
+		if i == 0 || i < 3 && s.GetMicros() > q.GetTotalMicros()/5 {
+			parts = append(parts, microsText(s.GetMicros())+" "+cmp.Or(stageTexts[s.GetStage()], "in "+s.GetStage()))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if turn := q.GetLongTurnMicros(); turn > q.GetTotalMicros()/5 {
+		text += "; a turn took " + microsText(turn)
+	}
+	if q.GetCollectingMicros() > 0 {
+		text += "; garbage was collected for about " + microsText(q.GetCollectingMicros())
+	}
+	if q.GetCheckpoint() {
+		text += "; a checkpoint was being written"
+	}
+	if q.GetLeaderChanged() {
+		text += "; the leader changed"
+	}
+	return text
 }
