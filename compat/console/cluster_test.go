@@ -51,7 +51,7 @@ func TestLeaderLostAndFound(t *testing.T) {
 		return slices.IndexFunc(servers, func(s *server) bool { return s.Name == name })
 	}
 	if leads() == 0 {
-		servers[0].command(t, "cluster", "transfer-leader", "b")
+		servers[0].own(t, "cluster", "transfer-leader", "b")
 		p.await("!" + shown("a") + ".matches('.leads')")
 	}
 	leader := leads()
