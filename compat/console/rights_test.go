@@ -84,5 +84,7 @@ func TestRightsOfAUser(t *testing.T) {
 	p.awaitText(".empty", "no such persistent semaphore")
 	p.visit("#/limiters")
 	p.awaitText(".empty", "There are no rate limiters.")
+	p.visit("#/slow")
+	p.awaitText(".empty", "Slow requests are for administrators.")
 	p.await("!document.body.textContent.includes('hidden') && !document.body.textContent.includes('secret/')")
 }

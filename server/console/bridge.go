@@ -44,6 +44,7 @@ var Methods = map[string]bool{
 	adminpb.Inspect_Rights_FullMethodName:          false,
 	adminpb.Inspect_UpdateData_FullMethodName:      true,
 	"/coordd.admin.v1.Inspect/Events":              false,
+	adminpb.Inspect_Slow_FullMethodName:            false,
 	adminpb.Inspect_EndSession_FullMethodName:      true,
 	adminpb.Inspect_DeleteSemaphore_FullMethodName: true,
 	adminpb.Cluster_Status_FullMethodName:          false,

@@ -13,7 +13,7 @@
 // numbers are strings, bytes are base64), of at most 64 KiB, with Content-Type: application/json; the answer is the
 // answer as protojson, of at most 4 MiB. The methods are those of Methods:
 //
-//	coordd.admin.v1.Inspect/List, Events, Versions, Children, Rights, EndSession, DeleteSemaphore, UpdateData
+//	coordd.admin.v1.Inspect/List, Events, Slow, Versions, Children, Rights, EndSession, DeleteSemaphore, UpdateData
 //	coordd.admin.v1.Cluster/Status, TransferLeader
 //	coordd.admin.v1.Console/Servers (since_millis: only the samples that the page lacks)
 //

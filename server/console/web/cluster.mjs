@@ -3,8 +3,8 @@ import { html, useState } from './html.mjs';
 import { useClock, useSession } from './api.mjs';
 import { useLive } from './polls.mjs';
 import { Text } from './name.mjs';
-import { ago, big, bytes, capital, count, inWords, many, small } from './format.mjs';
-import { Facts, Problem } from './parts.mjs';
+import { ago, big, bytes, capital, count, inWords, many, millis, small } from './format.mjs';
+import { Asking, Facts, Problem } from './parts.mjs';
 import { Heading } from './frame.mjs';
 import { HandOver } from './acts.mjs';
 import { Chart, merge } from './charts.mjs';
@@ -76,7 +76,6 @@ function Server({ m, status, server, act, now }) {
 }
 
 const rate = (v) => (v >= 100 ? Math.round(v).toLocaleString('en') : v.toFixed(1));
-const millis = (v) => (v >= 1000 ? `${(v / 1000).toFixed(1)} s` : `${v >= 100 ? Math.round(v) : v.toFixed(1)} ms`);
 const [add, greatest] = [(a, b) => a + b, (a, b) => Math.max(a, b)];
 
 function Charts({ servers, now }) {
@@ -96,8 +95,7 @@ export function Cluster() {
   const { answer: all } = useLive(administers && 'Console/Servers', {}, 10000);
   const [target, setTarget] = useState();
   const now = useClock();
-  if (!status) return html`<${Heading} title="Cluster"/><${Problem} error=${error}/>
-    ${!error && html`<p class="lede">Asking the server.</p>`}`;
+  if (!status) return html`<${Heading} title="Cluster"/><${Asking} error=${error}/>`;
   const members = status.members ?? [];
   const servers = all?.servers ?? [];
   const leader = members.find((m) => m.id === status.leader);

@@ -5,7 +5,7 @@ import { useLive } from './polls.mjs';
 import { lockURL, setSettings, viewURL } from './route.mjs';
 import { base64Of, bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
 import { at, big, bytes, many, small } from './format.mjs';
-import { Empty, Problem, Search } from './parts.mjs';
+import { Asking, Empty, Problem, Search } from './parts.mjs';
 import { Heading } from './frame.mjs';
 import { Leaf, Page, Split, Tree } from './tree.mjs';
 import { Data, Version } from './data.mjs';
@@ -74,7 +74,7 @@ function Setting({ path, name }) {
   const title = html`<${Heading} title=${plain(name)}><${Name} bytes=${name}/></${Heading}>`;
   const present = answer?.present;
   if (!present || error?.status === 404) {
-    return html`${crumbs}${title}${answer || error?.status === 404 ? html`<${Gone}/>` : error ? html`<${Problem} error=${error}/>` : html`<p class="lede">Asking the server.</p>`}`;
+    return html`${crumbs}${title}${answer || error?.status === 404 ? html`<${Gone}/>` : html`<${Asking} error=${error}/>`}`;
   }
   const former = (answer.former ?? []).find((v) => v.version === against);
   const known = answer.former?.length ?? 0;

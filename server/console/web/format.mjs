@@ -31,6 +31,9 @@ export function ago(millis) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+/** millis is a short time of so many milliseconds, with its tenths. */
+export const millis = (v) => (v >= 1000 ? `${(v / 1000).toFixed(1)} s` : `${v >= 100 ? Math.round(v) : v.toFixed(1)} ms`);
+
 /** limit is a time that was chosen, so often a round one. */
 export const limit = (millis) => ago(millis).replace(/ 0?0 (s|min|h)$/, '');
 

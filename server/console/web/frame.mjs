@@ -7,7 +7,7 @@ import { Text } from './name.mjs';
 import { at, ago, count, big } from './format.mjs';
 
 const views = [['locks', 'Locks'], ['sessions', 'Sessions'], ['timeline', 'Timeline'], ['cluster', 'Cluster'],
-  ['config', 'Configuration'], ['limiters', 'Rate limiters'], ['rights', 'Rights']];
+  ['slow', 'Slow requests'], ['config', 'Configuration'], ['limiters', 'Rate limiters'], ['rights', 'Rights']];
 const onPhones = 4; // tabs; the others are behind one more
 const parents = { __proto__: null, lock: 'locks', session: 'sessions', limiter: 'limiters' };
 /** beside has the views that show one thing beside the list that it is chosen from. */
@@ -33,7 +33,7 @@ function Servers({ status }) {
   const members = status?.members ?? [];
   if (members.length < 2) return null;
   const nameOf = (m) => m.name || m.id;
-  return html`<a class="servers" href="#/cluster" aria-label="Servers of the cluster">${members.map((m) => {
+  return html`<a class="servers" href="#/cluster"><span class="vh">Servers: </span>${members.map((m) => {
     const leads = m.id === status.leader;
     const away = status.leaderAnswered && !m.active && !leads;
     return html`<span class=${`server ${leads ? 'leads' : ''} ${away ? 'away' : ''}`}><i></i><span>

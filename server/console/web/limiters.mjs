@@ -5,7 +5,7 @@ import { useLive } from './polls.mjs';
 import { setSettings, viewURL } from './route.mjs';
 import { bytesOfText, Text, textOf } from './name.mjs';
 import { at, capital, inWords, many, small } from './format.mjs';
-import { Choice, Empty, Facts, Problem, Search } from './parts.mjs';
+import { Asking, Choice, Empty, Facts, Moved, Problem, Search } from './parts.mjs';
 import { Rows, useSteady } from './rows.mjs';
 import { useAll } from './pages.mjs';
 import { Heading } from './frame.mjs';
@@ -96,11 +96,11 @@ export function Limiters({ route: { settings } }) {
     return { key, kind: gone ? 'past' : together(r.buckets).waiters ? 'look' : '', content: html`<${Row} r=${r} flat=${flat}/>` };
   };
   const head = ['Resource', 'Level', 'Units per second', 'Queue', 'On'].map((title, i) => html`<span class=${i === 2 ? 'num' : ''}>${title}</span>`);
-  if (!rows) return html`<${Heading} title="Rate limiters"/>${error ? html`<${Problem} error=${error}/>` : html`<p class="lede">Asking the server.</p>`}`;
+  if (!rows) return html`<${Heading} title="Rate limiters"/><${Asking} error=${error}/>`;
   return html`<${Heading} title="Rate limiters"/><${Sentence} rows=${rows}/>
     <div class="bar"><${Search} label="Resource or node" value=${settings.find ?? ''} change=${(text) => setSettings({ find: text })}/>
       <${Choice} label="Order" value=${settings.by ?? ''} options=${[['', 'As a tree'], ['rate', 'By use'], ['wait', 'By queue']]} change=${(by) => setSettings({ by })}/>
-      ${steady.changes > 0 && html`<button type="button" class="btn moved" onClick=${steady.resort}>${many(steady.changes, 'has', 'have')} moved</button>`}
+      <${Moved} n=${steady.changes} text=${`${many(steady.changes, 'has', 'have')} moved`} sort=${steady.resort}/>
       <span class="count" role="status">${more ? 'the first ' : ''}${many(matching.length, 'resource')}</span></div>
     <${Problem} error=${error}/>${unknown.map((why) => html`<p class="note lost"><${Text} of=${why}/>: what it has is missing.</p>`)}
     ${steady.items.length === 0 ? html`<${Empty} title=${rows.length ? 'No resource matches.' : 'There are no rate limiters.'}>${rows.length === 0 && html`<p>This makes one:</p>
@@ -153,8 +153,8 @@ export function Limiter({ route: { path, last } }) {
   const r = answer?.resources?.find((one) => one.resource === resource);
   const title = html`<${Heading} title=${resource}><${Text} of=${resource}/></${Heading}>`;
   if (!r) {
-    return html`${crumbs}${title}${error?.status ? html`<${Problem} error=${error}/>` : answer ? html`<${Empty} title="There is no such resource now."/>`
-      : html`<p class="lede">Asking the server.</p>`}`;
+    return html`${crumbs}${title}${answer && !error?.status ? html`<${Empty} title="There is no such resource now."/>`
+      : html`<${Asking} error=${error}/>`}`;
   }
   const sum = together(r.buckets);
   const rate = real(r.effective?.maxUnitsPerSecond);

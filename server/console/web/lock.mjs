@@ -6,7 +6,7 @@ import { lockURL, nodeURL, sessionURL, viewURL } from './route.mjs';
 import { base64Of, bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
 import { ago, at, big, capital, count, forever, inWords, limit, many, roughly, sdkName, small, watch } from './format.mjs';
 import { lookAt } from './look.mjs';
-import { Client, Empty, Facts, Life, Problem, Title } from './parts.mjs';
+import { Asking, Client, Empty, Facts, Life, Problem, Title } from './parts.mjs';
 import { Heading } from './frame.mjs';
 import { Data } from './data.mjs';
 import { Lanes } from './lanes.mjs';
@@ -161,8 +161,7 @@ export function Lock({ route: { path, last: name } }) {
     <${Text} of=${path}/></a></p>`;
   const title = html`<${Heading} title=${plain(name)}><${Name} bytes=${name}/></${Heading}>`;
   if (!semaphore) {
-    const missing = semaphore === null ? html`<${Gone} path=${path}/>` : html`<p class="lede">Asking the server.</p>`;
-    return html`${crumbs}${title}${error?.status ? html`<${Problem} error=${error}/>` : missing}`;
+    return html`${crumbs}${title}${semaphore === null && !error?.status ? html`<${Gone} path=${path}/>` : html`<${Asking} error=${error}/>`}`;
   }
   const owners = big(semaphore.ownerCount);
   const waiters = big(semaphore.waiterCount);

@@ -6,7 +6,7 @@ import { lockURL, setSettings } from './route.mjs';
 import { base64Of, bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
 import { ago, big, capital, count, inWords, many, roughly, small } from './format.mjs';
 import { heldFor, lookAt, waitsOf } from './look.mjs';
-import { Choice, Client, Empty, Problem, Queue, Search, Title, Tokens } from './parts.mjs';
+import { Asking, Choice, Client, Empty, Moved, Problem, Queue, Search, Title, Tokens } from './parts.mjs';
 import { Rows, useSteady } from './rows.mjs';
 import { usePages } from './pages.mjs';
 import { Heading, useNodes } from './frame.mjs';
@@ -123,7 +123,7 @@ function Board({ settings, semaphores }) {
     if (row.group) return { key: row.key, content: html`${row.group}${row.sub && html`<small>${row.sub}</small>`}` };
     return { key: row.key, kind: `${row.look ? `look ${row.look.kind}` : ''} ${row.gone ? 'past' : ''}`, content: html`<${LockRow} row=${row} now=${now}/>` };
   };
-  if (!all.answer) return html`<${Problem} error=${all.error}/>${!all.error && html`<p class="lede">Asking the server.</p>`}`;
+  if (!all.answer) return html`<${Asking} error=${all.error}/>`;
   const total = all.answer.total ?? seen.size;
   return html`<${Sentence} rows=${[...seen.values()]} total=${total} now=${now}/>
     <${Controls} settings=${settings} label="Name, node, holder or host" text=${countText(rows.length, all.answer, semaphores, find || awaited)}
@@ -145,7 +145,7 @@ function Controls({ settings, label, text, moved, sort }) {
   return html`<div class="bar"><${Search} label=${label} value=${settings.find ?? ''} change=${(find) => setSettings({ find })}/>
     <${Choice} label="Show" value=${settings.show ?? ''} options=${[['', 'Held or awaited'], ['awaited', 'Awaited'], ['all', 'All']]}
       change=${(show) => setSettings({ show })}/>
-    ${moved > 0 && html`<button type="button" class="btn moved" onClick=${sort}>${many(moved, 'has', 'have')} moved</button>`}
+    <${Moved} n=${moved} text=${`${many(moved, 'has', 'have')} moved`} sort=${sort}/>
     <span class="count" role="status">${text}</span></div>`;
 }
 
@@ -158,7 +158,7 @@ function All({ settings, semaphores }) {
   const total = find || semaphores === undefined || pages.done ? pages.length + (pages.done ? 0 : 32) : Math.max(pages.length, small(semaphores));
   const item = (i) => {
     const s = pages.at(i);
-    if (!s) return { key: i, kind: 'empty-row', content: html`<div class="cell c-name"><span class="faint">…</span></div>` };
+    if (!s) return { key: i, content: html`<div class="cell c-name"><span class="faint">…</span></div>` };
     return { key: keyOf(s), content: html`<${LockRow} row=${rowOf(s, none, now, 0)} now=${now}/>` };
   };
   const loaded = find ? `${count(pages.length)}${pages.done ? '' : ' or more'}` : semaphores === undefined ? count(pages.length) : count(total);

@@ -22,6 +22,7 @@ const views = { __proto__: null, locks: Locks, lock: Lock, sessions: Sessions, s
   cluster: Cluster, more: More, config: later(() => import('./config.mjs').then((m) => m.Config)),
   limiters: later(() => import('./limiters.mjs').then((m) => m.Limiters)),
   limiter: later(() => import('./limiters.mjs').then((m) => m.Limiter)),
+  slow: later(() => import('./slow.mjs').then((m) => m.Slow)),
   rights: later(() => import('./rights.mjs').then((m) => m.Rights)),
   standin: later(() => import('./standin.mjs').then((m) => m.StandIn)) };
 

@@ -8,6 +8,7 @@ const icons = {
   sessions: 'M10.4 5.4a2.4 2.4 0 1 1-4.8 0 2.4 2.4 0 0 1 4.8 0M3 13.4c.6-2.6 2.5-4 5-4s4.4 1.4 5 4',
   timeline: 'M2 8h2.6l2-5 3 10 2-5H14',
   cluster: 'M9.9 3.4a1.9 1.9 0 1 1-3.8 0 1.9 1.9 0 0 1 3.8 0M5.3 12a1.9 1.9 0 1 1-3.8 0 1.9 1.9 0 0 1 3.8 0M14.5 12a1.9 1.9 0 1 1-3.8 0 1.9 1.9 0 0 1 3.8 0M7.1 5.1 4.3 10.3M8.9 5.1l2.8 5.2M5.3 12h5.4',
+  slow: 'M13.8 8A5.8 5.8 0 1 1 2.2 8a5.8 5.8 0 0 1 11.6 0M8 4.6V8l2.2 1.6',
   config: 'M3 4.5h10M3 8h10M3 11.5h6',
   limiters: 'M2.5 12a5.8 5.8 0 1 1 11 0M8 11l2.6-4',
   rights: 'M8 1.8 13 3.6v3.9c0 3.2-2 5.4-5 6.7-3-1.3-5-3.5-5-6.7V3.6zM5.8 7.8l1.6 1.6 2.9-3',
@@ -103,6 +104,12 @@ export function Problem({ error }) {
   if (!error || error.status === 0) return null; // the frame shows that the server is away
   return html`<div class="problem" role="alert"><b>${error.message}</b> ${advice[error.status] ?? ''}</div>`;
 }
+
+/** Asking stands in the place of an answer that has not come. */
+export const Asking = ({ error }) => (error ? html`<${Problem} error=${error}/>` : html`<p class="lede">Asking the server.</p>`);
+
+/** Moved is the button that sorts a list anew, where n rows would have to move. */
+export const Moved = ({ n, text, sort }) => n > 0 && html`<button type="button" class="btn moved" onClick=${sort}>${text}</button>`;
 
 /** Life is a bar of how long a session lives on. */
 export function Life({ of, answeredAgo = 0, now }) {

@@ -4,7 +4,7 @@ import { useLive } from './polls.mjs';
 import { rightsURL } from './route.mjs';
 import { Text, textOf } from './name.mjs';
 import { many } from './format.mjs';
-import { Empty, Problem, Search } from './parts.mjs';
+import { Asking, Empty, Problem, Search } from './parts.mjs';
 import { Heading } from './frame.mjs';
 import { Split, Tree } from './tree.mjs';
 
@@ -51,7 +51,7 @@ function Path({ path }) {
   const { answer, error } = useLive('Inspect/Rights', { path }, 3000);
   const [find, setFind] = useState('');
   const title = html`<${Heading} title=${`Rights at ${path || 'the database'}`}>${path ? html`<${Text} of=${path}/>` : 'Rights'}</${Heading}>`;
-  if (!answer) return html`${title}${error ? html`<${Problem} error=${error}/>` : html`<p class="lede">Asking the server.</p>`}`;
+  if (!answer) return html`${title}<${Asking} error=${error}/>`;
   const levels = answer.levels ?? [];
   const own = answer.own ?? [];
   const cut = levels.find((l) => l.interrupts);

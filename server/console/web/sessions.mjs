@@ -5,7 +5,7 @@ import { useLive } from './polls.mjs';
 import { lockURL, nodeURL, sessionURL, setSettings } from './route.mjs';
 import { bytesOf, bytesOfText, Name, plain, Text } from './name.mjs';
 import { ago, at, big, capital, count, host, inWords, many, roughly, sdk, sdkName, small } from './format.mjs';
-import { Choice, Empty, Facts, Life, Problem, Search, Title } from './parts.mjs';
+import { Asking, Choice, Empty, Facts, Life, Problem, Search, Title } from './parts.mjs';
 import { Rows } from './rows.mjs';
 import { usePages } from './pages.mjs';
 import { Heading, useNodes } from './frame.mjs';
@@ -115,10 +115,10 @@ export function Session({ route: { path, last } }) {
   const crumbs = html`<p class="crumbs"><a href="#/sessions">Sessions</a> / <a href=${nodeURL(path)} class="mono">
     <${Text} of=${path}/></a></p>`;
   if (!s) {
-    return html`${crumbs}<${Heading} title=${`session ${id}`}/>${error?.status ? html`<${Problem} error=${error}/>` : answer
+    return html`${crumbs}<${Heading} title=${`session ${id}`}/>${answer && !error?.status
       ? html`<${Empty} title="There is no such session now.">
         <p>It was stopped by its client, expired, or was ended. What it held has gone to
-        those that waited.</p></${Empty}>` : html`<p class="lede">Asking the server.</p>`}`;
+        those that waited.</p></${Empty}>` : html`<${Asking} error=${error}/>`}`;
   }
   const { owned = [], awaited = [], client } = s;
   const lede = `It holds ${owned.length ? many(owned.length, 'lock') : 'no lock'} and waits for ${awaited.length ? many(awaited.length, 'other') : 'nothing'}.`;

@@ -3,7 +3,7 @@ import { html, useLayoutEffect, useRef, useState } from './html.mjs';
 import { useWidth } from './lanes.mjs';
 import { bytesOfText, plain } from './name.mjs';
 import { at, inWords, many } from './format.mjs';
-import { Choice, Empty } from './parts.mjs';
+import { Choice, Empty, Moved } from './parts.mjs';
 import { outcome } from './standin-orders.mjs';
 
 const rowHeight = 27;
@@ -137,7 +137,7 @@ export function Sequence({ messages, descriptions }) {
   const go = () => hold(undefined);
   const View = form === 'chart' ? Chart : Table;
   return html`<section class="card"><div class="q-bar"><h2>Messages <small>the latest ${inWords(messages.length)}, newest at the bottom</small></h2>
-      ${news > 0 && html`<button type="button" class="btn moved" onClick=${() => hold(messages)}>${many(news, 'new message')}</button>`}
+      <${Moved} n=${news} text=${many(news, 'new message')} sort=${() => hold(messages)}/>
       <${Choice} label="Form" value=${form} options=${[['chart', 'Chart'], ['table', 'Table']]} change=${setForm}/></div>
     ${messages.length === 0 ? html`<${Empty} title="No client has said anything yet."><p>Connect one, or start the stand-in with --demo.</p></${Empty}>`
     : html`<div class="q-scroll" ref=${scroller} tabindex="0" role="region" aria-label="Messages" onPointerEnter=${stay} onPointerLeave=${go}

@@ -5,7 +5,7 @@ import { useLive } from './polls.mjs';
 import { nodeURL, setSettings } from './route.mjs';
 import { Text } from './name.mjs';
 import { at, minuteOf, many, small } from './format.mjs';
-import { Choice, Empty, Problem } from './parts.mjs';
+import { Choice, Empty, Moved, Problem } from './parts.mjs';
 import { Rows, useSteady } from './rows.mjs';
 import { Heading } from './frame.mjs';
 import { useWidth } from './lanes.mjs';
@@ -78,7 +78,7 @@ export function Timeline({ route: { settings } }) {
   return html`<${Heading} title="Timeline"/>${answer && html`<p class="lede">${worst(events, words)}</p>`}
     <div class="bar"><${Choice} label="Period" value=${period} options=${[['hour', 'Hour'], ['day', 'Day'], ['week', 'Week']]} change=${(over) => setSettings({ over })}/>
       <${Choice} label="Kind" value=${settings.kind ?? ''} options=${chips} change=${(kind) => setSettings({ kind })}/>
-      ${changes > 0 && html`<button type="button" class="btn moved" onClick=${resort}>${many(changes, 'new event')}</button>`}
+      <${Moved} n=${changes} text=${many(changes, 'new event')} sort=${resort}/>
       <span class="count" role="status">
         ${answer && `${many(shown.length, 'event')}${answer.more ? ', and older ones' : ''}`}</span></div>
     <${Problem} error=${error}/>
