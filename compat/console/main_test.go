@@ -2,7 +2,8 @@
 // browser profile of its own, and fails if the page logs an error or breaks its policy.
 //
 // With SCREENSHOTS naming a folder the views are written there as pictures. With AXE naming the file axe.min.js of the
-// package axe-core of npm the views are checked with it.
+// package axe-core of npm the views are checked with it. With PICTURES naming docs/img by its absolute path, `run -run
+// Pictures` takes those of the docs anew.
 package console_test
 
 import (

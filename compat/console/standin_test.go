@@ -174,11 +174,9 @@ func TestStandInTime(t *testing.T) {
 	p.awaitText(".q-scroll", fmt.Sprintf("advance d=1m → session expired %d", c.id))
 }
 
-// The view fits all screens, and axe finds nothing serious in it.
-func TestStandInLooks(t *testing.T) {
-	t.Parallel()
-	_, p := standIn(t, "--demo")
-	axe := readAxe(t)
+// breakDemo orders two faults of a demonstration, and waits until they have met its clients.
+func (p *page) breakDemo() {
+	p.t.Helper()
 	p.awaitText(".q-scroll", "acquired nightly-report")
 	p.click("expire-session")
 	p.fill("node", "demo")
@@ -194,8 +192,14 @@ func TestStandInLooks(t *testing.T) {
 	p.choose("status", "NOT_FOUND")
 	p.click("Order fail-next")
 	p.awaitText(".q-scroll", "✕ fail-next")
-	p.size(1440, 900, "light")
-	p.picture(1440, "light", "standin")
+}
+
+// The view fits all screens, and axe finds nothing serious in it.
+func TestStandInLooks(t *testing.T) {
+	t.Parallel()
+	_, p := standIn(t, "--demo")
+	axe := readAxe(t)
+	p.breakDemo()
 	for _, width := range []int64{320, 768, 1440, 2560} {
 		for _, scheme := range []string{"light", "dark"} {
 			p.size(width, 900, scheme)
