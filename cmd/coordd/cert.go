@@ -13,13 +13,12 @@ import (
 	"github.com/coordd/coordd/internal/exit"
 )
 
-const certText = `Make what TLS needs for development: an authority (ca.pem, ca-key.pem) and a server
-certificate of it (cert.pem, key.pem), in a directory that is made if it does not
-exist. An authority that is there already is used again, so that clients need not
-trust a new one; the server certificate is made anew each time, and a running server
-takes it up. With --client a certificate for a client is made instead, in NAME.pem
-and NAME-key.pem, by which it is known as NAME@cert. With --peer a certificate is made
-with which a server of a cluster shows itself to the others, in NAME.pem and
+const certText = `Create certificates for development: a CA (ca.pem, ca-key.pem) and a server certificate
+signed by it (cert.pem, key.pem), in a directory that is created if it does not exist. An
+existing CA is reused, so that clients need not trust a new one; the server certificate is
+recreated each time, and a running server loads it. With --client a client certificate is
+created instead, in NAME.pem and NAME-key.pem, for the user NAME@cert. With --peer it is
+the certificate that a server of a cluster shows to the others, in NAME.pem and
 NAME-key.pem; --host has to name the host of its peer address, or it is for servers
 on one machine.`
 
@@ -27,7 +26,7 @@ func certCommand(env *cmdline.Env) *cobra.Command {
 	var directory, hosts, client, peer string
 	command := &cobra.Command{
 		Use:   "cert",
-		Short: "Make certificates for development",
+		Short: "Create certificates for development",
 		Long:  certText,
 		Example: `  coordd cert --dir certs --host db.example.com
   coordd cert --dir certs --client reporter

@@ -32,8 +32,8 @@ the procedures.`
 func clusterCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "cluster",
-		Short: "Look at and change the servers of a cluster, back up and restore",
-		Long: "Look at and change the servers of a cluster, make backups and restore them.\n\n" +
+		Short: "Inspect and change the servers of a cluster, back up and restore",
+		Long: "Inspect and change the servers of a cluster, create and restore backups.\n\n" +
 			clusterText,
 		RunE: cmdline.WantsCommand,
 	}
@@ -158,7 +158,7 @@ func (c *caller) showCopying(ctx context.Context, name string, progress *tty.Pro
 }
 
 func clusterRemoveCommand(env *cmdline.Env) *cobra.Command {
-	return askCommand(env, &question{use: "remove NAME", short: "Remove a server for ever; if it runs, it ends",
+	return askCommand(env, &question{use: "remove NAME", short: "Remove a server permanently; if it runs, it exits",
 		about: clusterText, example: "  coordd cluster add e e.example.com:2380 && coordd cluster remove e",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			return args[0] + " was removed; its data directory can be deleted",
@@ -169,7 +169,7 @@ func clusterRemoveCommand(env *cmdline.Env) *cobra.Command {
 
 func clusterTransferCommand(env *cmdline.Env) *cobra.Command {
 	return askCommand(env, &question{use: "transfer-leader [NAME]", about: clusterText,
-		short:   "Have another server lead: NAME, or the one that has most of the log",
+		short:   "Hand the leadership to NAME, or to the server with the most complete log",
 		example: "  coordd cluster transfer-leader\n  coordd cluster transfer-leader a",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			request, led := new(adminpb.TransferLeaderRequest), new(adminpb.TransferLeaderResponse)

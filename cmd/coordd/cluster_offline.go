@@ -23,8 +23,8 @@ func clusterRestoreCommand(env *cmdline.Env) *cobra.Command {
 	var check bool
 	command := &cobra.Command{
 		Use:   "restore",
-		Short: "Make the data directory of a new cluster from a backup",
-		Long: "Make the data directory of the first server of a new cluster from a backup; the others\n" +
+		Short: "Create the data directory of a new cluster from a backup",
+		Long: "Create the data directory of the first server of a new cluster from a backup; the others\n" +
 			"are added to it afterwards. The directory must be missing or empty, or left by a\n" +
 			"restore that was cut short. Session ids and order ids go on with a jump, so that none\n" +
 			"comes twice. docs/cluster.md has the procedure.\n\n" + serve.SourcesText,
@@ -130,7 +130,7 @@ func clusterRecoverCommand(env *cmdline.Env) *cobra.Command {
 	var yes bool
 	command := &cobra.Command{
 		Use:   "recover",
-		Short: "Go on with one server alone after the majority is lost for good",
+		Short: "Continue with one server after the majority is lost for good",
 		Long: "Make the server of a data directory the only one of its cluster, for when so many\n" +
 			"others are lost for good that no majority is left. What only they had is lost. Take\n" +
 			"the survivor for which 'coordd check' shows the highest last term, and among those the\n" +

@@ -23,7 +23,7 @@ import (
 func clusterSnapshotCommand(env *cmdline.Env) *cobra.Command {
 	var to string
 	command := askCommand(env, &question{use: "snapshot",
-		short: "Back up everything into a file, while the servers go on",
+		short: "Back up everything into a file, while the servers keep running",
 		about: clusterText, timeout: clusterLongTimeout, example: "  coordd cluster snapshot --to backup",
 		check: func(*pflag.FlagSet, []string) error {
 			if to == "" {

@@ -27,7 +27,7 @@ func TestCommandsPage(t *testing.T) {
 			t.Errorf("docs/commands.md has no row %q", row)
 		}
 	})
-	_, fields, _ := strings.Cut(page, "| field | what it is |")
+	_, fields, _ := strings.Cut(page, "| field | meaning |")
 	for _, shown := range []any{nodeShown{}, nodeRow{}, entryRow{}, semaphoreShown{}, semaphoreRow{},
 		sessionShown{}, changeShown{}, configShown{}, leaderShown{}, offersShown{}, topShown{},
 		resourceShown{}, resourceRow{}, benchShown{}, finding{}, statusShown{}, limitsShown{},
@@ -67,7 +67,7 @@ func TestConsoleNamesCommands(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the exit codes in docs/commands.md anew")
+var update = flag.Bool("update", false, "rewrite the exit codes in docs/commands.md")
 
 // TestExitCodesPage wants the table of exit codes in docs/commands.md to be that of the code, and the unit of the
 // packages to leave a server alone after exactly those that no restart mends.

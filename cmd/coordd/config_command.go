@@ -141,7 +141,7 @@ func (c *caller) inspectData(ctx context.Context, node, name string) (data []byt
 func configSetCommand(env *cmdline.Env) *cobra.Command {
 	var expected uint64
 	var command *cobra.Command
-	command = setCommand(env, &question{short: "Set a configuration, and make it if it is missing",
+	command = setCommand(env, &question{short: "Set a configuration; create it if it does not exist",
 		long: configSetText,
 		example: `  coordd config set app settings '{"debug": true}'
   echo '{"debug": false}' | coordd config set app settings --file -

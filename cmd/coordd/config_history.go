@@ -34,7 +34,7 @@ callers that may read the node now.`
 func configHistoryCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	return askCommand(env, &question{use: "history NODE NAME",
-		short: "List the versions of a configuration, the present one last",
+		short: "List the versions of a configuration, the current one last",
 		long:  configHistoryText + "\n\n" + oursText,
 		example: "  coordd node alter app --history data\n  coordd config set app settings '{\"debug\": true}'\n" +
 			"  coordd config history app settings",

@@ -12,7 +12,7 @@ import (
 
 func consoleCommand(env *cmdline.Env) *cobra.Command {
 	return askCommand(env, &question{use: "console",
-		short: "Print a link to the console, the server's pages in a browser",
+		short: "Print a link to the console in a browser",
 		long: "The link signs one browser in as an administrator, within 5 minutes. It is for the owner of the\n" +
 			"server's data directory; others sign in with a user's name and password. In a container:\n" +
 			"docker exec NAME /coordd console",

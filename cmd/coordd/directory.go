@@ -93,7 +93,7 @@ func listCommand(env *cmdline.Env) *cobra.Command {
 }
 
 func makeDirectoryCommand(env *cmdline.Env) *cobra.Command {
-	return askCommand(env, &question{use: "mkdir PATH", short: "Make a directory, and those above it",
+	return askCommand(env, &question{use: "mkdir PATH", short: "Create a directory, and missing ones above it",
 		example: "  coordd mkdir services/eu",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			path := c.path(args[0])
@@ -165,7 +165,8 @@ func permissionsCommand(env *cmdline.Env, q *question, done string,
 }
 
 func grantCommand(env *cmdline.Env) *cobra.Command {
-	return permissionsCommand(env, &question{use: "grant", short: "Give a user permissions on a path", long: rightsText,
+	return permissionsCommand(env, &question{use: "grant", long: rightsText,
+		short: "Grant a user permissions on a path",
 		example: "  coordd grant app reporter ydb.generic.read\n" +
 			"  coordd grant /local all-users@well-known ydb.granular.describe_schema"}, "%s may %s on %s",
 		func(rights *Ydb_Scheme.Permissions) *Ydb_Scheme.PermissionsAction {
@@ -174,7 +175,7 @@ func grantCommand(env *cmdline.Env) *cobra.Command {
 }
 
 func revokeCommand(env *cmdline.Env) *cobra.Command {
-	return permissionsCommand(env, &question{use: "revoke", short: "Take permissions on a path from a user",
+	return permissionsCommand(env, &question{use: "revoke", short: "Revoke a user's permissions on a path",
 		long: rightsText + "\nWhat was given above PATH stays.",
 		example: "  coordd grant app reporter ydb.generic.read\n" +
 			"  coordd revoke app reporter ydb.generic.read"}, "%s has no longer %s on %s itself",
@@ -185,7 +186,7 @@ func revokeCommand(env *cmdline.Env) *cobra.Command {
 
 func chownCommand(env *cmdline.Env) *cobra.Command {
 	return askCommand(env, &question{use: "chown PATH USER",
-		short:   "Give a path another owner, who may do everything with it",
+		short:   "Change the owner of a path, which has all permissions on it",
 		example: "  coordd chown app billing",
 		act: func(ctx context.Context, c *caller, args []string) (string, error) {
 			return c.path(args[0]) + " belongs to " + args[1], c.modify(ctx, args[0], &Ydb_Scheme.PermissionsAction{

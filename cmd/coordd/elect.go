@@ -80,7 +80,7 @@ for election and shows who leads, whenever that is somebody else.`
 
 func electCommand(env *cmdline.Env) *cobra.Command {
 	observe := false
-	i := newIdiom(env, "elect", "Be elected, or see who is", electText,
+	i := newIdiom(env, "elect", "Take part in an election, or show the leader", electText,
 		`  coordd elect app leader --data "$HOSTNAME" -- echo "I lead"
   coordd elect app leader --observe --changes 1`)
 	i.command.RunE = func(command *cobra.Command, args []string) error {

@@ -241,7 +241,7 @@ func (f *eventsFlags) request(path string) *adminpb.EventsRequest {
 func eventsCommand(env *cmdline.Env) *cobra.Command {
 	out, f := new(outputFlag), new(eventsFlags)
 	command := askCommand(env, &question{use: "events [PATH]", check: f.check, stays: true,
-		short: "Show what happened: sessions that ended, changes of configuration, acts of administrators",
+		short: "Show events: ended sessions, configuration changes, administrative acts",
 		long: "Each server keeps the rare events of the whole cluster on its disk, 64 MiB of them; the asked\n" +
 			"one asks the others, and reports those that do not answer. PATH is a node, or a directory\n" +
 			"whose nodes are meant at any depth. Times are the leaders'. A session that its client stopped\n" +

@@ -219,8 +219,8 @@ func importCommand(env *cmdline.Env) *cobra.Command {
 	var replace bool
 	var nodes []exportedNode
 	command := askCommand(env, &question{use: "import", timeout: exchangeTimeout,
-		short: "Make coordination nodes and their configuration from a YAML",
-		long: "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\n" +
+		short: "Create coordination nodes and their configuration from YAML",
+		long: "Create coordination nodes and their configuration from the output of 'coordd export', on stdin\n" +
 			"or in the file of --file.\n\n" + importText,
 		example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n" +
 			"  coordd export app > app.yaml && coordd import --file app.yaml --replace",

@@ -62,7 +62,7 @@ func semaphoreWatchCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	var changes changesFlag
 	command := askCommand(env, &question{use: "watch NODE NAME", stays: true,
-		short: "Show a semaphore, and again whenever its data or its owners are others",
+		short: "Show a semaphore, and again whenever its data or owners change",
 		long: "Each time is a line. What changes and changes back at once may not\n" +
 			"be shown. It goes on when servers are lost and come back, until it is stopped.",
 		example: `  coordd sem create app greeting --limit 1 --data hello

@@ -96,7 +96,7 @@ func (h *holder) keep(what *held) error {
 
 func semaphoreReleaseCommand(env *cmdline.Env) *cobra.Command {
 	return askCommand(env, &question{use: "release NODE NAME",
-		short: "Give back what 'coordd lock --keep' or a take-over has kept",
+		short: "Release a lock kept by 'coordd lock --keep' or a take-over",
 		long: "The session is the one of COORDD_KEPT_SESSION. It ends with it. If it was over before, or its\n" +
 			"semaphore was deleted, the exit code is 123: others may have had it since.",
 		example: `  kept=$(coordd lock app deploy --keep --session-timeout 5m) && eval "$kept" && ` +

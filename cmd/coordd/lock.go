@@ -38,21 +38,21 @@ const (
 
 const lockText = `Wait for a lock, run a command while it is held, and pass on its exit code.
 
-NAME is a semaphore of the coordination node NODE. One that does not exist is made for
-as long as somebody has it or waits. Without a flag the lock is exclusive: all of the
-semaphore's limit is taken. Signals go to the command, which is in a process group of its
-own and finds in its environment
+NAME is a semaphore of the coordination node NODE. If it does not exist, it is created for
+as long as a client holds it or waits for it. By default the lock is exclusive: it takes all
+of the semaphore's limit. Signals are forwarded to the command, which runs in its own process
+group with these variables:
   COORDD_SESSION_ID     the session that holds the lock
   COORDD_FENCING_TOKEN  a number that grows from one holder to the next (until the node is
-                        dropped and made anew): let what you guard refuse smaller ones
+                        dropped and recreated): make the guarded resource refuse smaller ones
 
-If the servers do not answer, the command is ended before anybody else can have the lock:
+If the servers do not answer, the command is stopped before another client can get the lock:
 it gets SIGTERM when two margins of the session's timeout are left and its process group
-SIGKILL when one is; a margin is a tenth of the timeout, and half a second at least. If the
-lock is taken away, by the end of the session or a forced delete, it gets SIGKILL at once.
-'coordd lock' then ends with code 123. On Linux a 'coordd lock' that is killed takes the
-command with it, but not what that has started. One that is stopped, or whose machine
-stands still, cannot act in time: that is what the token is for.`
+SIGKILL when one is; a margin is a tenth of the timeout, at least half a second. If the
+lock is lost, by the end of the session or a forced delete, it gets SIGKILL at once.
+'coordd lock' then exits with code 123. On Linux, killing 'coordd lock' also kills the
+command, but not the command's child processes. A suspended 'coordd lock', or one on a
+suspended machine, cannot act in time: use the token for that.`
 
 // lockFlags are the flags of `coordd lock`, and those of other commands that run one.
 type lockFlags struct {

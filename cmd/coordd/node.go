@@ -27,7 +27,7 @@ import (
 func nodeCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "node",
-		Short: "Make, look at, change and drop coordination nodes",
+		Short: "Create, inspect, change and drop coordination nodes",
 		RunE:  cmdline.WantsCommand,
 	}
 	parent.AddCommand(nodeCreateCommand(env), nodeAlterCommand(env), nodeShowCommand(env), nodeDropCommand(env),
@@ -141,7 +141,7 @@ func (c *caller) dropNode(ctx context.Context, path string) error {
 func nodeCreateCommand(env *cmdline.Env) *cobra.Command {
 	f := new(nodeFlags)
 	command := askCommand(env, &question{use: "create NODE",
-		short: "Make a coordination node, and the directories above it",
+		short: "Create a coordination node, and missing directories above it",
 		long:  "A node that exists stays as it is; 'coordd node alter' changes it.",
 		example: `  coordd node create app
   coordd node create /local/services/billing --session-grace-period 5s`,
@@ -296,7 +296,7 @@ func quotedName(name string) string {
 func nodeShowCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	return askCommand(env, &question{use: "show NODE",
-		short:   "Show the settings of a coordination node, and what they come to",
+		short:   "Show the settings of a coordination node, and the values in effect",
 		example: "  coordd node show app\n  coordd node show app -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			result := new(Ydb_Coordination.DescribeNodeResult)

@@ -45,7 +45,7 @@ func nodeQuotaCommand(env *cmdline.Env) *cobra.Command {
 	var request adminpb.SetQuotaRequest
 	var none, sets bool
 	command := askCommand(env, &question{use: "quota PATH",
-		short: "Show the quotas that bound a path, the nearest first, or set the path's own", long: quotaText,
+		short: "Show the quotas that apply to a path, the nearest first, or set the path's own", long: quotaText,
 		example: "  coordd node quota /local --bytes 256MiB --entries 1000\n  coordd node quota /local -o json\n" +
 			"  coordd node quota /local --none",
 		check: func(flags *pflag.FlagSet, _ []string) error {

@@ -31,7 +31,7 @@ func rateLimiterCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:     "ratelimiter",
 		Aliases: []string{"rl"},
-		Short:   "Make, look at, change, drop and acquire resources of rate limiters",
+		Short:   "Create, inspect, change, drop and acquire rate limiter resources",
 		RunE:    cmdline.WantsCommand,
 	}
 	parent.AddCommand(resourceCreateCommand(env), resourceAlterCommand(env), resourceDropCommand(env),
@@ -97,7 +97,7 @@ func (f *resourceFlags) check() error {
 
 func resourceCreateCommand(env *cmdline.Env) *cobra.Command {
 	f := new(resourceFlags)
-	command := askCommand(env, &question{use: "create NODE RESOURCE", short: "Make a resource of a rate limiter",
+	command := askCommand(env, &question{use: "create NODE RESOURCE", short: "Create a rate limiter resource",
 		long: "RESOURCE is a path: reports/daily is below reports, which must be there, and never faster\n" +
 			"than that. One without a slash needs a --rate.",
 		example: `  coordd node create app
@@ -143,7 +143,7 @@ func resourceAlterCommand(env *cmdline.Env) *cobra.Command {
 	f := new(resourceFlags)
 	var changed func(name string) bool
 	command := askCommand(env, &question{use: "alter NODE RESOURCE",
-		short: "Change the settings of a resource of a rate limiter",
+		short: "Change the settings of a rate limiter resource",
 		long: "Settings whose flags are not given stay as they are; 0 unsets one. The change applies\n" +
 			"at once, to everything below and to waiting clients. The protocol replaces all settings,\n" +
 			"so this command reads them first: do not run two of them at a time.",
@@ -185,7 +185,7 @@ func resourceAlterCommand(env *cmdline.Env) *cobra.Command {
 }
 
 func resourceDropCommand(env *cmdline.Env) *cobra.Command {
-	return askCommand(env, &question{use: "drop NODE RESOURCE", short: "Drop a resource of a rate limiter",
+	return askCommand(env, &question{use: "drop NODE RESOURCE", short: "Drop a rate limiter resource",
 		long: "Clients that wait for its units are notified. A resource with others below it is not dropped.",
 		example: `  coordd ratelimiter create app old --rate 1
   coordd ratelimiter drop app old`,
@@ -382,7 +382,7 @@ func (r *resourceShown) withBuckets(of *adminpb.Resource, unknown []string) {
 func resourceDescribeCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	return askCommand(env, &question{use: "describe NODE RESOURCE",
-		short: "Show a resource of a rate limiter, and what servers have of it",
+		short: "Show a rate limiter resource, and its buckets on the servers",
 		long: "Any server of the protocol reports a resource's own settings. A coordd server also reports\n" +
 			"the effective ones, and for each server the bucket and the units taken from it since the\n" +
 			"first acquire there.",
@@ -464,7 +464,7 @@ func rowOf(r *adminpb.Resource) *resourceRow {
 func resourceListCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	return askCommand(env, &question{use: "ls [NODE] [RESOURCE]",
-		short: "List the resources of rate limiters of a coordination node, or of all below a path",
+		short: "List the rate limiter resources of a coordination node, or of all below a path",
 		long: "With RESOURCE only that and what is below it. A YDB does not tell what has gone through\n" +
 			"them. A listing is not a snapshot.",
 		example: "  coordd ratelimiter ls\n  coordd ratelimiter create app reports --rate 10\n" +

@@ -24,7 +24,7 @@ func semaphoreCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:     "semaphore",
 		Aliases: []string{"sem"},
-		Short:   "Make, look at, watch, change and delete semaphores",
+		Short:   "Create, inspect, watch, change and delete semaphores",
 		RunE:    cmdline.WantsCommand,
 	}
 	parent.AddCommand(semaphoreCreateCommand(env), semaphoreShowCommand(env), semaphoreSetCommand(env),
@@ -45,7 +45,7 @@ func semaphoreCreateCommand(env *cmdline.Env) *cobra.Command {
 	var limit uint64
 	var data string
 	command := askCommand(env, &question{use: "create NODE NAME",
-		short: "Make a semaphore that stays until it is deleted",
+		short: "Create a persistent semaphore",
 		long:  "A lock needs none: 'coordd lock' makes it for as long as it is held.",
 		example: `  coordd semaphore create app printers --limit 3
   coordd sem create app greeting --limit 1 --data hello`,

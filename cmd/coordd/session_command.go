@@ -23,7 +23,7 @@ import (
 func sessionCommand(env *cmdline.Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "session",
-		Short: "Look at sessions, and end them",
+		Short: "Inspect sessions, and end them",
 		Long:  "Look at the sessions of clients, and end them.\n\n" + oursText,
 		RunE:  cmdline.WantsCommand,
 	}
@@ -199,7 +199,7 @@ func checkSession(_ *pflag.FlagSet, args []string) error {
 func sessionShowCommand(env *cmdline.Env) *cobra.Command {
 	out := new(outputFlag)
 	return askCommand(env, &question{use: "show NODE SESSION",
-		short: "Show a session, who has it, what it holds and what it waits for", long: oursText,
+		short: "Show a session: its client, what it holds and what it waits for", long: oursText,
 		example: "  coordd lock app nightly-report -- sh -c 'coordd session show app $COORDD_SESSION_ID'",
 		check:   checkSession,
 		run: func(ctx context.Context, c *caller, args []string) error {

@@ -88,7 +88,7 @@ func topCommand(env *cmdline.Env) *cobra.Command {
 	var often looks
 	var sort, filter string
 	command := askCommand(env, &question{use: "top [PATH]", stays: true,
-		short: "Show what is held or awaited, again and again",
+		short: "Show what is held or awaited, continuously",
 		long: "The longest waits come first, or what is held for longest. Of several holders the oldest\n" +
 			"is shown. At a terminal each look replaces the last one, and there are keys:\n" +
 			"  w, h, n  sort by the longest wait, by how long it is held, or by name\n" +

@@ -24,7 +24,7 @@ func userCommand(env *cmdline.Env) *cobra.Command {
 	}
 	parent.AddCommand(userAddCommand(env), userListCommand(env),
 		newPasswordCommand(env, &question{use: "passwd NAME",
-			short:   "Change a user's password; tokens from before are void",
+			short:   "Change a user's password, and invalidate earlier tokens",
 			example: "  echo 'another horse' | coordd user passwd alice"},
 			func(ctx context.Context, c *caller, name, password string) (string, error) {
 				request := &adminpb.SetPasswordRequest{Name: name, Password: password}
@@ -41,7 +41,7 @@ func userCommand(env *cmdline.Env) *cobra.Command {
 					&adminpb.RemoveRequest{Name: args[0]}, new(adminpb.RemoveResponse))
 			}}, nil),
 		askCommand(env, &question{use: "rotate-key", about: usersText,
-			short:   "Make all login tokens void, and sign with a new key",
+			short:   "Invalidate all login tokens, and sign with a new key",
 			example: "  coordd user rotate-key",
 			act: func(ctx context.Context, c *caller, _ []string) (string, error) {
 				return "all login tokens are void; tokens are signed with a new key now",

@@ -92,67 +92,67 @@ const (
 // usages explain the settings, by their names. "(default: …)" explains a default that has no value.
 var usages = map[string]string{
 	"listen": "address to accept clients on, plain text; port 0 takes a free one, an empty host means all " +
-		"addresses; off: none, with --listen-tls",
+		"addresses; off: only --listen-tls",
 	"advertise": "address for clients to connect to (default: derived from --listen); grpcs://HOST:PORT: of a proxy " +
-		"that ends TLS and connects to --listen",
+		"that terminates TLS and connects to --listen",
 	"data-dir":  "directory of the data (default: " + dataDirDefaultText + ")",
 	"in-memory": "keep everything in memory and write nothing to disk, for tests",
 	"database":  "path of the database that clients name",
 
 	"listen-tls":      "address to accept clients on, TLS, 2135 by convention (default: none)",
 	"advertise-tls":   "address for clients of --listen-tls (default: derived from --advertise and --listen-tls)",
-	"tls-cert":        "PEM file of the server's certificate chain; read again when it changes",
+	"tls-cert":        "PEM file of the server's certificate chain; reread when it changes",
 	"tls-key":         "PEM file of the key of --tls-cert",
-	"tls-client-ca":   "PEM file of the authorities whose client certificates prove an identity",
+	"tls-client-ca":   "PEM file of the CAs whose client certificates prove an identity",
 	"tls-client-auth": "whether clients of --listen-tls must have a certificate of --tls-client-ca",
 
-	"auth":                        "whether anonymous callers are refused and permissions count",
-	"token-file":                  "file of access tokens, in each line a token and a user; read again when it changes",
+	"auth":                        "whether anonymous callers are refused and permissions enforced",
+	"token-file":                  "file of access tokens, in each line a token and a user; reread when it changes",
 	"login-lifetime":              "lifetime of login tokens, 1m to 720h",
 	"initial-admin":               "administrator to add if there are no users",
 	"initial-admin-password-file": "file with the password of --initial-admin",
-	"loopback-admin": "let everybody on this machine administer the server, as the socket in the data directory " +
-		"does; goes away with the next release",
-	"admin-socket": "further socket for administrators, which this process's group may open; the commands find it at " +
+	"loopback-admin": "let every caller on this machine administer the server, as the socket in the data directory " +
+		"does; will be removed in the next release",
+	"admin-socket": "additional socket for administrators, which this process's group may open; commands find it at " +
 		GroupSocket,
-	"inspect": "who may use the inspection service; local: callers on this machine (default: on, but local where " +
-		"strangers can connect and --auth is off)",
+	"inspect": "callers that may use the inspection service; local: those on this machine (default: on, but local if " +
+		"other machines can connect and --auth is off)",
 
-	"disk-reserve": "free space of the data directory's disk below which nothing new is written; 0: none",
+	"disk-reserve": "free space of the data directory's disk below which the state may not grow; 0: none",
 	"state-limit": "limit on all data of a new cluster; 'coordd cluster limits' changes it " +
 		"(default: 384MiB)",
-	"streams-per-connection": "calls, sessions above all, that one connection may have open at once",
-	"streams": "sessions' streams that may be open at once in all (default: 100000, or as many as half of the memory " +
+	"streams-per-connection": "calls, mainly sessions, that one connection may have open at once",
+	"streams": "session streams that may be open at once in all (default: 100000, or as many as half of the memory " +
 		"holds)",
 	"connections-per-address": "connections that one IP address may have open at once (default: 20000, or three " +
 		"quarters of all that fit)",
 	"log-level":  "least severe message to log: debug, info, warn or error",
-	"log-format": "form of the log on stderr: text or json",
+	"log-format": "format of the log on stderr: text or json",
 	"local-ydb": "take ports, certificates and storage from the variables of the local-ydb image where nothing else " +
-		"names them",
+		"sets them",
 
 	"name":            "name of this server in its cluster",
 	"listen-peer":     "address to accept the other servers of the cluster on (default: none, a server alone)",
 	"advertise-peer":  "address that the other servers connect to (default: from --initial-cluster, or --listen-peer)",
-	"initial-cluster": "all servers of a cluster that starts for the first time, the same on each",
+	"initial-cluster": "all servers of a cluster at its first start, the same list on each",
 	"join":            "servers of a running cluster to join; 'coordd cluster add' comes first",
-	"cluster-token":   "goes into the ids of a first start, so that two clusters cannot be mixed up",
-	"peer-cert":       "PEM file of this server's certificate among its peers",
+	"cluster-token":   "text that goes into the ids of a first start, so that two clusters cannot be confused",
+	"peer-cert":       "PEM file of the certificate that this server shows to its peers",
 	"peer-key":        "PEM file of the key of --peer-cert",
-	"peer-ca":         "PEM file of the authority that all peers' certificates come from",
-	"insecure-peers":  "allow plain text between the servers: everybody who can reach them is an administrator",
+	"peer-ca":         "PEM file of the CA that has signed all peers' certificates",
+	"insecure-peers":  "allow plain text between the servers: every caller that can reach them is an administrator",
 
 	"listen-http": "address for browsers and monitoring programs, HTTP: the console, /healthz, " +
 		"/readyz and /metrics; off: none",
-	"console": "what the console on --listen-http may do, with the rights of its user; write: also end sessions, " +
+	"console": "what the console on --listen-http may do, with its user's permissions; write: also end sessions, " +
 		"delete semaphores and hand over the leadership",
-	"http-tls": "encrypt what is served on --listen-http, with --tls-cert and --tls-key; browsers and probes then " +
-		"ask by https",
-	"http-hosts": "further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the " +
-		"names that the server listens on and advertises need not be listed",
-	"metrics-resource": "resources of rate limiters that /metrics shows by themselves, up to 200, where the counters " +
-		"of the node are detailed",
-	"metrics-semaphore": "semaphores that /metrics shows by themselves, up to 200; their names have no comma",
-	"debug-http": "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine " +
+	"http-tls": "use TLS on --listen-http, with --tls-cert and --tls-key; browsers and probes then need " +
+		"https",
+	"http-hosts": "additional host names under which /metrics is served, besides IP addresses, localhost and the " +
+		"names that the server listens on and advertises",
+	"metrics-resource": "rate limiter resources that have their own metrics, up to 200, if the counters of the node " +
+		"are detailed",
+	"metrics-semaphore": "semaphores that have their own metrics, up to 200; names must not contain commas",
+	"debug-http": "address of profiles for developers, below /debug/pprof: a Unix socket or a local address " +
 		"(default: nowhere)",
 }

@@ -121,10 +121,10 @@ func seconds(at time.Time) float64 {
 var metrics = []metric{
 	// How it stands.
 	{name: "coordd_ready", kind: gauge,
-		help: "1 while the server can serve clients, as its health check says",
+		help: "1 while the server can serve clients, by its health check",
 		read: truth(func(f *shown) bool { return f.Readiness.Ready })},
 	{name: "coordd_issue", kind: gauge, labels: []string{"kind"},
-		help: "1 while the server knows of an issue of the kind; /readyz and `coordd health` have the sentence",
+		help: "1 while the server knows of an issue of the kind; /readyz and `coordd health` have the description",
 		read: func(f *shown, emit func(float64, ...string)) {
 			for _, kind := range slices.Sorted(maps.Keys(f.Issues)) {
 				emit(bit(f.Issues[kind]), kind)
@@ -178,16 +178,16 @@ var metrics = []metric{
 		help: "events that `coordd events` does not have: too many at once, or a full or broken disk",
 		read: number(func(f *shown) uint64 { return f.EventsLost })},
 	{name: "coordd_session_changes_total", kind: counter,
-		help: "changes of watched semaphores that clients were told of",
+		help: "changes of watched semaphores that clients were notified of",
 		read: number(func(f *shown) uint64 { return f.Changes })},
 	{name: "coordd_acquire_wait_seconds", kind: histogramKind, labels: []string{"queued"},
-		help: "time from an acquire's arrival to its grant; queued is true where the client was told to wait",
+		help: "time from an acquire's arrival to its grant; queued is true if it had to wait",
 		readings: func(f *shown, emit func(histogram.Reading, ...string)) {
 			emit(f.Granted, "false")
 			emit(f.Queued, "true")
 		}},
 	{name: "coordd_rejected_logins_total", kind: counter, labels: []string{"reason"},
-		help: "logins and tokens that were turned away, by reason",
+		help: "logins and tokens that were refused, by reason",
 		read: each(func(f *shown) map[string]uint64 { return f.Rejected })},
 
 	// State.
@@ -205,15 +205,15 @@ var metrics = []metric{
 		read: number(func(f *shown) int { return f.Group.Counts.Waiters })},
 	{name: "coordd_watches", kind: gauge, help: "watches on semaphores; 0 on servers that do not lead",
 		read: number(func(f *shown) int { return f.Group.Watches })},
-	{name: "coordd_state_bytes", kind: gauge, help: "how large the state is",
+	{name: "coordd_state_bytes", kind: gauge, help: "size of the state",
 		read: number(func(f *shown) uint64 { return f.StateBytes })},
-	{name: "coordd_state_limit_bytes", kind: gauge, help: "how large the state may be; 0: no limit",
+	{name: "coordd_state_limit_bytes", kind: gauge, help: "limit of the state; 0: none",
 		read: number(func(f *shown) uint64 { return f.StateLimit })},
 
 	// Connections and what the limits do.
 	{name: "coordd_connections", kind: gauge, help: "clients' connections",
 		read: number(func(f *shown) int { return f.Connections.Open })},
-	{name: "coordd_connections_limit", kind: gauge, help: "how many there may be",
+	{name: "coordd_connections_limit", kind: gauge, help: "limit on connections",
 		read: number(func(f *shown) int { return f.Hardening.Connections })},
 	{name: "coordd_connections_closed_total", kind: counter, labels: []string{"reason"},
 		help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for " +
@@ -233,37 +233,37 @@ var metrics = []metric{
 		help: "bytes of messages that are received and not worked on yet",
 		read: number(func(f *shown) int64 { return f.Connections.ReceivedBytes })},
 	{name: "coordd_budget_used", kind: gauge, labels: []string{"budget"},
-		help: "bytes or places of each budget that are in use",
+		help: "bytes or slots of each budget that are in use",
 		read: ofBudgets((*budget.Budget).Used)},
-	{name: "coordd_budget_limit", kind: gauge, labels: []string{"budget"}, help: "how many there are",
+	{name: "coordd_budget_limit", kind: gauge, labels: []string{"budget"}, help: "size of each budget",
 		read: ofBudgets((*budget.Budget).Limit)},
 	{name: "coordd_streams", kind: gauge, help: "Session streams of this server",
 		read: number(func(f *shown) int { return f.Group.Streams })},
-	{name: "coordd_streams_limit", kind: gauge, help: "how many there may be",
+	{name: "coordd_streams_limit", kind: gauge, help: "limit on Session streams",
 		read: number(func(f *shown) int { return f.Hardening.Streams })},
 	{name: "coordd_streams_refused_total", kind: counter,
 		help: "Session streams that were refused because there were too many",
 		read: number(func(f *shown) uint64 { return f.Connections.RefusedStreams })},
 	{name: "coordd_streams_waiting", kind: gauge,
-		help: "Session streams that are not read because there is no room for what they ask",
+		help: "Session streams that are not read because their requests exceed a limit",
 		read: number(func(f *shown) int { return f.Group.QueuedStreams })},
 	{name: "coordd_queued_requests", kind: gauge, help: "requests that wait to be handled",
 		read: number(func(f *shown) int { return f.Group.Queued })},
 	{name: "coordd_request_bytes", kind: gauge,
-		help: "what requests of Session streams hold that have no first answer",
+		help: "bytes of requests on Session streams that have no first answer",
 		read: number(func(f *shown) int { return f.Group.RequestBytes })},
 	{name: "coordd_limiter_buckets", kind: gauge,
 		help: "resources of rate limiters that were acquired on this server",
 		read: number(func(f *shown) int { return f.Group.Limiter.Buckets })},
 	{name: "coordd_limiter_active", kind: gauge,
-		help: "resources of rate limiters that this server asks the leader for units of",
+		help: "resources of rate limiters for which this server requests units from the leader",
 		read: number(func(f *shown) int { return f.Group.Limiter.Active })},
 	{name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters",
 		read: number(func(f *shown) int { return f.Group.Limiter.Waiters })},
 	{name: "coordd_limiter_units_total", kind: counter, labels: []string{"counters", "flow"},
 		help: "units that this server's buckets were assigned by the leader, " +
-			"granted to who required them and had reported as used, of nodes by the mode of their counters; `coordd " +
-			"ratelimiter` has them of each resource",
+			"granted to calls that required them, and reported as used, by the mode of the node's counters; " +
+			"`coordd ratelimiter` has them of each resource",
 		read: func(f *shown, emit func(float64, ...string)) {
 			limiter := &f.Group.Limiter
 			for i, flow := range []*quota.Flow{&limiter.Aggregated, &limiter.Detailed} {
@@ -329,7 +329,7 @@ var metrics = []metric{
 		help: "1 while this server has a leader to speak to, itself or another",
 		read: truth(func(f *shown) bool { return f.Group.Led })},
 	{name: "coordd_may_speak", kind: gauge,
-		help: "1 while this server may tell clients that their sessions live",
+		help: "1 while this server may confirm to clients that their sessions are alive",
 		read: truth(func(f *shown) bool { return f.Group.MaySpeak })},
 	{name: "coordd_diverged", kind: gauge, help: "1 if this server knows of servers with different states",
 		read: truth(func(f *shown) bool { return f.Group.Diverged })},
@@ -342,19 +342,19 @@ var metrics = []metric{
 		read: number(func(f *shown) int { return f.Group.RelaysIn })},
 	{name: "coordd_relay_out", kind: gauge, help: "1 while this server relays its clients to the leader",
 		read: truth(func(f *shown) bool { return f.Group.RelayOut })},
-	{name: "coordd_relays_opened_total", kind: counter, help: "how often this server has begun to relay",
+	{name: "coordd_relays_opened_total", kind: counter, help: "relays that this server has started",
 		read: number(func(f *shown) uint64 { return f.Group.RelaysOpened })},
 
 	// The log and the disk.
 	{name: "coordd_raft_term", kind: gauge, help: "raft's term",
 		read: number(func(f *shown) uint64 { return f.Log.Term })},
 	{name: "coordd_raft_leader_changes_total", kind: counter,
-		help: "how often this server has heard of a leader of a new term",
+		help: "leader changes that this server has seen",
 		read: number(func(f *shown) uint64 { return f.Log.LeaderChanges })},
 	{name: "coordd_raft_applied_index", kind: gauge, help: "last entry of the log that is executed",
 		read: number(func(f *shown) uint64 { return f.Log.Applied })},
 	{name: "coordd_raft_lag_entries", kind: gauge,
-		help: "entries that this server lacks; left out while the leader has not told",
+		help: "entries that this server lacks; omitted until the leader has reported",
 		read: func(f *shown, emit func(float64, ...string)) {
 			if f.Group.LagKnown {
 				emit(float64(f.Group.Lag))
@@ -362,7 +362,7 @@ var metrics = []metric{
 		}},
 	{name: "coordd_raft_proposals_total", kind: counter, help: "entries that were proposed here",
 		read: number(func(f *shown) uint64 { return f.Log.Proposed })},
-	{name: "coordd_raft_backlog_bytes", kind: gauge, help: "what is proposed and not in raft's log yet",
+	{name: "coordd_raft_backlog_bytes", kind: gauge, help: "bytes that are proposed and not in raft's log yet",
 		read: number(func(f *shown) int64 { return f.Log.Backlog })},
 	{name: "coordd_log_append_duration_seconds", kind: histogramKind,
 		help:     "time of whole appends to the log: writes, fsync, change of files",
@@ -390,9 +390,9 @@ var metrics = []metric{
 		help: "1 while a checkpoint is being written, or its files are being merged",
 		read: truth(func(f *shown) bool { return f.Log.CheckpointOpen })},
 	{name: "coordd_disk_free_bytes", kind: gauge,
-		help: "what may still be written to the data directory's disk",
+		help: "free space on the data directory's disk",
 		read: number(func(f *shown) uint64 { return f.Log.FreeBytes })},
-	{name: "coordd_disk_reserve_bytes", kind: gauge, help: "free space below which nothing new is written",
+	{name: "coordd_disk_reserve_bytes", kind: gauge, help: "free space below which the state may not grow",
 		read: number(func(f *shown) uint64 { return f.Log.ReserveBytes })},
 }
 
