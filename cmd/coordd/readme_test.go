@@ -93,15 +93,23 @@ func TestDataDirectoryPage(t *testing.T) {
 	}
 }
 
-// TestConfigFiles wants the config file in docs/configuration.md to be accepted, and that of the packages.
+// TestConfigFiles wants the config files in docs/configuration.md and docs/cluster.md to be accepted, and that of the
+// packages.
 func TestConfigFiles(t *testing.T) {
-	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readFile(t, "docs/configuration.md"))
-	if found == nil {
-		t.Fatal("docs/configuration.md has no config file")
+	of := func(page string) serve.Settings {
+		found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readFile(t, page))
+		if found == nil {
+			t.Fatalf("%s has no config file", page)
+		}
+		return served(t, nil, "serve", "--config", writeConfig(t, found[1]))
 	}
-	got := served(t, nil, "serve", "--config", writeConfig(t, found[1]))
+	got := of("docs/configuration.md")
 	if got.Listen != "0.0.0.0:2136" || got.Advertise != "coordd.example.net" || got.DataDir != "/srv/coordd" {
-		t.Errorf("got %+v from %q", got, found[1])
+		t.Errorf("got %+v from docs/configuration.md", got)
+	}
+	if got = of("docs/cluster.md"); got.Listen != "" || got.TLS.Listen != "10.0.0.1:2135" || got.Cluster.Name != "a" ||
+		got.Cluster.Initial == "" || got.Auth.Mode != "required" || got.Cluster.CA == "" {
+		t.Errorf("got %+v from docs/cluster.md", got)
 	}
 	got = served(t, nil, "serve", "--config", root+"/deploy/package/coordd.yaml")
 	if got.DataDir != serve.RootDataDir || got.Auth.Socket != serve.GroupSocket {
