@@ -28,10 +28,10 @@ var image = cmp.Or(os.Getenv("COORDD_STANDIN_IMAGE"), "coordd-standin")
 func startCoordd(ctx context.Context, t *testing.T) (connectionString, orders string) {
 	t.Helper()
 	coordd, err := testcontainers.Run(ctx, image,
-		// The host's ports are free ones: clients get the address that they have called, so do not set
+		// Docker picks free ports of the host. Clients get the address that they have called, so do not set
 		// COORDD_ADVERTISE.
 		testcontainers.WithExposedPorts("2136/tcp", "8765/tcp"),
-		// Everybody knows its password, so nobody else may reach it.
+		// The password is public: publish the ports on the loopback interface only.
 		testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
 			here := []network.PortBinding{{HostIP: netip.MustParseAddr("127.0.0.1")}}
 			host.PortBindings = network.PortMap{
