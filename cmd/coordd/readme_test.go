@@ -33,14 +33,18 @@ func TestReadmeLength(t *testing.T) {
 	}
 }
 
-// TestReadmePrograms wants the program in compat/go/README.md, and each line of the one in README.md, to be in the SDK
-// tests, which run them.
+// TestReadmePrograms wants the programs in compat/go/README.md and docs/start.md, and each line of the one in README.md,
+// to be in the SDK tests, which run them.
 func TestReadmePrograms(t *testing.T) {
 	program := readFile(t, "compat/go/examples/quickstart/main.go")
 	if !strings.Contains(readFile(t, "compat/go/README.md"), "```go\n"+program+"```\n") {
 		t.Error("the Go program in compat/go/README.md is not compat/go/examples/quickstart/main.go")
 	}
-	_, block, _ := strings.Cut(readFile(t, "README.md"), "```go\n")
+	_, block, _ := strings.Cut(readFile(t, "docs/start.md"), "```go\n")
+	if block, _, found := strings.Cut(block, "```\n"); !found || !strings.Contains(program, block) {
+		t.Error("the Go program in docs/start.md is not in compat/go/examples/quickstart/main.go")
+	}
+	_, block, _ = strings.Cut(readFile(t, "README.md"), "```go\n")
 	block, _, found := strings.Cut(block, "```\n")
 	if lines := strings.Count(block, "\n"); !found || lines != 4 {
 		t.Fatalf("the Go program in README.md has %d lines, want 4", lines)
