@@ -33,8 +33,8 @@ func TestReadmeLength(t *testing.T) {
 	}
 }
 
-// TestReadmePrograms wants the programs in compat/go/README.md and docs/start.md, and each line of the one in README.md,
-// to be in the SDK tests, which run them.
+// TestReadmePrograms wants the programs in compat/go/README.md and docs/start.md, and each line of the one in
+// README.md, to be in the SDK tests, which run them.
 func TestReadmePrograms(t *testing.T) {
 	program := readFile(t, "compat/go/examples/quickstart/main.go")
 	if !strings.Contains(readFile(t, "compat/go/README.md"), "```go\n"+program+"```\n") {

@@ -115,8 +115,8 @@ var usages = map[string]string{
 		"does; will be removed in the next release",
 	"admin-socket": "additional socket for administrators, which this process's group may open; commands find it at " +
 		GroupSocket,
-	"inspect": "callers that may use the inspection service; local: those on this machine (default: on, but local if " +
-		"other machines can connect and --auth is off)",
+	"inspect": "callers that may use the inspection service; local: those on this machine (default: on, but local " +
+		"if other machines can connect and --auth is off)",
 
 	"disk-reserve": "free space of the data directory's disk below which the state may not grow; 0: none",
 	"state-limit": "limit on all data of a new cluster; 'coordd cluster limits' changes it " +
