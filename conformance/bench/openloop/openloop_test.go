@@ -142,7 +142,7 @@ func TestKnee(t *testing.T) {
 	if knee, _ := Knee(100, 130, below(1e9, 0)); knee != 125 {
 		t.Errorf("%v, want none above 130", knee)
 	}
-	growing := load.Times{100 * ms, 100 * ms, 200 * ms} // of a server that answers at 1000 requests a second and no more
+	growing := load.Times{100 * ms, 100 * ms, 200 * ms} // of a server that answers 1000 requests a second at most
 	if knee, _ := Knee(500, 10_000, func(rate float64) (*Row, error) {
 		if rate > 1000 {
 			return &Row{Took: growing}, nil

@@ -14,8 +14,8 @@ const (
 	lateMost = 0.1
 	// othersMost bounds the processor time of other programs, in cores.
 	othersMost = 0.1
-	// kneeRatio is the ratio of the 99th percentile to the median, and of the median to that at low rates, from which on
-	// a rate is beyond the knee.
+	// kneeRatio is the ratio of the 99th percentile to the median, and of the median to that at low rates, from which
+	// on a rate is beyond the knee.
 	kneeRatio = 10
 	// kneeStep is the factor from one rate that is tried to the next.
 	kneeStep = 1.25
