@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/raftstore/datadir"
+	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // A member that was made the only one of its cluster leads also when its log holds changes of the members
@@ -37,4 +38,27 @@ func TestForcedSingleLeadsBehindMembershipChanges(t *testing.T) {
 		}
 		c.kill(name)
 	}
+}
+
+// A server that was started without a name and an address for others gets them when it is started with these, writes
+// that into its log once, and others can be added.
+func TestFromOneServerToTwo(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 1, 331)
+	later := c.cfgs["a"].Cluster
+	c.configure("a", func(cfg *Config) { cfg.Cluster = Cluster{} })
+	c.start("a")
+	c.put("before")
+	c.kill("a")
+	c.configure("a", func(cfg *Config) { cfg.Cluster = later })
+	a := c.start("a")
+	c.waitPublished(a)
+	c.put("between")
+	var missing *membership.Record
+	if a.ask(func(l *loop) { missing = l.unpublished() }); missing != nil {
+		t.Errorf("%v is still to be written", missing)
+	}
+	c.join("b")
+	c.put("after")
+	c.settle()
 }

@@ -35,7 +35,6 @@ func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Log
 	if !c.networked() {
 		return datadir.Origin{ID: id, First: datadir.FirstMeta(id)}, nil
 	}
-	id.Incarnation = datadir.RandomID()
 	first := datadir.FirstMeta(id)
 	self := c.Self()
 	self.ID = id.Member

@@ -84,9 +84,6 @@ func fillFromBackup(d *Disk, dir string, r io.Reader, self membership.Record) er
 		return err
 	}
 	id := NewIdentity()
-	if self.Peer != "" {
-		id.Incarnation = RandomID()
-	}
 	meta, err := restoreRows(d, dir, r, id, self)
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)

@@ -37,7 +37,7 @@ type Identity struct {
 	Cluster uint64
 	Member  uint64
 	// Incarnation is random and made with the directory, so that a member whose directory was emptied is not
-	// taken for what it was; 0 for a server alone.
+	// taken for what it was; 0 for a server alone that an older version started.
 	Incarnation uint64
 }
 
@@ -56,8 +56,10 @@ type identityText struct {
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// NewIdentity returns a random identity, without an incarnation.
-func NewIdentity() Identity { return Identity{Cluster: RandomID(), Member: RandomID()} }
+// NewIdentity returns a random identity.
+func NewIdentity() Identity {
+	return Identity{Cluster: RandomID(), Member: RandomID(), Incarnation: RandomID()}
+}
 
 // RandomID returns an id that raft accepts: not 0 and none of its local targets.
 func RandomID() uint64 {

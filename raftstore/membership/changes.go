@@ -95,7 +95,8 @@ func (c Conf) Allows(change *pb.ConfChange, m *Record) bool {
 	case pb.ConfChangeRemoveNode:
 		return c.added(id) && !(len(c.Voters) == 1 && c.Voters[0] == id)
 	case pb.ConfChangeUpdateNode:
-		return m != nil && m.ID == id && c.Member(id) != nil && c.added(id)
+		// a server that has had no peers so far has no record
+		return m != nil && m.ID == id && c.added(id) && (c.Member(id) != nil || c.Alone(id))
 	}
 	return false
 }
