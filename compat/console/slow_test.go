@@ -1,95 +1,26 @@
 package console_test
 
 import (
-	"context"
 	"fmt"
-	"maps"
-	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/input"
-
-	"github.com/coordd/coordd/internal/hooks"
-	"github.com/coordd/coordd/internal/testserver"
-	"github.com/coordd/coordd/raftstore"
-	coordd "github.com/coordd/coordd/server"
 )
 
-// slowable is a server in this process whose writes to the log take longer by pause.
-type slowable struct {
-	*coordd.Server
-	pause atomic.Int64
-}
-
-// startSlowable starts a cluster of such servers with consoles.
-func startSlowable(t *testing.T, names ...string) []*slowable {
-	t.Helper()
-	chromium(t)
-	servers, initial := make([]*slowable, len(names)), make(map[string]string)
-	addresses, folder := testserver.Addresses(t, 3*len(names)), t.TempDir()
-	for i, name := range names {
-		initial[name] = addresses[3*i]
-	}
-	started := make(chan error)
-	for i, name := range names {
-		s := &slowable{}
-		servers[i] = s
-		config := coordd.Config{Listen: addresses[3*i+1], Database: "/local", DataDir: filepath.Join(folder, name),
-			LoopbackAdmin: true, HTTP: coordd.HTTP{Listen: addresses[3*i+2], Console: coordd.ConsoleRead},
-			Cluster: raftstore.Cluster{Name: name, ListenPeer: initial[name], Initial: maps.Clone(initial)}}
-		go func() (err error) {
-			defer func() { started <- err }()
-			s.Server, err = coordd.StartWith(context.Background(), config, hooks.Hooks{
-				Log: func(log *raftstore.Config) {
-					log.Slow = func(step string) {
-						if step == "write log" {
-							time.Sleep(time.Duration(s.pause.Load()))
-						}
-					}
-				}})
-			return err
-		}()
-	}
-	for range names {
-		if err := <-started; err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		for _, s := range servers {
-			s.stop(t)
-		}
-	})
-	return servers
-}
-
-func (s *slowable) stop(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := s.Stop(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-// clients returns the server as clients see it.
-func (s *slowable) clients(t *testing.T) *server {
-	t.Helper()
-	return &server{Server: &testserver.Server{Address: s.Addr().String(),
-		Config: testserver.Config{Program: testserver.Binary(t)}}}
-}
-
-// A request whose entry is written slowly on the leader, and more slowly on the others, is shown with its stages and
-// its cause. Its row stays under the pointer, and a server's requests are missing while it is away.
+// A request whose entry the other servers write late is shown with its stages and its cause. Its row stays under the
+// pointer, and a server's requests are missing while it is away.
 func TestSlow(t *testing.T) {
 	t.Parallel()
-	servers := startSlowable(t, "a", "b", "c")
-	servers[0].clients(t).command(t, "node", "create", node)
+	servers := startServers(t, "a", "b", "c")
+	servers[0].command(t, "node", "create", node)
 	p := newPage(t)
-	p.open(servers[0].ConsoleLink())
+	for _, status := range []string{"503", "504", "500"} {
+		p.expect(status) // of calls while no server leads
+	}
+	p.open(servers[0].link(t))
 	p.visit("#/slow?over=minute&server=b")
 	p.awaitText(".empty", "No request in the last minute.")
 	p.click("Show the last hour of all servers")
@@ -102,36 +33,34 @@ func TestSlow(t *testing.T) {
 		p.eval(fmt.Sprintf(row+".querySelector('.end').textContent", name), &text)
 		return text
 	}
-	const written = "ms in the write of the log"
 	slowed, leader := "", ""
-	for try, text := 0, ""; !strings.Contains(text, written); try++ { // another server may have come to lead meanwhile
-		if try == 20 {
+	for try, text := 0, ""; !strings.Contains(text, "ms until it was committed"); try++ {
+		if try == 20 { // each time another server may have come to lead meanwhile
 			t.Fatalf("after %d tries the cause is %q", try, text)
 		}
 		slowed = fmt.Sprint("nightly-report-", try)
-		leads := servers[0]
+		p.await("document.querySelector('.server.leads') !== null")
+		p.eval("document.querySelector('.server.leads').textContent.trim().split(' ')[0]", &leader)
+		leads := slices.IndexFunc(servers, func(s *server) bool { return s.Name == leader })
+		c := servers[leads].newSession(t, node, "reporter", time.Minute)
 		for i, s := range servers {
-			if s.Leads() {
-				leads, leader = s, string(rune('a'+i))
+			if i == leads {
+				continue
 			}
+			if err := s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(200*time.Millisecond, func() { _ = s.Resume() })
 		}
-		c := leads.clients(t).newSession(t, node, "reporter", time.Minute)
-		for _, s := range servers {
-			s.pause.Store(int64(400 * time.Millisecond))
-		}
-		leads.pause.Store(int64(200 * time.Millisecond))
 		c.create(1, slowed)
-		for _, s := range servers {
-			s.pause.Store(0)
-		}
 		text = cause(slowed)
 	}
-	p.await(fmt.Sprintf(row+".querySelector('.stages .h-data').title.startsWith('write ')", slowed))
+	p.await(fmt.Sprintf(row+".querySelector('.stages .h-acts').title.startsWith('commit ')", slowed))
 	p.await(fmt.Sprintf(row+".querySelector('.at .sub').textContent.trim() === 'server %s'", slowed, leader))
 	p.awaitText(".lede", "The slowest took ")
 
 	other := servers[(leader[0]-'a'+1)%3]
-	other.clients(t).newSession(t, node, "other", time.Minute).create(1, "evil\u202egnp.exe")
+	other.newSession(t, node, "other", time.Minute).create(1, "evil\u202egnp.exe")
 	cause(`evil\u202egnp.exe`)
 	p.looks("slow")
 	p.click(leader)
@@ -146,15 +75,12 @@ func TestSlow(t *testing.T) {
 	p.eval("document.querySelector('.slow tbody tr').getBoundingClientRect().toJSON()", &at)
 	p.run(input.DispatchMouseEvent(input.MouseMoved, at.X+20, at.Y+20).WithPointerType(input.Mouse))
 	p.eval(names, &before)
-	servers[0].clients(t).newSession(t, node, "late", time.Minute).create(1, "late")
+	servers[0].newSession(t, node, "late", time.Minute).create(1, "late")
 	p.awaitText(".moved", "change")
 	p.await(names + " === " + jsString(before))
 	p.click("1 change")
 	cause("late")
 
-	for _, status := range []string{"503", "504", "500"} {
-		p.expect(status) // of calls while no server leads
-	}
-	servers[1].stop(t)
+	servers[1].Kill()
 	p.awaitText("main", "server b does not answer: its requests are missing.")
 }
