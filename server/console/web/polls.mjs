@@ -62,7 +62,7 @@ class Poll {
   /** schedule plans the next call. */
   schedule() {
     clearTimeout(this.timer);
-    if (this.busy || this.users.size === 0 || this.state.error?.code === 'Unimplemented') return;
+    if (this.busy || this.users.size === 0) return;
     const pause = (this.quiet && live.covers(this.id, this.version) ? slow : this.pause) * (0.9 + 0.2 * Math.random());
     if (connection.lostSince) connection.next = this.last + pause;
     this.timer = setTimeout(() => this.turn(), this.last + pause - Date.now());

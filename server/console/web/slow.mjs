@@ -69,8 +69,8 @@ export function Slow({ route: { settings } }) {
       <i class=${`h-${key}`}></i>${text}</span>`)}</div>
       <table class="past slow"><thead><tr><th>Request</th><th>Ended</th><th class="num">Took</th><th>Where its time went</th></tr></thead>
       <tbody ...${steady}>${items.map(({ key, q }) => html`<${Request} key=${key} q=${q}/>`)}</tbody></table></section>
-      <p class="note">Until the first answer was handed on: without the network, and without the queue for a lock. Disk times have those of earlier
-      requests that it waited for.</p>`
+      <p class="note">Neither the network nor the queue for a lock is in it. Disk times have those of earlier requests that it
+      waited for.</p>`
     : answer ? html`<${Empty} title=${`No request ${words}.`}><p>Each server keeps the slowest for an hour, in memory.</p>
       ${all ? html`<p>A program that takes a lock makes some:</p><pre class="data">coordd lock locks nightly-report -- ./report.sh</pre>`
     : html`<p><button class="btn" onClick=${() => setSettings({ over: '', server: '' })}>Show the last hour of all servers</button></p>`}</${Empty}>`

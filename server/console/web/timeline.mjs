@@ -70,11 +70,6 @@ export function Timeline({ route: { settings } }) {
       <div class="cell e-text soft">Some events may be missing: <${Text} of=${gap}/></div>` : html`<${EventRow} e=${e}/>` };
   };
   const chips = [['', 'All'], ...classes.filter((c) => events.some((e) => classOf(e) === c) || settings.kind === c.key).map((c) => [c.key, c.title])];
-  if (error?.code === 'Unimplemented') {
-    return html`<${Heading} title="Timeline"/><${Empty} title="This server keeps no events.">
-      <p>Its version has no history of them. Its log has
-      the same: sessions that expire, and acts of administrators.</p></${Empty}>`;
-  }
   return html`<${Heading} title="Timeline"/>${answer && html`<p class="lede">${worst(events, words)}</p>`}
     <div class="bar"><${Choice} label="Period" value=${period} options=${[['hour', 'Hour'], ['day', 'Day'], ['week', 'Week']]} change=${(over) => setSettings({ over })}/>
       <${Choice} label="Kind" value=${settings.kind ?? ''} options=${chips} change=${(kind) => setSettings({ kind })}/>
