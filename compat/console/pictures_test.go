@@ -26,7 +26,13 @@ const stretch = `{
 			const at = name === 'atMillis' ? Math.floor(millis / slot) * slot : millis;
 			return '"' + name + '":"' + Math.min(Date.now(), loaded - factor * (loaded - at)) + '"';
 		});
-		return new Response(text || null, answer);
+		const shown = text && JSON.parse(text);
+		const many = Array.from({ length: factor }, (_, i) => i * slot); // a sample each ten seconds, as on a real one
+		for (const server of shown.servers ?? []) {
+			server.samples = (server.samples ?? []).flatMap((s) => many.map((more) => (
+				{ ...s, atMillis: String(parseInt(s.atMillis, 10) + more) }))).filter((s) => s.atMillis < Date.now());
+		}
+		return new Response(text ? JSON.stringify(shown) : null, answer);
 	};
 }`
 
