@@ -68,7 +68,9 @@ func TestRepeatedQuestions(t *testing.T) {
 		found.Events = append(found.Events, nil) // the caller's answer is its own
 		return len(found.GetEvents()) - 1
 	}
-	of := func(limit uint32) *adminpb.EventsRequest { return &adminpb.EventsRequest{Path: "/local/a", Limit: limit} }
+	of := func(limit uint32) *adminpb.EventsRequest {
+		return &adminpb.EventsRequest{Path: "/local/a", Limit: limit}
+	}
 	two := &adminpb.EventsResponse{Events: []*adminpb.Event{{Index: 1}, {Index: 2}}}
 	kept.keep(1, of(1), two)
 	kept.keep(1, &adminpb.EventsRequest{WithinMillis: 1000}, two) // of another time when it is repeated
@@ -86,10 +88,10 @@ func TestRepeatedQuestions(t *testing.T) {
 	if found := find(2, of(1)); found != 0 {
 		t.Errorf("the newer answer has %d events", found)
 	}
-	large := &adminpb.EventsResponse{Unknown: []string{string(make([]byte, maxRepeatsBytes/2))}}
-	for limit := range uint32(10) {
-		if kept.keep(2, of(limit), large); find(2, of(limit)) != 0 || kept.bytes > maxRepeatsBytes {
-			t.Errorf("%d bytes are kept", kept.bytes)
+	large := &adminpb.EventsResponse{Unknown: []string{string(make([]byte, maxRepeatBytes/2))}}
+	for limit := range uint32(2 * maxRepeats) {
+		if kept.keep(2, of(limit), large); find(2, of(limit)) != 0 || len(kept.answers) > maxRepeats {
+			t.Errorf("%d answers are kept", len(kept.answers))
 		}
 	}
 	large.Unknown = append(large.Unknown, large.GetUnknown()...)

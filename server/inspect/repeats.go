@@ -8,8 +8,11 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// maxRepeatsBytes bounds the answers of a server's history that are kept.
-const maxRepeatsBytes = 4 << 20
+// maxRepeats bounds the answers of a server's history that are kept, and maxRepeatBytes each with its request.
+const (
+	maxRepeats     = 32
+	maxRepeatBytes = 256 << 10
+)
 
 // repeats are answers to administrators since the history last grew: consoles repeat their questions, each of which
 // reads up to 64 MiB. The zero value is ready.
@@ -17,7 +20,6 @@ type repeats struct {
 	mutex   sync.Mutex
 	version uint64            // of the history
 	answers map[string][]byte // encoded, since an answer is changed on its way to the caller
-	bytes   int
 }
 
 // keyOf identifies a request. It is empty for one that asks for another time whenever it is repeated.
@@ -42,18 +44,15 @@ func (k *repeats) find(version uint64, r *adminpb.EventsRequest, response *admin
 func (k *repeats) keep(version uint64, r *adminpb.EventsRequest, response *adminpb.EventsResponse) {
 	key := keyOf(r)
 	answer, err := proto.Marshal(response)
-	bytes := len(key) + len(answer)
-	if key == "" || err != nil || bytes > maxRepeatsBytes {
+	if key == "" || err != nil || len(key)+len(answer) > maxRepeatBytes {
 		return
 	}
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	switch {
-	case k.version > version:
-		return
-	case k.version < version, k.bytes+bytes > maxRepeatsBytes, k.answers == nil:
-		k.version, k.answers, k.bytes = version, map[string][]byte{}, 0
+	if k.answers == nil || k.version < version || len(k.answers) >= maxRepeats {
+		k.version, k.answers = max(k.version, version), map[string][]byte{}
 	}
-	k.answers[key] = answer
-	k.bytes += bytes
+	if k.version == version {
+		k.answers[key] = answer
+	}
 }

@@ -14,8 +14,8 @@ const periods = { __proto__: null, minute: [60_000, 'in the last minute'], ten: 
   hour: [3600_000, 'in the last hour'] };
 
 const order = ['room', 'turn', 'encode', 'log', 'write', 'sync', 'commit', 'leader', 'apply', 'answer', 'send'];
-const legend = { wait: 'waiting: room, turn', other: 'server: encode, log, apply, answer', data: 'disk: write', sync: 'disk: sync',
-  acts: 'other servers: commit, leader', send: 'client: send' };
+const legend = { wait: 'waiting: room, turn', other: 'server: encode, log, apply, answer',
+  data: 'disk: write', sync: 'disk: sync', acts: 'other servers: commit, leader', send: 'client: send' };
 const colour = (stage) => Object.keys(legend).find((key) => legend[key].split(/\W+/).includes(stage));
 
 /** Stages is a bar of the time of a request. */
