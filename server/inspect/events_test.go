@@ -78,7 +78,8 @@ func TestRepeatedQuestions(t *testing.T) {
 		version uint64
 		request *adminpb.EventsRequest
 		want    int
-	}{{1, of(1), 2}, {1, of(1), 2}, {1, of(2), -1}, {2, of(1), -1}, {1, &adminpb.EventsRequest{WithinMillis: 1000}, -1}} {
+	}{{1, of(1), 2}, {1, of(1), 2}, {1, of(2), -1}, {2, of(1), -1},
+		{1, &adminpb.EventsRequest{WithinMillis: 1000}, -1}} {
 		if found := find(c.version, c.request); found != c.want {
 			t.Errorf("version %d of %v has %d events, want %d", c.version, c.request, found, c.want)
 		}
