@@ -124,7 +124,7 @@ type replaced struct {
 	readiness readiness.Replaced
 
 	backupStall, listPatience, keepalive time.Duration
-	stopPatience                         time.Duration // handOverPatience and drainPatience
+	stopPatience                         time.Duration // handOverPatience, leavingPatience and drainPatience
 }
 
 const defaultHoldStartFailureMillis = 100

@@ -78,7 +78,8 @@ func (c *testCluster) wantListed(asked, named []int) {
 // TestDiscoveryOfAll has every server name all, drop the one that stops, and take it up again at its new
 // address.
 func TestDiscoveryOfAll(t *testing.T) {
-	c := startCluster(t, 3)
+	patient := func(config *Config) { config.replaced.stopPatience = 10 * time.Second } // the machine may be busy
+	c := startClusterWith(t, 3, patient)
 	c.wantListed([]int{0, 1, 2}, []int{0, 1, 2})
 	leader, _ := c.leader()
 	for _, victim := range []int{(leader + 1) % 3, leader} {

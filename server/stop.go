@@ -58,7 +58,7 @@ func (s *Server) Drained() <-chan struct{} { return s.drained }
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.replaced.stopPatience, handOverPatience))
 	defer cancel()
-	announcing, cancelAnnouncing := context.WithTimeout(ctx, leavingPatience)
+	announcing, cancelAnnouncing := context.WithTimeout(ctx, cmp.Or(s.config.replaced.stopPatience, leavingPatience))
 	s.discovery.SendElsewhere(announcing)
 	cancelAnnouncing()
 	draining = s.endStreams()
