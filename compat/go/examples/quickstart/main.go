@@ -20,7 +20,7 @@ func main() {
 	check(db.Coordination().CreateNode(ctx, "/local/locks", coordination.NodeConfig{})) // fine if it exists
 	session, err := db.Coordination().Session(ctx, "/local/locks")
 	check(err)
-	// the session, and what it still holds, lives on for its timeout, as after a crash
+	// ends the stream only: the session, and what it still holds, lives on until its timeout, as after a crash
 	defer session.Close(ctx)
 	lease, err := session.AcquireSemaphore(ctx, "my-lock", coordination.Exclusive,
 		options.WithEphemeral(true))
