@@ -33,20 +33,29 @@ func TestHandOverIsQuiet(t *testing.T) {
 	if r := client.next(t); r.Kind != coordination.ReplyStarted {
 		t.Fatalf("started: %+v", r)
 	}
+	// newest returns the highest term with a leader, and that of the hand-over which this one knows of.
+	newest := func() (heir, term coordination.Term) {
+		for _, g := range c.groups {
+			if h, t := calm(g); g.Leads() && t > term {
+				heir, term = h, t
+			}
+		}
+		return heir, term
+	}
 	for range 5 {
+		var before coordination.Term
+		eventually(t, "a leader", func() bool {
+			_, before = newest()
+			return before != 0
+		})
 		leads, _ := c.leader()
-		from := c.groups[leads]
-		if err := from.Transfer(t.Context(), 0); err != nil {
+		if err := c.groups[leads].Transfer(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		var heir, term coordination.Term
 		eventually(t, "another leader", func() bool {
-			for _, g := range c.groups {
-				if g != from && g.Leads() {
-					heir, term = calm(g)
-				}
-			}
-			return term != 0
+			heir, term = newest()
+			return term > before
 		})
 		if heir != term {
 			t.Errorf("the leader of term %d knows of a hand-over to that of term %d", term, heir)
