@@ -380,6 +380,25 @@ func TestRefusedChanges(t *testing.T) {
 	check("remove one of the last two", m.store.Changes.Remove(ctx, c.nodes["c"].store.Member()), ErrQuorum)
 }
 
+// A server that was started alone has no record, and may have been given a learner before it wrote one.
+func TestFirstRecordIsAnUpdate(t *testing.T) {
+	alone := membership.Conf{Voters: []uint64{1}}
+	for _, c := range []membership.Conf{alone,
+		{Voters: []uint64{1}, Learners: []uint64{2}, Members: []membership.Record{{ID: 2, Name: "b", Peer: "b:1"}}}} {
+		change := &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(uint64(1))}
+		record := &membership.Record{ID: 1, Name: "a", Peer: "a:1"}
+		if !c.Allows(change, record) {
+			t.Errorf("%+v gets no record of a", c)
+		} else if next := c.After(c.ConfState(), record); next.Member(1) == nil || *next.Member(1) != *record {
+			t.Errorf("%+v follows %+v", next, c)
+		}
+	}
+	if change := (&pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(uint64(2))}); alone.Allows(change,
+		&membership.Record{ID: 2, Name: "b", Peer: "b:1"}) {
+		t.Error("a server that is no member gets a record")
+	}
+}
+
 // A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own
 // as all others do: here its name and address were another's for a while.
 func TestIncludedMemberJudgesAlike(t *testing.T) {

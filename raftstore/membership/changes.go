@@ -95,8 +95,7 @@ func (c Conf) Allows(change *pb.ConfChange, m *Record) bool {
 	case pb.ConfChangeRemoveNode:
 		return c.added(id) && !(len(c.Voters) == 1 && c.Voters[0] == id)
 	case pb.ConfChangeUpdateNode:
-		// a server that has had no peers so far has no record
-		return m != nil && m.ID == id && c.added(id) && (c.Member(id) != nil || c.Alone(id))
+		return m != nil && m.ID == id && c.added(id) // the first of a server that was started alone is an update
 	}
 	return false
 }
