@@ -69,8 +69,7 @@ func TestTopAtATerminal(t *testing.T) {
 	for i := range 60 {
 		name := fmt.Sprintf("lock %02d %s", i, strings.Repeat("long ", 20))
 		got, err := s.Acquire(t.Context(), protocol.Acquisition{Name: name, Count: 1 << 63, Ephemeral: true})
-		if !got ||
-			err != nil {
+		if !got || err != nil {
 			t.Fatal(got, err)
 		}
 	}

@@ -40,7 +40,7 @@ const stretch = `{
 func TestPictures(t *testing.T) {
 	folder := os.Getenv("PICTURES")
 	if folder == "" {
-		t.Skip("PICTURES names no folder: no pictures of the docs are taken")
+		t.Skip("to take the pictures of the docs: PICTURES=$PWD/docs/img compat/console/run -run Pictures")
 	}
 	take := func(p *page, name string, width, height int64) {
 		p.t.Helper()

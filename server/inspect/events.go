@@ -138,8 +138,9 @@ func limitOf(r *adminpb.EventsRequest) int {
 // eventsHere returns the events that this server keeps, and the holds that it knows.
 func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 	caller coordination.Caller) (*adminpb.EventsResponse, error) {
-	seen, response, version := s.eyes(ctx, caller), &adminpb.EventsResponse{}, s.History.Version()
-	if !seen.all || !s.repeats.find(version, r, response) {
+	seen, response := s.eyes(ctx, caller), &adminpb.EventsResponse{}
+	version, key := s.History.Version(), keyOf(r)
+	if !seen.all || !s.repeats.find(version, key, response) {
 		if err := s.readEvents(ctx, r, seen, response); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
@@ -147,7 +148,7 @@ func (s *Service) eventsHere(ctx context.Context, r *adminpb.EventsRequest,
 			response.Unknown = append(response.Unknown, fmt.Sprintf("server %s cannot read all of its events",
 				s.Group.Log().Members().NameOf(s.Group.Log().Member())))
 		} else if seen.all {
-			s.repeats.keep(version, r, response)
+			s.repeats.keep(version, key, response)
 		}
 	}
 	if len(r.GetSemaphore()) == 0 {

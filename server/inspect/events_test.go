@@ -62,7 +62,7 @@ func TestRepeatedQuestions(t *testing.T) {
 	var kept repeats
 	find := func(version uint64, r *adminpb.EventsRequest) int {
 		found := &adminpb.EventsResponse{}
-		if !kept.find(version, r, found) {
+		if !kept.find(version, keyOf(r), found) {
 			return -1
 		}
 		found.Events = append(found.Events, nil) // the caller's answer is its own
@@ -72,8 +72,8 @@ func TestRepeatedQuestions(t *testing.T) {
 		return &adminpb.EventsRequest{Path: "/local/a", Limit: limit}
 	}
 	two := &adminpb.EventsResponse{Events: []*adminpb.Event{{Index: 1}, {Index: 2}}}
-	kept.keep(1, of(1), two)
-	kept.keep(1, &adminpb.EventsRequest{WithinMillis: 1000}, two) // of another time when it is repeated
+	kept.keep(1, keyOf(of(1)), two)
+	kept.keep(1, keyOf(&adminpb.EventsRequest{WithinMillis: 1000}), two) // of another time when it is repeated
 	for _, c := range []struct {
 		version uint64
 		request *adminpb.EventsRequest
@@ -84,19 +84,19 @@ func TestRepeatedQuestions(t *testing.T) {
 			t.Errorf("version %d of %v has %d events, want %d", c.version, c.request, found, c.want)
 		}
 	}
-	kept.keep(2, of(1), &adminpb.EventsResponse{})
-	kept.keep(1, of(1), two) // was read before
+	kept.keep(2, keyOf(of(1)), &adminpb.EventsResponse{})
+	kept.keep(1, keyOf(of(1)), two) // was read before
 	if found := find(2, of(1)); found != 0 {
 		t.Errorf("the newer answer has %d events", found)
 	}
 	large := &adminpb.EventsResponse{Unknown: []string{string(make([]byte, maxRepeatBytes/2))}}
 	for limit := range uint32(2 * maxRepeats) {
-		if kept.keep(2, of(limit), large); find(2, of(limit)) != 0 || len(kept.answers) > maxRepeats {
+		if kept.keep(2, keyOf(of(limit)), large); find(2, of(limit)) != 0 || len(kept.answers) > maxRepeats {
 			t.Errorf("%d answers are kept", len(kept.answers))
 		}
 	}
 	large.Unknown = append(large.Unknown, large.GetUnknown()...)
-	if kept.keep(3, of(1), large); find(3, of(1)) != -1 {
+	if kept.keep(3, keyOf(of(1)), large); find(3, of(1)) != -1 {
 		t.Error("an answer that is too large is kept")
 	}
 }

@@ -31,18 +31,16 @@ func keyOf(r *adminpb.EventsRequest) string {
 	return string(key)
 }
 
-// find sets response to the answer to a request, if that of this version of the history is kept.
-func (k *repeats) find(version uint64, r *adminpb.EventsRequest, response *adminpb.EventsResponse) bool {
-	key := keyOf(r)
+// find sets response to the answer with a key, if that of this version of the history is kept.
+func (k *repeats) find(version uint64, key string, response *adminpb.EventsResponse) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	answer, found := k.answers[key]
 	return found && k.version == version && proto.Unmarshal(answer, response) == nil
 }
 
-// keep keeps the answer to a request, of a version of the history that was read before the answer.
-func (k *repeats) keep(version uint64, r *adminpb.EventsRequest, response *adminpb.EventsResponse) {
-	key := keyOf(r)
+// keep keeps the answer with a key, of a version of the history that was read before the answer.
+func (k *repeats) keep(version uint64, key string, response *adminpb.EventsResponse) {
 	answer, err := proto.Marshal(response)
 	if key == "" || err != nil || len(key)+len(answer) > maxRepeatBytes {
 		return

@@ -416,8 +416,7 @@ func (s *Stream) Sent(r *coordination.Reply) {
 		return
 	}
 	q := slowest.Request{Kind: r.Asked.Kind, Name: r.Asked.Name, Received: r.Received, Delivered: r.Delivered,
-		Sent: now,
-		Room: coordination.Instant(r.RoomMicros) * coordination.Instant(time.Microsecond), Index: r.Index}
+		Sent: now, Room: coordination.Instant(r.RoomMicros) * coordination.Instant(time.Microsecond), Index: r.Index}
 	s.mutex.Lock()
 	q.Node, q.Session = s.front.Session()
 	_, q.Led = s.link.(*Local)
