@@ -41,6 +41,12 @@ func (s *Set) control(pick func(hooks.Control) bool, none error) (hooks.Control,
 	return nil, none
 }
 
+func (s *Set) alone() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return len(s.controls) < 2
+}
+
 // maxServers bounds the numbers of servers.
 const maxServers = 64
 
@@ -75,12 +81,22 @@ func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return errors.New("for how long: want more than 0")
 	}
-	c, err := s.control(hooks.Control.Leads, errors.New("no server leads"))
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, heirPatience)
+	defer cancel()
+	for {
+		c, err := s.control(hooks.Control.Leads, errors.New("no server leads"))
+		if err == nil {
+			err = c.LoseLeader(ctx, d)
+		}
+		if err == nil || s.alone() || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(heirPatience / 1000) // in a moment one leads, and another one can
 	}
-	return c.LoseLeader(ctx, d)
 }
+
+// heirPatience limits the wait of several servers for a leader, and for another one that can lead.
+const heirPatience = 10 * time.Second
 
 // plenty is the free space of a disk that is not full, in bytes.
 const plenty = 1 << 50
