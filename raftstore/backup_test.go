@@ -13,7 +13,6 @@ import (
 
 	"github.com/coordd/coordd/internal/testmode"
 	"github.com/coordd/coordd/raftstore/datadir"
-	"github.com/coordd/coordd/raftstore/membership"
 )
 
 // backedUp returns a backup of a store with rows, and the rows.
@@ -57,10 +56,10 @@ func TestBackupAndRestore(t *testing.T) {
 		report.Rows != uint64(len(want)) || report.Cluster == 0 {
 		t.Errorf("the backup is %+v, %v", report, err)
 	}
-	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
+	if err := datadir.RestoreBackup(dir, bytes.NewReader(b)); err != nil {
 		t.Fatal(err)
 	}
-	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err == nil {
+	if err := datadir.RestoreBackup(dir, bytes.NewReader(b)); err == nil {
 		t.Error("restored over data")
 	}
 	var shown []string
@@ -106,18 +105,17 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 		if _, err := datadir.VerifyBackup(bytes.NewReader(damaged)); err == nil {
 			t.Errorf("byte %d of %d changed, and it was found sound", at, len(b))
 		}
-		if err := datadir.RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged),
-			membership.Record{}); err == nil {
+		if err := datadir.RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged)); err == nil {
 			t.Errorf("byte %d of %d changed, and it was restored", at, len(b))
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	for _, short := range []int{0, 5, 12, len(b) / 2, len(b) - 1} {
-		if err := datadir.RestoreBackup(dir, bytes.NewReader(b[:short]), membership.Record{}); err == nil {
+		if err := datadir.RestoreBackup(dir, bytes.NewReader(b[:short])); err == nil {
 			t.Errorf("%d of %d bytes were restored", short, len(b))
 		}
 	}
-	if err := datadir.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
+	if err := datadir.RestoreBackup(dir, bytes.NewReader(b)); err != nil {
 		t.Errorf("after failed tries: %v", err)
 	}
 }
@@ -137,7 +135,7 @@ func TestCrashWhileRestoring(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := d.RestoreBackup(dir, bytes.NewReader(b), membership.Record{}); err != nil {
+	if err := d.RestoreBackup(dir, bytes.NewReader(b)); err != nil {
 		t.Fatal(err)
 	}
 	marked := slices.Index(steps, "rename "+datadir.RestoringFile) + 1 // the first step behind the mark's own
@@ -161,7 +159,7 @@ func TestCrashWhileRestoring(t *testing.T) {
 			}
 		}
 		if !done {
-			if err := datadir.RestoreBackup(crashed, bytes.NewReader(b), membership.Record{}); err != nil {
+			if err := datadir.RestoreBackup(crashed, bytes.NewReader(b)); err != nil {
 				t.Fatalf("killed before %q, and restored again: %v", step, err)
 			}
 		}
@@ -205,7 +203,7 @@ func TestRestoredBackupGrows(t *testing.T) {
 	cfg.Cluster.Initial = nil
 	cfg.Dir = filepath.Join(c.dir, "restored")
 	c.cfgs["a"], c.names = cfg, []string{"a"}
-	if err := datadir.RestoreBackup(cfg.Dir, &b, cfg.Cluster.Self()); err != nil {
+	if err := datadir.RestoreBackup(cfg.Dir, &b); err != nil {
 		t.Fatal(err)
 	}
 	a := c.start("a")

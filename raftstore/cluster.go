@@ -83,11 +83,6 @@ func (c *Cluster) check(inMemory bool) error {
 	return nil
 }
 
-// Self returns the record of this member in a cluster that begins with it, but for the id.
-func (c *Cluster) Self() membership.Record {
-	return membership.Record{Name: c.Name, Peer: c.address(), Client: c.ClientAddress}
-}
-
 // address is where others reach this member.
 func (c *Cluster) address() string {
 	switch {

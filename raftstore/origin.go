@@ -32,14 +32,7 @@ func findOrigin(ctx context.Context, c Cluster, net peers.Network, log *slog.Log
 		return joinedOrigin(ctx, c, net, log)
 	}
 	id := datadir.NewIdentity()
-	if !c.networked() {
-		return datadir.Origin{ID: id, First: datadir.FirstMeta(id)}, nil
-	}
-	first := datadir.FirstMeta(id)
-	self := c.Self()
-	self.ID = id.Member
-	first.Conf.Members = []membership.Record{self}
-	return datadir.Origin{ID: id, First: first}, nil
+	return datadir.Origin{ID: id, First: datadir.FirstMeta(id)}, nil
 }
 
 // staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1,

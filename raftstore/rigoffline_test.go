@@ -104,7 +104,7 @@ func TestRestoreCrashImages(t *testing.T) {
 	testmode.WithoutRace(t)
 	t.Parallel()
 	b, want := backedUp(t)
-	restore := func(d *datadir.Disk) error { return d.RestoreBackup(rigDir, bytes.NewReader(b), membership.Record{}) }
+	restore := func(d *datadir.Disk) error { return d.RestoreBackup(rigDir, bytes.NewReader(b)) }
 	check := func(image *datadir.Disk, done bool) error {
 		_, err := image.Check(rigDir)
 		half := errors.Is(err, datadir.ErrHalfRestored) || errors.Is(err, datadir.ErrNotData) ||

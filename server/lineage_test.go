@@ -83,7 +83,7 @@ func TestRestoreFences(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "restored")
 	address := testserver.Address(t)
 	config := raftstore.Cluster{Name: "a", ListenPeer: address}
-	if err := datadir.RestoreBackup(directory, bytes.NewReader(backup), config.Self()); err != nil {
+	if err := datadir.RestoreBackup(directory, bytes.NewReader(backup)); err != nil {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(t.TempDir(), "copied")

@@ -23,7 +23,6 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore/datadir"
-	"github.com/coordd/coordd/raftstore/membership"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/readiness"
 	"github.com/coordd/coordd/server/statelimit"
@@ -128,8 +127,7 @@ func TestStateLimitOfAServer(t *testing.T) {
 	stopServer(t, s)
 
 	config.DataDir, config.Logger = filepath.Join(t.TempDir(), "restored"), nil
-	if err := datadir.RestoreBackup(config.DataDir, bytes.NewReader(backup),
-		membership.Record{}); err != nil {
+	if err := datadir.RestoreBackup(config.DataDir, bytes.NewReader(backup)); err != nil {
 		t.Fatal(err)
 	}
 	_, conn = startWith(t, config)

@@ -14,11 +14,10 @@ import (
 	"github.com/coordd/coordd/internal/serve"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/datadir"
-	"github.com/coordd/coordd/raftstore/membership"
 )
 
 func clusterRestoreCommand(env *cmdline.Env) *cobra.Command {
-	options := serve.OptionsNamed(serve.DataDirName, "name", "listen-peer", "advertise-peer")
+	options := serve.OptionsNamed(serve.DataDirName)
 	var from string
 	var check bool
 	command := &cobra.Command{
@@ -42,10 +41,6 @@ func clusterRestoreCommand(env *cmdline.Env) *cobra.Command {
 			s, values, err := serve.Resolve(options, command.Flags(), env.Environ, env.UID)
 			if err != nil {
 				return err
-			}
-			if (s.Cluster.Name == "") != (s.Cluster.Listen == "" && s.Cluster.Advertise == "") {
-				return exit.Usagef("flags --name and --listen-peer (or --advertise-peer) belong together: a server " +
-					"of a cluster needs both")
 			}
 			if err := checkBackupFile(env, from); err != nil {
 				return err
@@ -83,14 +78,12 @@ func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 		return serve.Coded(err)
 	}
 	defer file.Close()
-	self := membership.Record{Name: string(s.Cluster.Name),
-		Peer: cmp.Or(string(s.Cluster.Advertise), string(s.Cluster.Listen))}
 	info, err := file.Stat()
 	if err != nil {
 		return serve.Coded(err)
 	}
 	progress := progressOf(env)
-	err = datadir.RestoreBackup(string(s.DataDir), progress.Reader(file, "restoring", info.Size()), self)
+	err = datadir.RestoreBackup(string(s.DataDir), progress.Reader(file, "restoring", info.Size()))
 	progress.End()
 	if err := serve.Coded(err); err != nil {
 		if exit.Of(err) == exit.Failure { // the directory is in the way
@@ -104,25 +97,10 @@ func restoreBackup(env *cmdline.Env, from string, s serve.Settings) error {
 	}
 	fmt.Fprintf(env.Stdout, "%s holds cluster %s now, which is new. Next:\n"+
 		"1. See that no server of the old cluster runs, and none starts again.\n"+
-		"2. Start this one with its usual settings, without --initial-cluster and --join:\n"+
-		"     coordd serve --data-dir %s%s\n", s.DataDir, raftstore.IDText(report.Cluster), s.DataDir,
-		servedAs(s.Cluster))
-	if s.Cluster.Name != "" {
-		fmt.Fprint(env.Stdout,
-			"3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
-	}
+		"2. Start this one with its usual settings, without --initial-cluster and --join.\n"+
+		"3. Add the others, if any, with `coordd cluster add`, and start them with empty data directories.\n",
+		s.DataDir, raftstore.IDText(report.Cluster))
 	return nil
-}
-
-func servedAs(c serve.ClusterSettings) string {
-	text := ""
-	for _, flag := range [][2]string{{"name", string(c.Name)}, {"listen-peer", string(c.Listen)},
-		{"advertise-peer", string(c.Advertise)}} {
-		if flag[1] != "" {
-			text += " --" + flag[0] + " " + flag[1]
-		}
-	}
-	return text
 }
 
 func clusterRecoverCommand(env *cmdline.Env) *cobra.Command {

@@ -169,8 +169,7 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 	}
 	r := newClusterProcess(t, "r")
 	restore := func(from string) []string {
-		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory, "--name", "r",
-			"--listen-peer", r.peer}
+		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory}
 	}
 	coordd(t, exit.Damaged, restore(damaged), damaged)
 	if _, err := os.Stat(r.directory); err == nil {
@@ -187,7 +186,7 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 			"run `coordd cluster restore` again")
 	}
 	inOrder(t, coordd(t, exit.OK, restore(backup)),
-		[]string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})
+		[]string{"is sound", "holds cluster", "coordd cluster add"})
 	coordd(t, exit.Config, restore(backup), r.directory, "has data")
 	r.start(t)
 	r.ready(t)

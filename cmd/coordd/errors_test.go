@@ -93,8 +93,6 @@ func TestRefusals(t *testing.T) {
 			[]string{"flag --from", "no value given"}},
 		{"restore from a file that is not there", "cluster restore --data-dir /nowhere/d --from /nowhere/b", nil, "",
 			exit.Config, []string{"/nowhere/b"}},
-		{"restore half a member", "cluster restore --data-dir /nowhere/d --from /dev/null --name a", nil, "",
-			exit.Usage, []string{"--name", "--listen-peer"}},
 		{"restore what is no backup", "cluster restore --data-dir /nowhere/d --from /dev/null", nil, "", exit.Damaged,
 			[]string{"flag --from: /dev/null", "not a coordd backup"}},
 		{"recover nothing", "cluster recover --data-dir /nowhere/d", nil, "", exit.Config,

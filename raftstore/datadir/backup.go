@@ -32,17 +32,16 @@ func (p *Pinned) Backup(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// RestoreBackup makes a data directory from a backup: a cluster of one member alone, with new ids, to which
-// others can be added if self has an address for them.
+// RestoreBackup makes a data directory from a backup: a cluster of one member alone, with new ids.
 // The directory must be empty, missing or left by a restore that was cut short. The store that opens it has a new
 // Lineage. A damaged backup is refused. The directory then is as after a restore that was cut short: only another
 // RestoreBackup accepts it (ErrHalfRestored).
-func RestoreBackup(dir string, r io.Reader, self membership.Record) error {
-	return offline().RestoreBackup(dir, r, self)
+func RestoreBackup(dir string, r io.Reader) error {
+	return offline().RestoreBackup(dir, r)
 }
 
 // RestoreBackup is RestoreBackup on this disk.
-func (d *Disk) RestoreBackup(dir string, r io.Reader, self membership.Record) error {
+func (d *Disk) RestoreBackup(dir string, r io.Reader) error {
 	if err := d.makeDir(dir); err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (d *Disk) RestoreBackup(dir string, r io.Reader, self membership.Record) er
 	if err := clearHalfMade(d, dir); err != nil {
 		return err
 	}
-	if err := fillFromBackup(d, dir, r, self); err != nil {
+	if err := fillFromBackup(d, dir, r); err != nil {
 		return err
 	}
 	if err := d.remove(marker); err != nil {
@@ -76,7 +75,7 @@ func (d *Disk) RestoreBackup(dir string, r io.Reader, self membership.Record) er
 const restoringText = "A backup is being restored into this directory. It is not complete while this file is here.\n"
 
 // fillFromBackup makes all files of a data directory.
-func fillFromBackup(d *Disk, dir string, r io.Reader, self membership.Record) error {
+func fillFromBackup(d *Disk, dir string, r io.Reader) error {
 	if err := d.makeDir(filepath.Join(dir, LogDir)); err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func fillFromBackup(d *Disk, dir string, r io.Reader, self membership.Record) er
 		return err
 	}
 	id := NewIdentity()
-	meta, err := restoreRows(d, dir, r, id, self)
+	meta, err := restoreRows(d, dir, r, id)
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)
 	}
@@ -95,7 +94,7 @@ func fillFromBackup(d *Disk, dir string, r io.Reader, self membership.Record) er
 }
 
 // restoreRows makes the checkpoint.
-func restoreRows(d *Disk, dir string, r io.Reader, id Identity, self membership.Record) (Meta, error) {
+func restoreRows(d *Disk, dir string, r io.Reader, id Identity) (Meta, error) {
 	rows := checkpoint.New(rowOptions(d, dir))
 	defer rows.Close()
 	file, err := rows.NewFile()
@@ -113,9 +112,6 @@ func restoreRows(d *Disk, dir string, r io.Reader, id Identity, self membership.
 	meta.Cluster, meta.Member = id.Cluster, id.Member
 	meta.Restored, meta.Lineage, meta.Forced = meta.Index, id.Cluster, 0
 	meta.Conf = membership.Conf{Index: meta.Index, Voters: []uint64{id.Member}}
-	if self.ID = id.Member; self.Name != "" {
-		meta.Conf.Members = []membership.Record{self}
-	}
 	return meta, rows.Replace(file, meta.stored())
 }
 
