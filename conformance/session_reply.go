@@ -11,31 +11,31 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 type sessionReply = Ydb_Coordination.SessionResponse
 
 // Answered returns the verb of the request that a reply answers, and its number; ok is false if it answers none.
 func Answered(m *sessionReply) (a arm, reqID uint64, ok bool) {
-	switch r := m.GetResponse().(type) {
-	case *Ydb_Coordination.SessionResponse_AcquireSemaphorePending_:
-		return armAcquire, r.AcquireSemaphorePending.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_:
-		return armAcquire, r.AcquireSemaphoreResult.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_:
-		return armRelease, r.ReleaseSemaphoreResult.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_CreateSemaphoreResult_:
-		return armCreate, r.CreateSemaphoreResult.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_:
-		return armUpdate, r.UpdateSemaphoreResult.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_:
-		return armDelete, r.DeleteSemaphoreResult.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_:
-		return armDescribe, r.DescribeSemaphoreResult.GetReqId(), true
-	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_:
-		return armDescribe, r.DescribeSemaphoreChanged.GetReqId(), true
+	verb, of, number := Numbered(m)
+	if number == nil {
+		return "", 0, false
 	}
-	return "", 0, false
+	return arm(verb), of.Get(number).Uint(), true
+}
+
+// Numbered returns the verb of the request that a message of a stream is or answers, and the field with its number in
+// the part that has it, nil if it is without a number.
+func Numbered(m proto.Message) (verb string, of protoreflect.Message, number protoreflect.FieldDescriptor) {
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		of = v.Message()
+		number = of.Descriptor().Fields().ByName("req_id")
+		verb, _, _ = strings.Cut(string(f.Name()), "_")
+		return false
+	})
+	return verb, of, number
 }
 
 // showReply shows a reply, but for its request. names shows ids of the stream's node.

@@ -57,8 +57,7 @@ func CreateNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
 	return nil
 }
 
-// DescribeNode asks for a coordination node, which every server answers from what it has executed itself once
-// it has caught up with all that was committed before.
+// DescribeNode asks for a coordination node, as every server shows it once it has caught up.
 func DescribeNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
 	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx,
 		&Ydb_Coordination.DescribeNodeRequest{Path: path})

@@ -21,6 +21,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/server/standin/faults"
@@ -394,29 +395,10 @@ func (s *recordedStream) begin(m *sessionRequest) []string {
 			return nil
 		}
 	}
-	if verb, id := asked(m); verb != "" {
-		s.ids[recordedID{verb, id}] = number
+	if verb, of, id := conformance.Numbered(m); id != nil {
+		s.ids[recordedID{verb, of.Get(id).Uint()}] = number
 	}
 	return []string{line}
-}
-
-// asked returns the verb of a semaphore request and its number; "" for other requests.
-func asked(m *sessionRequest) (verb string, number uint64) {
-	switch r := m.GetRequest().(type) {
-	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
-		return "acquire", r.AcquireSemaphore.GetReqId()
-	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
-		return "release", r.ReleaseSemaphore.GetReqId()
-	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
-		return "create", r.CreateSemaphore.GetReqId()
-	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
-		return "update", r.UpdateSemaphore.GetReqId()
-	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
-		return "delete", r.DeleteSemaphore.GetReqId()
-	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
-		return describe, r.DescribeSemaphore.GetReqId()
-	}
-	return "", 0
 }
 
 // Gone implements faults.StreamTap.
@@ -459,7 +441,8 @@ func (s *recordedStream) Reply(m *sessionReply) (pass bool) {
 		if lastOf(m) {
 			delete(s.ids, recordedID{string(verb), id})
 		}
-		renumber(m, own)
+		_, of, number := conformance.Numbered(m)
+		of.Set(number, protoreflect.ValueOfUint64(own))
 	}
 	s.Recorder.shadow.Handle(conformance.Event{Stream: s.shadow.Connection(), Message: m})
 	s.tell()
@@ -469,28 +452,6 @@ func (s *recordedStream) Reply(m *sessionReply) (pass bool) {
 // lastOf reports whether nothing more belongs to the request that a reply answers.
 func lastOf(m *sessionReply) bool {
 	return m.GetAcquireSemaphorePending() == nil && !m.GetDescribeSemaphoreResult().GetWatchAdded()
-}
-
-// renumber has a reply answer another request.
-func renumber(m *sessionReply, id uint64) {
-	switch r := m.GetResponse().(type) {
-	case *Ydb_Coordination.SessionResponse_AcquireSemaphorePending_:
-		r.AcquireSemaphorePending.ReqId = id
-	case *Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_:
-		r.AcquireSemaphoreResult.ReqId = id
-	case *Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_:
-		r.ReleaseSemaphoreResult.ReqId = id
-	case *Ydb_Coordination.SessionResponse_CreateSemaphoreResult_:
-		r.CreateSemaphoreResult.ReqId = id
-	case *Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_:
-		r.UpdateSemaphoreResult.ReqId = id
-	case *Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_:
-		r.DeleteSemaphoreResult.ReqId = id
-	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_:
-		r.DescribeSemaphoreResult.ReqId = id
-	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_:
-		r.DescribeSemaphoreChanged.ReqId = id
-	}
 }
 
 // Ended implements faults.StreamTap.

@@ -397,11 +397,11 @@ func TestWatch(t *testing.T) {
 	if err := writer.Create(ctx, "config", 1, []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	watcher := open(t, connect(t, p.listener.Addr().String()), time.Minute)
+	watcher, config := connect(t, p.listener.Addr().String()), SessionConfig{Node: node, Timeout: time.Minute}
 	told, over := make(chan string), make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)
 	go func() {
-		over <- watcher.Watch(watching, "config", Wanted{WatchData: true}, func(d *Description) error {
+		over <- watcher.Watch(watching, config, "config", Wanted{WatchData: true}, func(d *Description) error {
 			if d == nil {
 				told <- "gone"
 			} else {

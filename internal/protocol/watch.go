@@ -22,17 +22,12 @@ type watcher struct {
 }
 
 // Watch calls its last argument with a semaphore as it is now, and again whenever a wanted part differs; with nil where
-// it does not exist. It returns with that function's first error, when ctx ends, or when the session is lost.
+// it does not exist. It has one session after the other. It returns with that function's first error, when ctx ends,
+// and if no session can be opened for reasons that do not pass.
 //
 // Notices say only that it is time to look: they come once, may come without a change, and are gone with a
 // stream. After a notice the watcher describes the semaphore anew and arms the next notice in the same request, so it
 // misses only states that last for less than a look.
-func (s *Session) Watch(ctx context.Context, name string, wanted Wanted, tell func(*Description) error) error {
-	return (&watcher{name: name, wanted: wanted, tell: tell}).watch(ctx, s)
-}
-
-// Watch is Session.Watch with one session after the other, for a caller that only reads. It gives up if no session can
-// be opened for reasons that do not pass.
 func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, wanted Wanted,
 	tell func(*Description) error) error {
 	w := &watcher{name: name, wanted: wanted, tell: tell}
