@@ -45,7 +45,8 @@ const (
 type beside struct {
 	work    sync.WaitGroup
 	stop    context.CancelFunc
-	pid     int // of a program that is neither server nor generator, 0 without one
+	pid     int           // of a program that is neither server nor generator, 0 without one
+	ended   time.Duration // processor time of servers that were killed
 	mutex   sync.Mutex
 	probe   load.Times
 	spans   []span
@@ -56,8 +57,8 @@ type beside struct {
 func (o *openBench) disturb(t *turn, cell openCell, of servers) (*beside, error) {
 	ctx, cancel := context.WithCancel(t)
 	own := newTurn(ctx)
-	b := &beside{stop: func() { cancel(); own.end() }} // its work sees the end before its connections do
-	t.later(func() { b.stop(); b.work.Wait() })
+	b := &beside{stop: cancel}
+	t.later(func() { b.stop(); b.work.Wait(); own.end() })
 	if cell.beside == nil {
 		return b, nil
 	}
@@ -116,7 +117,8 @@ func (b *beside) end(each []openloop.Answered, begun time.Time) (load.Times, []o
 	return b.probe, parts
 }
 
-// writeAndSync appends 4 KiB and makes them durable, each 5 ms.
+// writeAndSync appends 4 KiB and makes them durable, each 5 ms. What became due during a stall waits for its turn and
+// counts from when it was due, as requests of an open loop do.
 func (b *beside) writeAndSync(ctx context.Context, dir string) error {
 	f, err := os.CreateTemp(dir, "beside-")
 	if err != nil {
@@ -124,8 +126,13 @@ func (b *beside) writeAndSync(ctx context.Context, dir string) error {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	for page := make([]byte, 4<<10); wait(ctx, probePeriod); {
-		begun := time.Now()
+	page := make([]byte, 4<<10)
+	for due := time.Now(); ctx.Err() == nil; due = due.Add(probePeriod) {
+		begun := due
+		if pause := time.Until(due); pause > 0 {
+			wait(ctx, pause)
+			begun = time.Now() // a late timer is no stall
+		}
 		if _, err := f.Write(page); err != nil {
 			return err
 		}
@@ -214,7 +221,7 @@ func (o *openBench) stopFollower(t *turn, _ openCell, of servers, b *beside) err
 		return err
 	}
 	b.goes(func() error {
-		defer unix.Kill(slow.running.PID(), unix.SIGCONT)
+		defer func() { _ = unix.Kill(slow.running.PID(), unix.SIGCONT) }()
 		for signal := unix.SIGSTOP; wait(t, stopPeriod); signal = unix.SIGSTOP + unix.SIGCONT - signal {
 			if err := unix.Kill(slow.running.PID(), signal); err != nil {
 				return err
@@ -233,6 +240,11 @@ func (o *openBench) restartFollower(t *turn, _ openCell, of servers, b *beside) 
 	}
 	b.goes(func() error {
 		for wait(t, restartPeriod) {
+			used, err := machine.CPU(again.running.PID())
+			if err != nil {
+				return err
+			}
+			b.ended += used
 			again.kill()
 			time.Sleep(restartPeriod / 10)
 			if err := again.start(context.WithoutCancel(t)); err != nil {

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +24,9 @@ const (
 	kneeTurn            = 3 * time.Second
 	generatorHeap       = 1 << 30 // bytes, below which the generator collects no garbage
 	commonRate          = 1000    // requests a second, at which the systems are compared
+	// A server that has just got its rows lets its heap grow at first: each page of memory that it has not had before
+	// costs it a visit to the system. It gets so many requests a second until it has collected garbage.
+	warmRate, warmTurn = 30_000, 15 * time.Second
 )
 
 // openCell is one measurement.
@@ -82,14 +83,14 @@ type openPart struct {
 	took load.Times
 }
 
-// measureOpen measures cells, each beside a null run: the same against the stub without a log.
+// measureOpen measures cells, each beside a null run: the same against the stub with the log.
 func (b *bench) measureOpen(ctx context.Context) error {
 	runtime.GOMAXPROCS(runtime.NumCPU() + 2) // the generator's thread finds one free when it wakes
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(generatorHeap)
 	t := newTurn(ctx)
 	defer t.end()
-	null, err := newSelf("stub", false).launchIn(t, filepath.Join(b.dir, "open"))
+	null, err := newSelf("stub", true).launchIn(t, filepath.Join(b.dir, "open"))
 	if err != nil {
 		return err
 	}
@@ -107,29 +108,34 @@ func (b *bench) measureOpen(ctx context.Context) error {
 		}
 	}
 	return b.publish("benchmarks.md", "open", fmt.Sprintf(
-		"%s Each row a run of %v, %d sessions, Poisson arrivals; the rows are %s semaphores.\n\n%s%s\n%s",
-		b.conditions(), b.length, b.n, page.Count(b.rows), o.kneeTable(), openTable(o.rows),
-		page.Targets(openTargets(o.rows))))
+		"%s Each row a run of %v, %d sessions, Poisson arrivals; the rows are %s semaphores. The knees, requests a "+
+			"second, by system and number of servers: %s.\n\n%s\n%s\n%s",
+		b.conditions(), b.length, b.n, page.Count(b.rows), strings.Trim(fmt.Sprint(o.knees), "map[]"),
+		compared(o.rows, b.n), openTable(o.rows), page.Targets(openTargets(o.rows))))
 }
 
 // openTargets lists the targets and whether each was reached.
 func openTargets(rows []openRow) (all []page.Target) {
+	late := false // in one of the figures that come next
+	at := func(name, product string, p float64) time.Duration {
+		for _, r := range rows {
+			if r.cell.name == name && r.cell.product == product && len(r.Void()) == 0 {
+				late = late || r.AtMost(p)
+				return r.Took.Percentile(p)
+			}
+		}
+		return 0
+	}
 	add := func(figure string, limit float64, of, to time.Duration) {
 		t := page.Target{Figure: figure, Limit: limit, AtMost: true, Is: of.Seconds() / to.Seconds()}
 		if of == 0 || to == 0 {
 			t.Missing = "void, or not in this run"
+		} else if late {
+			t.Figure += " (the generator was late)"
 		}
+		late = false
 		all = append(all, t)
 	}
-	find := func(name, product string) openRow {
-		for _, r := range rows {
-			if r.cell.name == name && r.cell.product == product && len(r.Void()) == 0 {
-				return r
-			}
-		}
-		return openRow{Row: new(openloop.Row)}
-	}
-	at := func(name, product string, p float64) time.Duration { return find(name, product).Took.Percentile(p) }
 	for _, rows := range []string{"", "with rows: "} {
 		for _, load := range []struct {
 			name  string
@@ -148,13 +154,18 @@ func openTargets(rows []openRow) (all []page.Target) {
 				at(name, etcd, p))
 		}
 	}
-	for _, name := range []string{"beside a buffered writer", "beside a writer that syncs"} {
-		add(name+": p99 of that of a program that writes and syncs", 1.5, at(name, ours, 99),
-			find(name, ours).probe.Percentile(99))
-	}
 	var parts [3]time.Duration
-	for i, part := range find("with rows: beside checkpoints", ours).parts {
-		parts[i] = part.took.Percentile(99)
+	for _, r := range rows {
+		if len(r.Void()) > 0 || r.cell.product != ours {
+			continue
+		}
+		if len(r.probe) > 0 {
+			add(r.cell.name+": p99 of that of a program that writes and syncs", 1.5, at(r.cell.name, ours, 99),
+				r.probe.Percentile(99))
+		}
+		for i, part := range r.parts {
+			parts[i] = part.took.Percentile(99)
+		}
 	}
 	add("with rows: while a checkpoint is stored: p99 of that otherwise", 1.5, parts[0], parts[2])
 	return all
@@ -205,6 +216,23 @@ func (o *openBench) start(ctx context.Context, cell openCell) (err error) {
 		if err = rawRows(ctx, o.servers[0].address, 0, cell.rows); err == nil {
 			err = settled(ctx, o.servers[0].metrics)
 		}
+		if err == nil {
+			err = o.warmUp(ctx)
+		}
+	}
+	return err
+}
+
+// warmUp asks a server until it has collected garbage.
+func (o *openBench) warmUp(ctx context.Context) error {
+	collections := func() (float64, error) {
+		return value(ctx, "http://"+o.servers[0].metrics+"/metrics", "go_gc_duration_seconds_count ")
+	}
+	begun, err := collections()
+	for now := begun; err == nil && now == begun; now, err = collections() {
+		if _, err = o.run(ctx, openCell{"warm-up", ours, 1, 0, warmRate, nil}, o.servers, warmTurn); err != nil {
+			return err
+		}
 	}
 	return err
 }
@@ -223,14 +251,13 @@ func (o *openBench) measure(ctx context.Context, cell openCell) error {
 	}
 	floor := o.floors[cell.rate]
 	if floor == nil {
-		row, err := o.run(ctx, openCell{name: "null run", product: bare, rate: cell.rate}, servers{o.null}, o.length,
-			[]float64{99.9})
+		row, err := o.run(ctx, openCell{name: "null run", product: bare, rate: cell.rate}, servers{o.null}, o.length)
 		if err != nil {
 			return fmt.Errorf("the null run at %.0f/s: %w", cell.rate, err)
 		}
 		floor, o.floors[cell.rate] = row.Row, row.Row
 	}
-	row, err := o.run(ctx, cell, o.servers, o.length, []float64{50, 99, 99.9})
+	row, err := o.run(ctx, cell, o.servers, o.length)
 	row.floor = floor
 	o.rows = append(o.rows, row)
 	return err
@@ -245,31 +272,39 @@ func (o *openBench) knee(ctx context.Context, cell openCell) (float64, error) {
 	plain := openCell{name: "knee", product: cell.product}
 	most, err := openloop.Knee(firstRate, mostRate, func(rate float64) (*openloop.Row, error) {
 		plain.rate = rate
-		row, err := o.run(ctx, plain, o.servers, kneeTurn, nil)
+		row, err := o.run(ctx, plain, o.servers, kneeTurn)
 		return row.Row, err
 	})
 	if err == nil && most == 0 {
 		err = fmt.Errorf("even %d requests a second are beyond the knee: the machine is too busy", firstRate)
 	}
 	if err == nil {
-		o.knees[key] = most
+		o.knees[key] = math.Round(most)
 	}
 	return most, err
 }
 
-func (o *openBench) kneeTable() string {
-	text := "The knee, the highest rate with p99 below 10 x p50, and p50 below 10 x that at low rates, requests a " +
-		"second:\n\n| | |\n| --- | --- |\n"
-	for _, key := range slices.Sorted(maps.Keys(o.knees)) {
-		text += fmt.Sprintf("| %s | %s |\n", key, page.Number(o.knees[key]))
+// compared shows the systems at the same rate, in the columns of the table of peers.
+func compared(rows []openRow, n int) string {
+	text := "| | n | | stub | coordd, raw | coordd, Go SDK | etcd | ZooKeeper | Redis |\n|" +
+		strings.Repeat(" --- |", 9) + "\n"
+	for _, p := range []float64{50, 99, 99.9} {
+		cells := make(map[string]string)
+		for _, r := range rows {
+			if r.cell.name == "one server" {
+				cells[r.cell.product], cells[bare] = figure(r.Row, p), figure(r.floor, p)
+			}
+		}
+		text += fmt.Sprintf("| Open loop, %s/s | %d | p%g ms | %s | %s | | %s | %s | %s |\n", page.Count(commonRate), n,
+			p, cells[bare], cells[ours], cells[etcd], cells[zoo], cells[redisOf])
 	}
-	return text + "\n"
+	return text
 }
 
 // run is one run.
-func (o *openBench) run(ctx context.Context, cell openCell, of servers, length time.Duration,
-	reported []float64) (row openRow, err error) {
-	row = openRow{Row: &openloop.Row{Rate: cell.rate, Reported: reported}, cell: cell}
+func (o *openBench) run(ctx context.Context, cell openCell, of servers,
+	length time.Duration) (row openRow, err error) {
+	row = openRow{Row: &openloop.Row{Rate: cell.rate}, cell: cell}
 	if err := ctx.Err(); err != nil {
 		return row, err
 	}
@@ -311,10 +346,11 @@ func (o *openBench) run(ctx context.Context, cell openCell, of servers, length t
 	if row.Took, row.Late, row.Unanswered, err = client.Run(dues); err != nil {
 		return row, err
 	}
+	row.probe, row.parts = beside.end(client.Each(), begun)
 	row.Length = time.Since(begun)
 	after, err := spent(of, beside)
 	row.Spent = after.Since(before)
-	row.probe, row.parts = beside.end(client.Each(), begun)
+	row.Spent.Server += beside.ended
 	return row, err
 }
 
@@ -356,11 +392,12 @@ func spent(of servers, beside *beside) (s openloop.Spent, err error) {
 	return s, err
 }
 
-// openTable shows the rows. Of a void row no percentile is shown.
+// openTable shows the rows. Of a void row no percentile is shown, and of a late generator's one that it is a bound.
 func openTable(rows []openRow) string {
-	text := "| | | requests/s | p50 ms | p99 ms | p99.9 ms | longest ms | p99 of p50 | null run's p99.9 ms | " +
-		"generator late by p50, p99, p99.9 ms | server, generator, others, stolen: cores | " +
-		"write, fdatasync, sleep of 1 ms: p99 ms | |\n|" + strings.Repeat(" --- |", 13) + "\n"
+	text := "| | | requests/s | p50 ms | p99 ms | p99.9 ms | longest ms | p99 of p50 | " +
+		"null run's p50, p99, p99.9 ms | generator late by p50, p99, p99.9 ms | " +
+		"server, generator, others, stolen: cores | write, fdatasync, sleep of 1 ms: p99 ms | |\n|" +
+		strings.Repeat(" --- |", 13) + "\n"
 	void, parts := false, ""
 	for _, r := range rows {
 		reasons := r.Void()
@@ -370,11 +407,11 @@ func openTable(rows []openRow) string {
 		}
 		text += fmt.Sprintf("| %s | %s | %s |", r.cell.name, r.cell.product, page.Number(r.Rate))
 		for _, p := range []float64{50, 99, 99.9, 100} {
-			text += " " + unlessVoid(reasons, r.Took.Percentile(p)) + " |"
+			text += " " + figure(r.Row, p) + " |"
 		}
 		floor, shape := "", ""
 		if r.floor != nil {
-			floor = unlessVoid(r.floor.Void(), r.floor.Took.Percentile(99.9))
+			floor = figure(r.floor, 50) + ", " + figure(r.floor, 99) + ", " + figure(r.floor, 99.9)
 		}
 		if p50 := r.Took.Percentile(50); p50 > 0 && len(reasons) == 0 {
 			shape = fmt.Sprintf("%.1f", float64(r.Took.Percentile(99))/float64(p50))
@@ -410,10 +447,13 @@ func partRow(cell openCell, name string, took load.Times) string {
 	return text + "\n"
 }
 
-// unlessVoid is a figure of a row.
-func unlessVoid(reasons []string, d time.Duration) string {
-	if len(reasons) > 0 {
+// figure is a percentile of a row.
+func figure(r *openloop.Row, p float64) string {
+	switch {
+	case len(r.Void()) > 0:
 		return "void"
+	case r.AtMost(p):
+		return "≤ " + threeDigits(r.Took.Percentile(p))
 	}
-	return threeDigits(d)
+	return threeDigits(r.Took.Percentile(p))
 }

@@ -24,6 +24,8 @@ var plots = []plot{
 	{"bench-latency", "99 of 100 pairs of lock and unlock within", "W1 lock+unlock", "p99 ms", "less is better"},
 	{"bench-hand-overs", "Hand-overs of one lock that all clients want, a second", "W2 hand-over", "hand-overs/s",
 		"more is better"},
+	{"bench-open", "Of 1,000 requests a second, whether answers come or not, 99 of 100 are answered within",
+		"Open loop, 1,000/s", "p99 ms", "less is better"},
 }
 
 // plotted are the columns of the table that the plots have; the first ones are coordd's.
@@ -47,7 +49,7 @@ func (p plot) draw(rows [][]string) string {
 		}
 		values, most := make([]float64, len(plotted)), 0.0
 		for i, of := range plotted {
-			values[i], _ = strconv.ParseFloat(strings.ReplaceAll(row[of.column], ",", ""), 64)
+			values[i], _ = strconv.ParseFloat(strings.NewReplacer(",", "", "≤ ", "").Replace(row[of.column]), 64)
 			most = max(most, values[i])
 		}
 		clients := "1 client"
@@ -59,6 +61,9 @@ func (p plot) draw(rows [][]string) string {
 		fmt.Fprintf(&described, " %s:", clients)
 		y += 8
 		for i, of := range plotted {
+			if row[of.column] == "" {
+				continue
+			}
 			class := ""
 			if strings.HasPrefix(of.name, "coordd") {
 				class = ` class="c"`
@@ -100,7 +105,7 @@ func TestBenchmarkPlots(t *testing.T) {
 			}
 		}
 		kept, err := os.ReadFile(name)
-		if err != nil || string(kept) != picture || strings.Count(picture, "<rect") < 2*len(plotted) {
+		if err != nil || string(kept) != picture || strings.Count(picture, "<rect") < len(plotted)-1 {
 			t.Errorf("%s is not the plot of the table: go test ./conformance/ratchets -run TestBenchmarkPlots "+
 				"-args -write-plots (%v)", name, err)
 		}

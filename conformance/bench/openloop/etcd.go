@@ -46,14 +46,19 @@ type etcdConn struct {
 	sent   []int
 }
 
-// answer handles the end of a call.
+// answer handles the end of a call. One that etcd does not carry out, as it is too much or the leader moves, stays
+// unanswered.
 func (n *etcdConn) answer(stream uint32, f *http2.MetaHeadersFrame) error {
 	for _, field := range f.Fields {
-		if field.Name == "grpc-status" && field.Value == "0" {
+		switch {
+		case field.Name == "grpc-status" && field.Value == "0":
 			n.mutex.Lock()
 			request := n.sent[stream/2]
 			n.mutex.Unlock()
 			n.client.answered(request)
+			return nil
+		case field.Value == "etcdserver: too many requests", field.Value == "raft proposal dropped",
+			field.Value == "etcdserver: request timed out":
 			return nil
 		}
 	}

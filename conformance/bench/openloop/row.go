@@ -19,6 +19,8 @@ const (
 	kneeRatio = 10
 	// kneeStep is the factor from one rate that is tried to the next.
 	kneeStep = 1.25
+	// kneeTries limits the runs at one rate: a stall of the disk may fall into one.
+	kneeTries = 3
 )
 
 // Row is the result of one run, with the condition of the machine in its time.
@@ -27,7 +29,6 @@ type Row struct {
 	Took       load.Times // from when a request was due until its answer
 	Late       load.Times // from when a request was due until it was sent
 	Unanswered int
-	Reported   []float64 // the percentiles that the row reports
 	Length     time.Duration
 	Spent      Spent
 }
@@ -44,18 +45,17 @@ func (r *Row) Others() float64 {
 	return (r.Spent.All - r.Spent.Server - r.Spent.Generator - r.Spent.Beside).Seconds() / r.Length.Seconds()
 }
 
+// AtMost reports whether a percentile of the row is no more than a bound of that of the server, as the generator was
+// late itself. In a queue, a request that comes late makes no answer earlier.
+func (r *Row) AtMost(p float64) bool {
+	return float64(r.Late.Percentile(p)) > lateMost*float64(r.Took.Percentile(p))
+}
+
 // Void returns the reasons for which the row says nothing about the server, none if it is sound.
 func (r *Row) Void() []string {
 	var reasons []string
 	if r.Unanswered > 0 {
 		reasons = append(reasons, fmt.Sprintf("%d requests were not answered", r.Unanswered))
-	}
-	for _, p := range r.Reported {
-		late, took := r.Late.Percentile(p), r.Took.Percentile(p)
-		if float64(late) > lateMost*float64(took) {
-			reasons = append(reasons, fmt.Sprintf("the generator was late by %v of %v at p%g",
-				late.Round(time.Microsecond), took.Round(time.Microsecond), p))
-		}
 	}
 	if others := r.Others(); others > othersMost {
 		reasons = append(reasons, fmt.Sprintf("others took %.2f of a core", others))
@@ -70,13 +70,13 @@ func (r *Row) holds(usual time.Duration) bool {
 		r.Took.Percentile(50) < kneeRatio*usual
 }
 
-// Knee returns the highest rate that holds: from a first rate on it tries higher ones until one does not hold twice
-// in a row, or most is reached. It is 0 if the first one does not hold.
+// Knee returns the highest rate that holds: from a first rate on it tries higher ones until one does not hold
+// kneeTries times in a row, or most is reached. It is 0 if the first one does not hold.
 func Knee(first, most float64, try func(rate float64) (*Row, error)) (knee float64, err error) {
 	usual := time.Duration(math.MaxInt64 / kneeRatio)
 	for rate := first; rate <= most; rate *= kneeStep {
 		holds := false
-		for attempt := 0; attempt < 2 && !holds; attempt++ {
+		for attempt := 0; attempt < kneeTries && !holds; attempt++ {
 			row, err := try(rate)
 			if err != nil {
 				return 0, err
