@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,5 +110,27 @@ func TestLoseLeaderOfSeveral(t *testing.T) {
 	c.send(release(2, "lock"))
 	if !c.next().GetReleaseSemaphoreResult().GetReleased() {
 		t.Error("not released")
+	}
+}
+
+// Servers that are all cut off from each other have no leader to lose, until they find one.
+func TestLoseLeaderOnceThereIsOne(t *testing.T) {
+	r, servers := startThree(t)
+	for _, cut := range [][2]int{{1, 2}, {1, 3}, {2, 3}} {
+		if err := r.Set.Partition(cut[0], cut[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.eventually("nobody leads", func() bool { return !slices.ContainsFunc(servers, (*server.Server).Leads) })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Set.LoseLeader(ctx, time.Second); err == nil {
+		t.Error("it was lost while there was none")
+	}
+	lost := make(chan error, 1)
+	go func() { lost <- r.Set.LoseLeader(t.Context(), time.Second) }()
+	r.Heal()
+	if err := <-lost; err != nil {
+		t.Error(err)
 	}
 }

@@ -73,10 +73,11 @@ func (s *Set) DropNode(ctx context.Context, node string) error {
 	return c.DropNode(ctx, s.Path(node))
 }
 
-// LoseLeader has the leader lead no more. Of several servers it is another one that leads then. A server
-// alone pauses for d of the stand-in's clock: requests wait meanwhile, streams that wait longer than the
-// node's grace period end with gRPC status UNAVAILABLE and without a Failure, which would be a sign of life,
-// and sessions and waits have their full time again behind that. Streams survive a shorter pause.
+// LoseLeader has the leader lead no more. Of several servers it is another one that leads then; for a leader, and for
+// another one that can lead, it waits 10 s at most. A server alone pauses for d of the stand-in's clock:
+// requests wait meanwhile, streams that wait longer than the node's grace period end with gRPC status UNAVAILABLE and
+// without a Failure, which would be a sign of life, and sessions and waits have their full time again behind that.
+// Streams survive a shorter pause.
 func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return errors.New("for how long: want more than 0")
@@ -95,7 +96,6 @@ func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// heirPatience limits the wait of several servers for a leader, and for another one that can lead.
 const heirPatience = 10 * time.Second
 
 // plenty is the free space of a disk that is not full, in bytes.
