@@ -62,3 +62,24 @@ func TestFromOneServerToTwo(t *testing.T) {
 	c.put("after")
 	c.settle()
 }
+
+// A server alone writes its own record before the first member that is added to it, however early: that one finds it by
+// its log.
+func TestOwnRecordBeforeOthers(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		c := fromOne(t, 332+seed)
+		a := c.nodes["a"]
+		for ready := false; !ready; { // the record is written with the next tick, if not before
+			a.ask(func(l *loop) { ready = l.leading && l.caughtUp })
+		}
+		if _, err := a.store.Changes.AddLearner(testContext(t), "b", "b:1"); err != nil {
+			t.Fatal(err)
+		}
+		var own *membership.Record
+		a.ask(func(l *loop) { own = l.conf.Member(a.store.Member()) })
+		if own == nil || own.Peer != "a:1" {
+			t.Errorf("seed %d: b is a member, and the log has %+v of a", c.seed, own)
+		}
+	}
+}

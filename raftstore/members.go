@@ -123,7 +123,11 @@ func (c Changes) AddLearner(ctx context.Context, name, address string) (uint64, 
 
 func addition(m membership.Record) *pursuit {
 	return change(func(l *loop) error {
+		self := l.conf.Member(l.s.identity.Member)
 		switch {
+		case l.s.Peers.out != nil && (self == nil || self.Peer == ""):
+			l.publish() // first: the new member finds this one by its log, also after a restart of both
+			return nil
 		case l.conf.Taken(&m):
 			return fmt.Errorf("add %q at %s: %w", m.Name, m.Peer, ErrTaken)
 		case len(l.conf.Voters)+len(l.conf.Learners) >= membership.MaxMembers:
