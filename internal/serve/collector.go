@@ -20,31 +20,25 @@ const (
 	usualPercent = 100
 )
 
-// spaceCollections makes the collector of garbage run less often while it runs often, if there is memory for it and
-// GOGC does not say how often. What it needs shrinks again with the load: an idle server collects each two minutes.
-func spaceCollections(memory int64) {
-	if memory > 0 && os.Getenv("GOGC") == "" {
-		collections := &collections{memory: memory, at: time.Now(), percent: usualPercent}
-		collections.awaitNext()
+// spaceCollections makes the collector of garbage run less often while it runs often, if there is a limit of memory to
+// go by and GOGC does not say how often. What it needs shrinks again with the load: an idle server collects each two
+// minutes. A start calls it last: nobody waits for a collection there, but everybody for memory that the system has to
+// clear first.
+func spaceCollections() {
+	if debug.SetMemoryLimit(-1) < math.MaxInt64 && os.Getenv("GOGC") == "" {
+		(&collections{percent: usualPercent}).done()
 	}
 }
 
 // collections sees the end of each collection.
 type collections struct {
-	memory  int64 // that the process may use
-	percent int   // as it is set
+	percent int // as it is set
 	at      time.Time
 	spent   float64 // by the collector so far, seconds of a processor
 	made    uint64  // bytes allocated so far
 }
 
-// awaitNext has done called at the end of the next collection, which finds that nothing refers to the sentinel.
-func (c *collections) awaitNext() {
-	sentinel := new(*collections)
-	runtime.AddCleanup(sentinel, (*collections).done, c)
-}
-
-// done sets when the next collection begins.
+// done sets when the next collection begins. The first time it sets nothing, since the time passed is all time.
 func (c *collections) done() {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"},
 		{Name: "/cpu/classes/gc/total:cpu-seconds"}}
@@ -52,13 +46,15 @@ func (c *collections) done() {
 	live, made, spent := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Float64()
 	now := time.Now()
 	passed := max(now.Sub(c.at), time.Millisecond) // some clocks are coarse
-	percent := nextPercent(float64(live), float64(made-c.made)/passed.Seconds(), spent-c.spent, c.memory)
+	percent := nextPercent(float64(live), float64(made-c.made)/passed.Seconds(), spent-c.spent,
+		debug.SetMemoryLimit(-1))
 	c.at, c.made, c.spent = now, made, spent
 	if 10*max(percent, c.percent) > 11*min(percent, c.percent) { // setting it stops the process for a moment
 		c.percent = percent
 		debug.SetGCPercent(percent)
 	}
-	c.awaitNext()
+	sentinel := new(*collections) // that the next collection finds without a reference
+	runtime.AddCleanup(sentinel, (*collections).done, c)
 }
 
 // nextPercent returns the ratio of garbage to what lives, in per cent, at which the next collection begins: the last

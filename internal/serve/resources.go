@@ -36,15 +36,11 @@ func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 		runtime.GOMAXPROCS(UsualProcessors + SpareProcessors)
 	}
 	memory, from := debug.SetMemoryLimit(-1), "GOMEMLIMIT"
-	if memory == math.MaxInt64 && os.Getenv("GOMEMLIMIT") == "" {
-		if memory, from = memoryOf(os.DirFS("/")); memory > 0 {
+	if memory == math.MaxInt64 {
+		memory, from = memoryOf(os.DirFS("/"))
+		if memory > 0 && os.Getenv("GOMEMLIMIT") == "" { // or else it is switched off by name
 			debug.SetMemoryLimit(memory / 10 * memoryShare)
 		}
-	} else if memory == math.MaxInt64 { // switched off by name
-		memory, from = memoryOf(os.DirFS("/"))
-	}
-	if onDisk { // one in memory is for tests and laptops: little memory goes before speed
-		spaceCollections(memory)
 	}
 	resources := server.Resources{MemoryBytes: memory, Descriptors: RaiseDescriptors()}
 	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from,

@@ -79,6 +79,9 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 	if server == nil {
 		return nil
 	}
+	if !s.InMemory { // one in memory is for tests and laptops: little memory goes before speed
+		spaceCollections()
+	}
 	logger.Info("serving", "connection", server.ConnectionString())
 	if tls := server.TLSConnectionString(); tls != "" {
 		logger.Info("serving with TLS", "connection", tls)
