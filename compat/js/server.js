@@ -147,11 +147,23 @@ export async function startWays() {
 	}
 }
 
-/** Addresses that nobody listens on. All are held at a time, so that they differ. */
+/**
+ * Addresses that nobody listens on, by the convention of internal/testserver/ports.go: they follow a port on which this
+ * process listens until it ends, so no other test takes them, and no outgoing connection does.
+ */
 async function freeAddresses(n) {
-	const listeners = Array.from({ length: n }, () => net.createServer().listen(0, '127.0.0.1'))
-	await Promise.all(listeners.map((listener) => once(listener, 'listening')))
-	const addresses = listeners.map((listener) => `127.0.0.1:${listener.address().port}`)
-	await Promise.all(listeners.map((listener) => once(listener.close(), 'close')))
-	return addresses
+	for (;;) {
+		const first = 10_240 + 128 * Math.floor(Math.random() * 176)
+		const ports = Array.from({ length: n + 1 }, (_, i) => first + i)
+		const listeners = ports.map((port) => net.createServer().listen(port, '127.0.0.1'))
+		const tried = await Promise.allSettled(listeners.map((listener) => once(listener, 'listening')))
+		const taken = tried.some(({ status }) => status === 'rejected')
+		const [held, ...freed] = listeners.filter((listener) => listener.listening)
+		const closed = taken ? [held, ...freed].filter(Boolean) : freed
+		await Promise.all(closed.map((listener) => once(listener.close(), 'close')))
+		if (!taken) {
+			held.unref()
+			return ports.slice(1).map((port) => `127.0.0.1:${port}`)
+		}
+	}
 }
