@@ -63,13 +63,21 @@ func TestFromOneServerToTwo(t *testing.T) {
 	c.settle()
 }
 
-// A server alone writes its own record before the first member that is added to it, however early: that one finds it by
-// its log.
+// A server alone writes its own record before the first member that is added to it, however early, and writes it again
+// if it has another address since: that one finds it by its log.
 func TestOwnRecordBeforeOthers(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
-		c := fromOne(t, 332+seed)
-		a := c.nodes["a"]
+	for seed, former := range []string{"", "", "a:2"} {
+		c := preparedTestCluster(t, 1, 332+uint64(seed))
+		later := c.cfgs["a"].Cluster
+		later.Initial = nil
+		if former != "" {
+			c.configure("a", func(cfg *Config) { cfg.Cluster.Initial, cfg.Cluster.AdvertisePeer = nil, former })
+			c.waitPublished(c.start("a"))
+			c.kill("a")
+		}
+		c.configure("a", func(cfg *Config) { cfg.Cluster = later })
+		a := c.start("a")
 		for ready := false; !ready; { // the record is written with the next tick, if not before
 			a.ask(func(l *loop) { ready = l.leading && l.caughtUp })
 		}

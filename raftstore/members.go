@@ -123,11 +123,7 @@ func (c Changes) AddLearner(ctx context.Context, name, address string) (uint64, 
 
 func addition(m membership.Record) *pursuit {
 	return change(func(l *loop) error {
-		self := l.conf.Member(l.s.identity.Member)
 		switch {
-		case l.s.Peers.out != nil && (self == nil || self.Peer == ""):
-			l.publish() // first: the new member finds this one by its log, also after a restart of both
-			return nil
 		case l.conf.Taken(&m):
 			return fmt.Errorf("add %q at %s: %w", m.Name, m.Peer, ErrTaken)
 		case len(l.conf.Voters)+len(l.conf.Learners) >= membership.MaxMembers:
@@ -216,6 +212,9 @@ func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
 			return ErrNotLeader
 		case !l.caughtUp, l.unsealed > 0:
 			return nil // soon
+		}
+		if own := l.unpublishedOf(l.s.identity.Member); own != nil { // first: voters find the leader by its record
+			return l.proposeChange(pb.ConfChangeUpdateNode, own.ID, own)
 		}
 		return attempt(l)
 	}, done: done}
@@ -368,11 +367,16 @@ func (l *loop) publish() {
 // unpublished returns the record, as it should be, of the first member whose record in the log differs from its
 // announcement, or nil. The leader then writes it into the log (publish).
 func (l *loop) unpublished() *membership.Record {
+	return l.unpublishedOf(slices.Concat(l.conf.Voters, l.conf.Learners)...)
+}
+
+// unpublishedOf is unpublished of some members.
+func (l *loop) unpublishedOf(members ...uint64) *membership.Record {
 	if l.s.Peers.out == nil {
 		return nil
 	}
 	self := l.s.identity.Member
-	for _, id := range append(append([]uint64{}, l.conf.Voters...), l.conf.Learners...) {
+	for _, id := range members {
 		h := l.headers[id]
 		if id == self {
 			h = endpoint{l.s}.Header(0, false)
