@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -88,6 +89,27 @@ func TestSlowEverywhere(t *testing.T) {
 			answer, found := ask(i, 0)
 			return slices.Equal(found, want) && len(answer.GetUnknown()) == 0
 		})
+	}
+}
+
+// TestSlowNamesAreBounded: what a stranger asks for is kept for an hour, so of a long name only the beginning is kept.
+func TestSlowNamesAreBounded(t *testing.T) {
+	_, conn := startTest(t, nil)
+	stream := openTest(t, t.Context(), conn, start(600_000))
+	next(t, stream)
+	long := strings.Repeat("n", coordination.MaxSemaphoreNameBytes)
+	send(t, stream, release(1, long+strings.Repeat("n", 3<<20)))
+	next(t, stream)
+	send(t, stream, release(2, long+strings.Repeat("n", 3<<20)))
+	next(t, stream)
+	answer, err := adminpb.NewInspectClient(conn).Slow(t.Context(), &adminpb.SlowRequest{})
+	if err != nil || len(answer.GetCalls()) == 0 {
+		t.Fatalf("%v requests, %v", len(answer.GetCalls()), err)
+	}
+	for _, q := range answer.GetCalls() {
+		if string(q.GetSemaphore()) != long {
+			t.Errorf("%d bytes of a name", len(q.GetSemaphore()))
+		}
 	}
 }
 

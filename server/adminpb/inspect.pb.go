@@ -3590,7 +3590,7 @@ type SlowCall struct {
 	Node        uint64                 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
 	Path        string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"` // of the node; empty: it was dropped
 	Session     uint64                 `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"`
-	Semaphore   []byte                 `protobuf:"bytes,7,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // its name
+	Semaphore   []byte                 `protobuf:"bytes,7,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // its name, up to 1024 bytes of it
 	TotalMicros uint32                 `protobuf:"varint,8,opt,name=total_micros,json=totalMicros,proto3" json:"total_micros,omitempty"`
 	Stages      []*SlowStage           `protobuf:"bytes,9,rep,name=stages,proto3" json:"stages,omitempty"` // the longest first, those that took no time are left out
 	// For how much of it garbage was collected, about, and the longest turn of the window if it was in its time.

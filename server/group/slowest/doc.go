@@ -7,7 +7,7 @@
 // are compared. Memory is allocated at the end of a window only.
 //
 // Of each ten seconds the slowest 64 requests are kept for a minute, and 8 for an hour of windows with requests: 0.7
-// MB, and the names of the semaphores.
+// MB, and up to a kilobyte of each name.
 //
 // The time to the first answer counts: for an acquire that has to queue up, to its AcquireSemaphorePending. A
 // message is received when gRPC has all of it, and sent when gRPC has taken it for the connection: the sockets'

@@ -2,6 +2,7 @@ package slowest
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,9 @@ func (r *Recorder) Wants(received, now coordination.Instant) bool {
 
 // Add keeps a request if it is among the slowest.
 func (r *Recorder) Add(q Request) {
+	if len(q.Name) > coordination.MaxSemaphoreNameBytes { // an acquire may have megabytes of it
+		q.Name = strings.Clone(q.Name[:coordination.MaxSemaphoreNameBytes])
+	}
 	now, changed := time.Now(), coordination.Instant(r.led.Load())
 	record := Record{Request: q, Ended: now.UnixNano(), Total: MicrosOf(q.Sent - q.Received),
 		Stages: r.entries.split(&q, changed), Checkpoint: r.checkpoint(), NewLeader: changed > q.Received}
