@@ -12,7 +12,7 @@ func TestSlow(t *testing.T) {
 	does(t, endpoint, "slow")
 	does(t, endpoint, "node create app", "made")
 	does(t, endpoint, "sem create app door --limit 1", "made")
-	does(t, endpoint, "slow", "REQUEST", "create   /local/app", `"door"`, " ms")
+	does(t, endpoint, "slow --since 1000000h", "REQUEST", "create   /local/app", `"door"`, " ms")
 	lines := strings.Split(strings.TrimSpace(does(t, endpoint, "slow --limit 1 -o jsonl")), "\n")
 	row := parsed(t, lines[0])
 	if len(lines) != 1 || at(t, row, "node") != "/local/app" || at(t, row, "semaphore") != "door" ||

@@ -63,9 +63,7 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	if r.GetPath() != "" {
 		r.Path = scheme.SplitLoose(r.GetPath()).String()
 	}
-	if now := s.Group.Shell().WallMillis(); r.GetWithinMillis() > 0 {
-		r.SinceMillis = now - min(now, r.GetWithinMillis())
-	}
+	s.within(r.GetWithinMillis(), &r.SinceMillis)
 	question := &clusterpb.EventsQuestion{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
 	var own *adminpb.EventsResponse
 	var failed error

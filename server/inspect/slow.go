@@ -35,6 +35,7 @@ func (s *Service) Slow(ctx context.Context, r *adminpb.SlowRequest) (*adminpb.Sl
 	if !s.administers(caller) {
 		return nil, errSlow
 	}
+	s.within(r.GetWithinMillis(), &r.SinceMillis)
 	asking, cancelAsking := context.WithTimeout(ctx, eventsPatience)
 	defer cancelAsking()
 	_, answers, unknown := askAll(asking, s, &clusterpb.SlowQuestion{Request: r},
