@@ -207,13 +207,13 @@ func (c Changes) TransferLeader(ctx context.Context, id uint64) error {
 // change is the pursuit of something that only a leader with a known commit index can do, one after the other.
 func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
 	return &pursuit{attempt: func(l *loop) error {
+		own := l.unpublished()
 		switch {
 		case !l.leading:
 			return ErrNotLeader
 		case !l.caughtUp, l.unsealed > 0:
 			return nil // soon
-		}
-		if own := l.unpublishedOf(l.s.identity.Member); own != nil { // first: voters find the leader by its record
+		case own != nil && own.ID == l.s.identity.Member: // first: voters find the leader by its record
 			return l.proposeChange(pb.ConfChangeUpdateNode, own.ID, own)
 		}
 		return attempt(l)
@@ -364,19 +364,14 @@ func (l *loop) publish() {
 	}
 }
 
-// unpublished returns the record, as it should be, of the first member whose record in the log differs from its
-// announcement, or nil. The leader then writes it into the log (publish).
+// unpublished returns the record, as it should be, of the first member, this one before all, whose record in the log
+// differs from its announcement, or nil. The leader then writes it into the log (publish).
 func (l *loop) unpublished() *membership.Record {
-	return l.unpublishedOf(slices.Concat(l.conf.Voters, l.conf.Learners)...)
-}
-
-// unpublishedOf is unpublished of some members.
-func (l *loop) unpublishedOf(members ...uint64) *membership.Record {
 	if l.s.Peers.out == nil {
 		return nil
 	}
 	self := l.s.identity.Member
-	for _, id := range members {
+	for _, id := range slices.Concat([]uint64{self}, l.conf.Voters, l.conf.Learners) {
 		h := l.headers[id]
 		if id == self {
 			h = endpoint{l.s}.Header(0, false)

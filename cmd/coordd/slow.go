@@ -70,7 +70,7 @@ func slowCommand(env *cmdline.Env) *cobra.Command {
 		run: func(ctx context.Context, c *caller, _ []string) error {
 			answer := new(adminpb.SlowResponse)
 			if err := c.inspect(ctx, adminpb.Inspect_Slow_FullMethodName, &adminpb.SlowRequest{Limit: limit,
-				WithinMillis: max(1, uint64(since.Milliseconds()))}, answer); err != nil { // the clock here may be wrong
+				WithinMillis: max(1, uint64(since.Milliseconds()))}, answer); err != nil {
 				return err
 			}
 			for _, why := range answer.GetUnknown() {

@@ -22,10 +22,10 @@ const (
 
 // spaceCollections makes the collector of garbage run less often while it runs often, if there is a limit of memory to
 // go by and GOGC does not say how often. What it needs shrinks again with the load: an idle server collects each two
-// minutes. A start calls it last: nobody waits for a collection there, but everybody for memory that the system has to
-// clear first.
-func spaceCollections() {
-	if debug.SetMemoryLimit(-1) < math.MaxInt64 && os.Getenv("GOGC") == "" {
+// minutes. It is called at the end of a start, which garbage delays more than the collector does: new memory is slow.
+// A server in memory is for tests and laptops: little memory goes before speed.
+func spaceCollections(onDisk bool) {
+	if onDisk && debug.SetMemoryLimit(-1) < math.MaxInt64 && os.Getenv("GOGC") == "" {
 		(&collections{percent: usualPercent}).done()
 	}
 }
@@ -53,8 +53,7 @@ func (c *collections) done() {
 		c.percent = percent
 		debug.SetGCPercent(percent)
 	}
-	sentinel := new(*collections) // that the next collection finds without a reference
-	runtime.AddCleanup(sentinel, (*collections).done, c)
+	runtime.AddCleanup(new(*collections), (*collections).done, c) // when the next collection finds it unreferenced
 }
 
 // nextPercent returns the ratio of garbage to what lives, in per cent, at which the next collection begins: the last

@@ -79,9 +79,7 @@ func (p *Process) Run(s Settings, values map[string]Given) error {
 	if server == nil {
 		return nil
 	}
-	if !s.InMemory { // one in memory is for tests and laptops: little memory goes before speed
-		spaceCollections()
-	}
+	spaceCollections(!s.InMemory)
 	logger.Info("serving", "connection", server.ConnectionString())
 	if tls := server.TLSConnectionString(); tls != "" {
 		logger.Info("serving with TLS", "connection", tls)

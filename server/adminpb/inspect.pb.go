@@ -3471,10 +3471,9 @@ func (x *Event) GetContended() bool {
 
 type SlowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	SinceMillis   uint64                 `protobuf:"varint,1,opt,name=since_millis,json=sinceMillis,proto3" json:"since_millis,omitempty"`    // since 1970
+	WithinMillis  uint64                 `protobuf:"varint,1,opt,name=within_millis,json=withinMillis,proto3" json:"within_millis,omitempty"` // until now, by each server's clock; 0: since ever
 	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`                                   // up to 1000; 0: 1000
 	Server        string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`                                  // only the requests of this one; empty: of all
-	WithinMillis  uint64                 `protobuf:"varint,4,opt,name=within_millis,json=withinMillis,proto3" json:"within_millis,omitempty"` // instead of since_millis: until now, by the asked server's clock; 0: since ever
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3509,9 +3508,9 @@ func (*SlowRequest) Descriptor() ([]byte, []int) {
 	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{36}
 }
 
-func (x *SlowRequest) GetSinceMillis() uint64 {
+func (x *SlowRequest) GetWithinMillis() uint64 {
 	if x != nil {
-		return x.SinceMillis
+		return x.WithinMillis
 	}
 	return 0
 }
@@ -3528,13 +3527,6 @@ func (x *SlowRequest) GetServer() string {
 		return x.Server
 	}
 	return ""
-}
-
-func (x *SlowRequest) GetWithinMillis() uint64 {
-	if x != nil {
-		return x.WithinMillis
-	}
-	return 0
 }
 
 type SlowResponse struct {
@@ -4240,12 +4232,11 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fLOST_UNKNOWN\x10\x00\x12\x10\n" +
 	"\fSTREAM_ENDED\x10\x01\x12\x0f\n" +
 	"\vSERVER_LOST\x10\x02\x12\x12\n" +
-	"\x0eLEADER_CHANGED\x10\x03\"\x83\x01\n" +
-	"\vSlowRequest\x12!\n" +
-	"\fsince_millis\x18\x01 \x01(\x04R\vsinceMillis\x12\x14\n" +
+	"\x0eLEADER_CHANGED\x10\x03\"`\n" +
+	"\vSlowRequest\x12#\n" +
+	"\rwithin_millis\x18\x01 \x01(\x04R\fwithinMillis\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06server\x18\x03 \x01(\tR\x06server\x12#\n" +
-	"\rwithin_millis\x18\x04 \x01(\x04R\fwithinMillis\"Y\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\"Y\n" +
 	"\fSlowResponse\x12/\n" +
 	"\x05calls\x18\x01 \x03(\v2\x19.coordd.admin.v1.SlowCallR\x05calls\x12\x18\n" +
 	"\aunknown\x18\x02 \x03(\tR\aunknown\"\xf9\x03\n" +

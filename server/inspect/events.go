@@ -63,7 +63,9 @@ func (s *Service) Events(ctx context.Context, r *adminpb.EventsRequest) (*adminp
 	if r.GetPath() != "" {
 		r.Path = scheme.SplitLoose(r.GetPath()).String()
 	}
-	s.within(r.GetWithinMillis(), &r.SinceMillis)
+	if now := s.Group.Shell().WallMillis(); r.GetWithinMillis() > 0 {
+		r.SinceMillis = now - min(now, r.GetWithinMillis())
+	}
 	question := &clusterpb.EventsQuestion{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced}
 	var own *adminpb.EventsResponse
 	var failed error

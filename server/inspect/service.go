@@ -47,13 +47,6 @@ func (s *Service) administers(caller coordination.Caller) bool {
 	return !caller.Enforced || s.Group.Accounts().IsAdministrator(caller.Subject)
 }
 
-// within sets the beginning of a time that ends now, unless the time is 0.
-func (s *Service) within(millis uint64, since *uint64) {
-	if now := s.Group.Shell().WallMillis(); millis > 0 {
-		*since = now - min(now, millis)
-	}
-}
-
 // List implements adminpb.InspectServer.
 func (s *Service) List(ctx context.Context, r *adminpb.PageRequest) (*adminpb.Page, error) {
 	ctx, cancel, caller, err := s.begin(ctx)

@@ -35,7 +35,6 @@ func (s *Service) Slow(ctx context.Context, r *adminpb.SlowRequest) (*adminpb.Sl
 	if !s.administers(caller) {
 		return nil, errSlow
 	}
-	s.within(r.GetWithinMillis(), &r.SinceMillis)
 	asking, cancelAsking := context.WithTimeout(ctx, eventsPatience)
 	defer cancelAsking()
 	_, answers, unknown := askAll(asking, s, &clusterpb.SlowQuestion{Request: r},
@@ -77,13 +76,14 @@ func (s *Service) slowHere(r *adminpb.SlowRequest) *adminpb.SlowResponse {
 		return response
 	}
 	micros := func(d time.Duration) uint32 { return uint32(slowest.MicrosOf(d)) }
+	within := time.Duration(min(cmp.Or(r.GetWithinMillis(), 1<<40), 1<<40)) * time.Millisecond
 	for _, w := range s.Group.Slow.Windows() {
 		window := &adminpb.SlowWindow{EndsMillis: uint64(w.Ends.UnixMilli()), Collections: uint32(w.Collections),
 			PausedMicros: micros(w.CollectionPaused), CollectionMicros: micros(w.CollectionTook),
 			AssistedMicros: micros(w.AssistedFor), LongestTurnMicros: micros(w.LongestTurn),
 			LongestWriteMicros: micros(w.LongestWrite), LongestSyncMicros: micros(w.LongestSync)}
 		for _, q := range w.Records {
-			if uint64(q.Ended/int64(time.Millisecond)) < r.GetSinceMillis() {
+			if time.Since(time.Unix(0, q.Ended)) > within {
 				continue
 			}
 			call := &adminpb.SlowCall{EndedMillis: uint64(q.Ended / int64(time.Millisecond)), Server: server,
