@@ -59,13 +59,9 @@ type memberView struct {
 // Members lists the cluster as this member knows it, ascending by id. It is cheap.
 func (s *Store) Members() Members {
 	v := s.view.Load()
-	ids := slices.Concat(v.conf.Voters, v.conf.Learners)
-	for _, id := range v.conf.VotersOutgoing {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
+	ids := slices.Concat(v.conf.Voters, v.conf.Learners, v.conf.VotersOutgoing)
 	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	out := make(Members, len(ids))
 	for i, id := range ids {
 		m := Member{
@@ -258,9 +254,6 @@ type pursuit struct {
 
 // servePursuits makes attempts that are due, and answers pursuits that have ended.
 func (l *loop) servePursuits() {
-	if len(l.pursuits) == 0 {
-		return
-	}
 	l.pursuits = slices.DeleteFunc(l.pursuits, func(w *pursuit) bool {
 		if w.done(l) {
 			l.show() // who is answered finds it so
