@@ -55,7 +55,8 @@ func slowCommand(env *cmdline.Env) *cobra.Command {
 		long: "Each server keeps the slowest 64 requests of each ten seconds for a minute, and 8 for an hour, in\n" +
 			"memory; the asked one asks the others, and reports those that do not answer. A request counts\n" +
 			"from when its message has come until gRPC has taken its first answer: what the network takes,\n" +
-			"and an acquire's time in the queue after its first answer, are not in it. For administrators.\n\n" +
+			"an acquire's time in the queue after that, and requests that got no answer, are not in it. For\n" +
+			"administrators.\n\n" +
 			oursText,
 		example: "  coordd slow\n  coordd slow --since 1m --limit 100 -o jsonl",
 		check: func(flags *pflag.FlagSet, _ []string) error {
