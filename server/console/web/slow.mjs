@@ -1,6 +1,6 @@
 // Slow requests: those that took longest, and where each spent its time.
 import { html, useRef } from './html.mjs';
-import { useClock, useSession } from './api.mjs';
+import { useSession } from './api.mjs';
 import { useLive } from './polls.mjs';
 import { lockURL, sessionURL, setSettings } from './route.mjs';
 import { bytesOf, Name, Text } from './name.mjs';
@@ -40,15 +40,13 @@ export function Slow({ route: { settings } }) {
   const period = settings.over in periods ? settings.over : 'hour';
   const [span, words] = periods[period];
   const server = settings.server ?? '';
-  const now = useClock(2000);
-  const since = Math.floor((now - span) / (span / 6)) * (span / 6); // the question stays the same for a while
   const { answer: status } = useLive('Cluster/Status', {}, 2000);
-  const { answer: fresh, error } = useLive(administers && 'Inspect/Slow', { sinceMillis: `${since}`, limit: most, server }, 2000);
+  const { answer: fresh, error } = useLive(administers && 'Inspect/Slow', { withinMillis: `${span}`, limit: most, server }, 2000);
   const scope = `${period} ${server}`;
   const kept = useRef({ scope, answer: fresh });
   if (fresh || kept.current.scope !== scope) kept.current = { scope, answer: fresh };
   const { answer } = kept.current;
-  const calls = (answer?.calls ?? []).filter((q) => small(q.endedMillis) >= now - span);
+  const calls = answer?.calls ?? [];
   const { items, changes, resort, steady } = useSteady(calls.map((q) => (
     { key: `${q.server} ${q.endedMillis} ${q.session} ${q.totalMicros} ${q.semaphore}`, q })), scope);
   const heading = html`<${Heading} title="Slow requests"/>`;
