@@ -38,16 +38,15 @@ type collections struct {
 	made    uint64  // bytes allocated so far
 }
 
-// done sets when the next collection begins. The first time it sets nothing, since the time passed is all time.
+// done sets when the next collection begins. The first time it sets nothing: the time passed is all time.
 func (c *collections) done() {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"},
 		{Name: "/cpu/classes/gc/total:cpu-seconds"}}
 	metrics.Read(samples)
 	live, made, spent := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Float64()
 	now := time.Now()
-	passed := max(now.Sub(c.at), time.Millisecond) // some clocks are coarse
-	percent := nextPercent(float64(live), float64(made-c.made)/passed.Seconds(), spent-c.spent,
-		debug.SetMemoryLimit(-1))
+	perSecond := float64(made-c.made) / max(now.Sub(c.at).Seconds(), 0.001) // some clocks are coarse
+	percent := nextPercent(float64(live), perSecond, spent-c.spent, debug.SetMemoryLimit(-1))
 	c.at, c.made, c.spent = now, made, spent
 	if 10*max(percent, c.percent) > 11*min(percent, c.percent) { // setting it stops the process for a moment
 		c.percent = percent
