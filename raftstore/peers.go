@@ -48,6 +48,9 @@ type Peers struct {
 	unlike   settings.Unlike
 }
 
+// Enabled reports whether this member was started with an address for others.
+func (p *Peers) Enabled() bool { return p.out != nil }
+
 // Conn returns one of the two connections to another member, for peers.Ask and peers.Open; nil while it is not
 // connected. Over the urgent one go heartbeats and the answers to them: calls over it must be small. It is closed when
 // the members connect anew.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -167,6 +168,17 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 			hasIssue(r, readiness.IssueSilent, "server-2 is not heard of") &&
 			healthOf(t, c.conns[leader], "Ydb.Scheme.V1.SchemeService") == serving
 	})
+	alone, config := make(chan error, 1), Config{Listen: c.listen[2], Database: "/local", LoopbackAdmin: true,
+		DataDir: filepath.Join(c.dir, "server-2"), Logger: c.logger}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { alone <- c.startWith(ctx, 2, config) }()
+	eventually(t, "a server to report that it was started as a server alone", func() bool {
+		r, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conns[2]).SelfCheck(ctx,
+			&Ydb_Monitoring.SelfCheckRequest{})
+		return err == nil && strings.Contains(r.String(), "was started without --listen-peer")
+	})
+	cancel()
+	<-alone
 }
 
 // pretendedLag is a lag of a server that is not there.

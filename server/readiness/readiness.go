@@ -242,8 +242,12 @@ func (w *Watch) noLeaderText() string {
 	if voters == 1 {
 		return "no leader"
 	}
-	return fmt.Sprintf("no leader: %d of %d servers with a vote can be reached, %d are needed", reached,
+	text := fmt.Sprintf("no leader: %d of %d servers with a vote can be reached, %d are needed", reached,
 		voters, voters/2+1)
+	if !w.Store.Peers.Enabled() {
+		text += "; this server was started without --listen-peer"
+	}
+	return text
 }
 
 // Sources have the state that a Watch looks at. Group and Store are set before the first look, the rest before Start.
