@@ -200,8 +200,10 @@ func (c Changes) TransferLeader(ctx context.Context, id uint64) error {
 	}, done: func(l *loop) bool { return tried && !l.leading }})
 }
 
-// change is the pursuit of something that only a leader with a known commit index can do, one after the other.
+// change is the pursuit of something that only a leader with a known commit index can do, one after the other. That the
+// quorum would be lost counts once it has been so for a second: a new leader has yet to hear the others.
 func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
+	begun := 0
 	return &pursuit{attempt: func(l *loop) error {
 		own := l.unpublished()
 		switch {
@@ -212,7 +214,11 @@ func change(attempt func(l *loop) error, done func(l *loop) bool) *pursuit {
 		case own != nil && own.ID == l.s.identity.Member: // first: voters find the leader by its record
 			return l.proposeChange(pb.ConfChangeUpdateNode, own.ID, own)
 		}
-		return attempt(l)
+		begun = cmp.Or(begun, l.ticks)
+		if err := attempt(l); !errors.Is(err, ErrQuorum) || l.ticks >= begun+electionTicks {
+			return err
+		}
+		return nil
 	}, done: done}
 }
 
@@ -293,13 +299,7 @@ func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *membership.Rec
 
 // majority reports whether most of the voters are so.
 func majority(voters []uint64, is func(id uint64) bool) bool {
-	n := 0
-	for _, id := range voters {
-		if is(id) {
-			n++
-		}
-	}
-	return n > len(voters)/2
+	return 2*len(slices.DeleteFunc(slices.Clone(voters), is)) < len(voters)
 }
 
 func (l *loop) active(id uint64) bool {

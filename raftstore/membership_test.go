@@ -333,6 +333,23 @@ func (c *testCluster) poll(what string, ok func() bool) {
 	}
 }
 
+// A leader that has just been elected has yet to hear the others. It does not refuse a change for that.
+func TestNewLeaderHearsBeforeItRefuses(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 111)
+	m := c.leader()
+	c.waitPublished(m)
+	w := removal(c.nodes[others(c.names, m.name)[0]].store.Member())
+	w.result = make(chan error, 1)
+	m.ask(func(l *loop) {
+		clear(l.heard)
+		l.pursuits = append(l.pursuits, w)
+	})
+	if err := <-w.result; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefusedChanges(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 110)
