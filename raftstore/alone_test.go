@@ -78,6 +78,9 @@ func TestOwnRecordBeforeOthers(t *testing.T) {
 		}
 		c.configure("a", func(cfg *Config) { cfg.Cluster = later })
 		a := c.start("a")
+		if own := a.store.Members()[0]; former == "" && (own.Name != "a" || own.PeerAddress != "a:1") {
+			t.Errorf("seed %d: before its record is written, a lists itself as %+v", c.seed, own)
+		}
 		for ready := false; !ready; { // the record is written with the next tick, if not before
 			a.ask(func(l *loop) { ready = l.leading && l.caughtUp })
 		}

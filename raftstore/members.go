@@ -75,9 +75,9 @@ func (s *Store) Members() Members {
 			m.ClientAddress = address
 		}
 		switch {
-		case id == s.identity.Member:
-			m.Connected = true
-			m.ClientAddress = cmp.Or(*s.Peers.client.Load(), m.ClientAddress)
+		case id == s.identity.Member: // its record may not be in the log yet
+			m.Name, m.PeerAddress = cmp.Or(m.Name, s.cfg.Cluster.Name), cmp.Or(m.PeerAddress, s.cfg.Cluster.address())
+			m.Connected, m.ClientAddress = true, cmp.Or(*s.Peers.client.Load(), m.ClientAddress)
 		case s.Peers.out != nil:
 			up, tried := s.Peers.out.Connected(id)
 			m.Connected = up
